@@ -17,17 +17,18 @@ use crate::audit::audit;
 use extension::job::Job;
 use ledger::breaker::Breaker;
 use ledger::rows::audit::recent_sales;
-use ledger::rows::{ask, within};
+use ledger::rows::{ask, nothing_was_sent, within};
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
-/// How long one run may audit; the next run goes on behind it.
+/// How long one run begins audits; the next run goes on behind it.
 const RUN_MAX: Duration = Duration::from_secs(2);
 /// How long the audit of one item may take.
 const ITEM_MAX: Duration = Duration::from_secs(60);
 
 /// The invariants that the metrics report: all that the audit judges without Redis.
-const REPORTED: [&str; 10] = ["I1", "I2", "I3", "I4", "I5", "I6", "I13", "I14", "I20", "I21"];
+const REPORTED: [&str; 11] =
+    ["I1", "I2", "I3", "I4", "I5", "I6", "I13", "I14", "I20", "I21", "I22"];
 
 /// The job that audits recent sales.
 pub struct Audit {
@@ -37,7 +38,7 @@ pub struct Audit {
     pub breaker: Breaker,
     /// The figures for alerts.
     pub metrics: Metrics,
-    /// The last item that was audited, and the results.
+    /// The last item that was looked at, and the results.
     pub progress: Progress,
 }
 
@@ -48,6 +49,8 @@ pub struct Progress(Mutex<AuditResults>);
 #[derive(Default)]
 struct AuditResults {
     last: Option<ItemId>,
+    /// Why items of this pass could not be audited.
+    failures: Vec<String>,
     items: BTreeMap<ItemId, ItemResult>,
 }
 
@@ -69,27 +72,47 @@ impl Job for Audit {
         let after = self.forget_others(&ids);
         let behind = ids.iter().filter(|id| after.is_none_or(|after| **id > after));
         let until = Instant::now() + RUN_MAX;
-        let mut audited = 0;
+        let mut looked_at = 0;
+        let mut is_end = true;
         for id in behind {
-            if audited > 0 && Instant::now() >= until {
-                return Ok(format!("{audited} of {} sales audited", ids.len()));
+            if looked_at > 0 && Instant::now() >= until {
+                is_end = false;
+                break;
             }
-            self.audit_item(*id).await?;
-            audited += 1;
+            self.audit_or_note(*id).await?;
+            looked_at += 1;
         }
-        self.found().last = None;
         self.report();
-        self.metrics.audit.ended_at.set(OffsetDateTime::now_utc().unix_timestamp());
-        Ok(format!("{audited} sales audited"))
+        let failures = self.failures(is_end);
+        let Some(first) = failures.first() else {
+            if is_end {
+                self.metrics.audit.ended_at.set(OffsetDateTime::now_utc().unix_timestamp());
+            }
+            return Ok(format!("{looked_at} of {} sales audited", ids.len()));
+        };
+        Err(format!("{} of {} sales not audited; {first}", failures.len(), ids.len()))
     }
 }
 
 impl Audit {
-    async fn audit_item(&self, id: ItemId) -> Result<(), String> {
-        let audited = within(ITEM_MAX, Box::pin(audit(&self.pool, None, id)));
-        let audited = ask(&self.breaker, audited).await.map_err(|error| error.to_string())?;
+    /// Audits an item. Its error is noted, and the others go on, unless the ledger is away: then they would fail in the
+    /// same way.
+    async fn audit_or_note(&self, id: ItemId) -> Result<(), String> {
+        let audited = self.audit_item(id).await;
         let mut found = self.found();
+        match audited {
+            Err(error) if nothing_was_sent(&error) => return Err(error.to_string()),
+            Err(error) => found.failures.push(format!("item {id}: {error}")),
+            Ok(()) => {}
+        }
         found.last = Some(id);
+        Ok(())
+    }
+
+    async fn audit_item(&self, id: ItemId) -> ledger::Result<()> {
+        let audited = within(ITEM_MAX, Box::pin(audit(&self.pool, None, id)));
+        let audited = ask(&self.breaker, audited).await?;
+        let mut found = self.found();
         let Some(report) = audited else { return Ok(()) };
         let broken = report.findings.iter().filter(|finding| finding.holds == Some(false));
         let broken = broken.map(|finding| finding.invariant);
@@ -107,7 +130,17 @@ impl Audit {
         Ok(())
     }
 
-    /// Removes the results of other items, and returns the last item that was audited in this pass.
+    /// Returns the failures of this pass; at its end the next one begins.
+    fn failures(&self, is_end: bool) -> Vec<String> {
+        let mut found = self.found();
+        if is_end {
+            found.last = None;
+            return std::mem::take(&mut found.failures);
+        }
+        found.failures.clone()
+    }
+
+    /// Removes the results of other items, and returns the last item that was looked at in this pass.
     fn forget_others(&self, ids: &[ItemId]) -> Option<ItemId> {
         let mut found = self.found();
         found.items.retain(|id, _| ids.contains(id));

@@ -3,6 +3,7 @@
 
 use extension::job::Job;
 use gates::redis_store::{Buckets, Counters, RedisClient};
+use ledger::rows::audit::recent_sales;
 use seckill::audit::audit;
 use seckill::job::{Bounds, Reconcile};
 use shop_domain::ItemId;
@@ -98,6 +99,14 @@ impl ReconcileTestbed {
 
 async fn run(job: &Reconcile) -> String {
     job.run().await.expect("the job runs")
+}
+
+#[tokio::test]
+async fn each_of_1001_recent_sales_is_audited() {
+    let testbed = ReconcileTestbed::new().await;
+    let items = testbed.make(1_001, 24).await;
+    let sales = recent_sales(&testbed.shop.pool).await.expect("read");
+    assert_eq!(sales.iter().map(|sale| sale.id).collect::<Vec<_>>(), items);
 }
 
 #[tokio::test]

@@ -35,6 +35,11 @@ const ALL: &[Planted] = &[
         service: &["I3", "I4"],
     },
     Planted {
+        statements: &["UPDATE stock_movements SET order_id = UUID() WHERE item_id = :item LIMIT 1"],
+        load_test: &["I4"],
+        service: &["I4"],
+    },
+    Planted {
         statements: &["UPDATE orders SET status = 'cancelled' WHERE item_id = :item LIMIT 1"],
         load_test: &["I5"],
         service: &["I5"],
@@ -83,6 +88,32 @@ const ALL: &[Planted] = &[
         statements: &["UPDATE orders SET line_count = 2 WHERE item_id = :item LIMIT 1"],
         load_test: &["I20"],
         service: &["I20"],
+    },
+    Planted {
+        statements: &["UPDATE orders SET amount_cents = 1 WHERE item_id = :item LIMIT 1"],
+        load_test: &["I22"],
+        service: &["I22"],
+    },
+    // The load test reads no payments: what it loads has no provider of them.
+    Planted {
+        statements: &[
+            "UPDATE orders SET status = 'paid', paid_at = created_at WHERE item_id = :item",
+            "INSERT INTO payments \
+             (id, order_id, amount_cents, status, next_try_at, created_at, changed_at) \
+             SELECT CONCAT(n, id), id, 250, 'accepted', created_at, created_at, \
+             created_at - INTERVAL 1 HOUR FROM orders JOIN (SELECT 1 AS n UNION SELECT 2) AS twice \
+             WHERE item_id = :item AND user_id = 1",
+        ],
+        load_test: &[],
+        service: &["I22"],
+    },
+    Planted {
+        statements: &["INSERT INTO payments \
+             (id, order_id, amount_cents, status, next_try_at, created_at, changed_at) \
+             SELECT id, id, 250, 'accepted', created_at, created_at, created_at - INTERVAL 1 HOUR \
+             FROM orders WHERE item_id = :item AND user_id = 1"],
+        load_test: &[],
+        service: &["I22"],
     },
     Planted {
         statements: &[

@@ -229,6 +229,33 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     seen(r#"seckill_audit_broken_items{invariant="I20"}"#, "2").await;
 }
 
+/// The damaged sale is the first of each pass.
+#[tokio::test]
+async fn a_sale_that_cannot_be_audited_hides_no_other() {
+    let shop = Shop::with(|config| config.job.audit_period_ms = 50).await;
+    let instance = shop.start().await;
+    let body = item_body(json!({ "kind": "shop", "stock": 7, "strategy": "mysql-atomic" }));
+    let make = async || {
+        let made = instance.admin().post("/api/admin/items", &body).await;
+        made.json["id"].as_i64().expect("an id")
+    };
+    let damaged = make().await;
+    let behind = make().await;
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", damaged).await.status, 201);
+    let damage = sqlx::query("UPDATE orders SET id = 'damaged', line_count = 2 WHERE item_id = ?");
+    assert_eq!(shop.change(damage.bind(damaged)).await, 1);
+    let surplus = sqlx::query("UPDATE stock SET available = available + 1 WHERE item_id = ?");
+    assert_eq!(shop.change(surplus.bind(behind)).await, 1);
+    let broken = r#"seckill_audit_broken_items{invariant="I1"} 1"#;
+    until_metric(&instance.stranger(), broken).await;
+    eventually("the job to tell of it", || async {
+        let last = instance.stranger().get("/readyz").await.json["jobs"]["audit"].clone();
+        let said = last["said"].to_string();
+        when(last["ok"] == false && said.contains("1 of 2 sales not audited"), last)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_expiry_says_how_late_it_was() {
     let (shop, instance, item) = Shop::selling(json!({})).await;

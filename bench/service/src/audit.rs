@@ -73,7 +73,7 @@ pub fn audit(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger_audit::{Movements, Order, Stock};
+    use ledger_audit::{Movement, Order, Stock};
 
     const STOCK: i64 = 10;
 
@@ -87,12 +87,16 @@ mod tests {
             key: Some((*id).to_owned()),
             fence: None,
         };
-        let movements = Movements { reason: "sold".to_owned(), count: sold, units: -sold };
+        let movement = |id: &&str| Movement {
+            order: (*id).to_owned(),
+            reason: "sold".to_owned(),
+            units: -1,
+        };
         Ledger {
             item_exists: true,
             stock: Some(Stock { total: STOCK, available: STOCK - sold }),
             orders: orders.iter().map(order).collect(),
-            movements: if sold > 0 { vec![movements] } else { Vec::new() },
+            movements: orders.iter().map(movement).collect(),
             ..Ledger::default()
         }
     }

@@ -1,10 +1,12 @@
 //! The judgement: a pure function of the ledger's rows and the record of answers, so that planted
 //! faults can test it without a database.
 
-use crate::rules::{draw, in_time, ledger as ledger_rules, lines, record as record_rules, waiting};
+use crate::rules::{
+    draw, in_time, ledger as ledger_rules, lines, price, record as record_rules, waiting,
+};
 use crate::{CannotJudge, Evidence, Judgement, Stock};
 
-/// Judges I1 to I14, I16 to I20, and I21 where the item was drawn.
+/// Judges I1 to I14, I16 to I20, I21 where the item was drawn, and I22.
 ///
 /// # Errors
 /// When the evidence proves nothing: the item or its stock row is missing, no purchase was made,
@@ -19,6 +21,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     findings.extend(in_time::judge(evidence));
     findings.push(lines::judge(evidence));
     findings.extend(draw::places(evidence));
+    findings.push(price::judge(evidence));
     Ok(Judgement {
         findings,
         units_live: ledger.units_live,

@@ -11,8 +11,8 @@ pub struct Ledger {
     pub stock: Option<Stock>,
     /// Every order of the item.
     pub orders: Vec<Order>,
-    /// The movements, summed by reason.
-    pub movements: Vec<Movements>,
+    /// Every movement of its stock.
+    pub movements: Vec<Movement>,
     /// The buyers who wait for units that come back.
     pub line: Line,
     /// The limit that the item shares with others; `None` when it shares none.
@@ -23,6 +23,8 @@ pub struct Ledger {
     pub lines: Vec<OrderLine>,
     /// The draw of the item, once each entry should have its place.
     pub draw: Option<Draw>,
+    /// Orders of the item whose amount is not the price of their units.
+    pub mispriced: Vec<Mispriced>,
 }
 
 /// A line of an order of several items.
@@ -39,6 +41,17 @@ pub struct OrderLine {
     pub count: Option<i64>,
     /// Whether its units were taken from the stock.
     pub is_sold: bool,
+}
+
+/// An order, or a line of one, whose amount is not the price of its units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mispriced {
+    /// `orders.id`.
+    pub id: String,
+    /// `orders.amount_cents`.
+    pub amount: i64,
+    /// The price of its units, which may be too large for an integer.
+    pub price: String,
 }
 
 /// A draw that is over.
@@ -138,14 +151,14 @@ pub struct Fence {
     pub sequence: Option<u64>,
 }
 
-/// All stock movements of one reason, summed up.
+/// One row of `stock_movements`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Movements {
+pub struct Movement {
+    /// The order that it is of, as [`Order::id`].
+    pub order: String,
     /// `sold`, `cancelled`, `expired` or `late_payment`.
     pub reason: String,
-    /// Rows.
-    pub count: i64,
-    /// Their sum: negative when stock was taken.
+    /// Units: negative when stock was taken.
     pub units: i64,
 }
 

@@ -9,8 +9,8 @@
 //!
 //! Neither is trusted alone. A ledger by itself may balance although an order that a buyer was
 //! promised is missing; answers by themselves do not show what was written. [`judge`] matches the
-//! two one by one, by order id, buyer and idempotency key. It never compares totals: one lost and
-//! one invented order would cancel out.
+//! two one by one, by order id, buyer and idempotency key, and so each order with its movements of
+//! stock. Totals alone never decide: one lost and one invented order would cancel out.
 //!
 //! # What it proves
 //!
@@ -36,6 +36,7 @@
 //! | I19 | a replay never names another order | answers, in time |
 //! | I20 | an order of several items is whole or absent | ledger |
 //! | I21 | the places of a draw are the published shuffle, the line is in their order, and nobody buys past them | ledger |
+//! | I22 | each order costs what its units cost | ledger |
 //!
 //! I16 to I19 are judged where the caller says how old a "sold out" may be ([`InTime`]). They use one
 //! clock, the client's; what readers saw beside the load makes them sharper ([`History`]).
@@ -62,7 +63,7 @@
 //! # Use
 //!
 //! ```
-//! use ledger_audit::{Answer, Evidence, Ledger, Movements, Order, Outcome, Stock, judge};
+//! use ledger_audit::{Answer, Evidence, Ledger, Movement, Order, Outcome, Stock, judge};
 //!
 //! // One unit was on sale. Buyer 7 was told that the order "a" was made.
 //! let answer = Answer {
@@ -84,7 +85,7 @@
 //!     key: Some("k1".to_owned()),
 //!     fence: None,
 //! };
-//! let sold = Movements { reason: "sold".to_owned(), count: 1, units: -1 };
+//! let sold = Movement { order: "a".to_owned(), reason: "sold".to_owned(), units: -1 };
 //! let stock = Some(Stock { total: 1, available: 0 });
 //! let orders = vec![order];
 //! let movements = vec![sold];
@@ -131,7 +132,7 @@ pub use evidence::{Evidence, InTime};
 pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{
-    Draw, Fence, Group, Ledger, Line, Movements, Order, OrderLine, Place, Restock, Stock,
+    Draw, Fence, Group, Ledger, Line, Mispriced, Movement, Order, OrderLine, Place, Restock, Stock,
 };
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, writer_of};
 pub use record::{Answer, Outcome, write_history};

@@ -47,7 +47,7 @@ pub enum State {
 /// One invariant and whether it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `I1` to `I21`.
+    /// `I1` to `I22`.
     pub invariant: &'static str,
     /// What the invariant says.
     pub claim: &'static str,
@@ -103,7 +103,7 @@ pub struct UnknownOutcomes {
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Judgement {
-    /// `I1` to `I14` and `I16` to `I20`, in order.
+    /// `I1` to `I14`, `I16` to `I20`, `I21` of a draw, and `I22`, in order.
     pub findings: Vec<Finding>,
     /// Units of live orders in the ledger.
     pub units_live: i64,

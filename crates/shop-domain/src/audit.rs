@@ -61,6 +61,10 @@ pub struct Facts {
     pub orders_halved: i64,
     /// Entries that have not the place in the line that was drawn for them; `None` unless the item is drawn.
     pub draw_places_wrong: Option<i64>,
+    /// Orders, or lines of them, whose amount is not the price of their units.
+    pub orders_mispriced: i64,
+    /// Orders that several payments of a provider have paid, or that are not paid although one has.
+    pub orders_paid_wrongly: i64,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -74,7 +78,7 @@ pub struct Facts {
 /// One invariant and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `I1` to `I7`, `I13`, `I14`, `I20` and `I21`.
+    /// `I1` to `I7`, `I13`, `I14` and `I20` to `I22`.
     pub invariant: &'static str,
     /// The claim of the invariant.
     pub claim: &'static str,
@@ -89,7 +93,7 @@ pub struct Finding {
 pub struct Report {
     /// The figures.
     pub facts: Facts,
-    /// `I1` to `I7`, `I13`, `I14`, `I20` and `I21`, in order.
+    /// `I1` to `I7`, `I13`, `I14` and `I20` to `I22`, in order.
     pub findings: Vec<Finding>,
 }
 
@@ -110,7 +114,7 @@ impl Report {
     }
 }
 
-/// Verifies `I1` to `I7`, `I13`, `I14`, `I20` and `I21` of one item.
+/// Verifies `I1` to `I7`, `I13`, `I14` and `I20` to `I22` of one item.
 #[must_use]
 pub fn verify(facts: Facts) -> Report {
     let f = &facts;
@@ -237,6 +241,15 @@ pub fn verify(facts: Facts) -> Report {
         holds: Some(wrong == 0),
         detail: format!("{wrong} wrong"),
     }));
+    findings.push(Finding {
+        invariant: "I22",
+        claim: "each order costs what its units cost, and no payment but one has paid it",
+        holds: Some(f.orders_mispriced == 0 && f.orders_paid_wrongly == 0),
+        detail: format!(
+            "{} at another price, {} paid wrongly",
+            f.orders_mispriced, f.orders_paid_wrongly
+        ),
+    });
     Report { facts, findings }
 }
 

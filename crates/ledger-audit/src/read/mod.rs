@@ -29,10 +29,10 @@ pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 ///
 /// It uses only the columns that outside tools may rely on: `items(id)`, `stock(item_id, total,
 /// available)`, `orders(id, item_id, user_id, quantity, status, request_key, fence, fence_backend,
-/// fence_sequence)`, `stock_movements(item_id, delta, reason)` and `restocks(id, item_id, delta)`; and
+/// fence_sequence)`, `stock_movements(item_id, order_id, delta, reason)` and `restocks(id, item_id, delta)`; and
 /// for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
 /// `orders(limit_group_id)`, `limit_groups` and `limit_group_items`; for orders of several items
-/// `orders(line_count)` and the movements of their lines; `draws` and `draw_entries`.
+/// `orders(line_count)`; `draws` and `draw_entries`; `orders(amount_cents)` and `items(price_cents)`.
 /// Each reading is one consistent snapshot and ends within 60 s.
 pub struct Reader {
     hosts: Vec<MySqlConnectOptions>,

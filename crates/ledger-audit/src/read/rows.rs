@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::{Draw, Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock};
+use crate::{
+    Draw, Fence, Group, Ledger, Mispriced, Movement, Order, OrderLine, Place, Restock, Stock,
+};
 
 /// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
 /// share with others.
@@ -84,16 +86,28 @@ async fn read(
         let line = OrderLine { order, id, item, buyer, status, count, is_sold };
         of(&mut ledgers, own).lines.push(line);
     }
-    let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), COUNT(*), \
-         CAST(SUM(delta) AS SIGNED) FROM stock_movements WHERE item_id BETWEEN ? AND ? \
-         GROUP BY item_id, reason ORDER BY item_id, reason";
-    for (item, reason, count, units) in rows(connection, range, statement).await? {
-        of(&mut ledgers, item).movements.push(Movements { reason, count, units });
+    // A movement without an order has the id that it names.
+    let statement = "SELECT CAST(moves.item_id AS SIGNED), \
+         CAST(IF(orders.line_count IS NULL, moves.order_id, CONCAT(LEFT(moves.order_id, 34), '00')) AS CHAR), \
+         CAST(moves.reason AS CHAR), CAST(moves.delta AS SIGNED) \
+         FROM stock_movements AS moves LEFT JOIN orders ON orders.id = moves.order_id \
+           AND orders.item_id = moves.item_id \
+         WHERE moves.item_id BETWEEN ? AND ? ORDER BY moves.item_id, moves.order_id, moves.reason";
+    for (item, order, reason, units) in rows(connection, range, statement).await? {
+        of(&mut ledgers, item).movements.push(Movement { order, reason, units });
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(id AS CHAR), CAST(delta AS SIGNED) \
          FROM restocks WHERE item_id BETWEEN ? AND ? ORDER BY restocks.id";
     for (item, id, units) in rows(connection, range, statement).await? {
         of(&mut ledgers, item).restocks.push(Restock { id, units });
+    }
+    // As a decimal the price does not overflow, whatever the row says.
+    let statement = "SELECT CAST(orders.item_id AS SIGNED), CAST(orders.id AS CHAR), \
+         CAST(amount_cents AS SIGNED), CAST(CAST(price_cents AS DECIMAL(20)) * quantity AS CHAR) \
+         FROM orders JOIN items ON items.id = orders.item_id WHERE orders.item_id BETWEEN ? AND ? \
+           AND amount_cents <> CAST(price_cents AS DECIMAL(20)) * quantity ORDER BY orders.id";
+    for (item, id, amount, price) in rows(connection, range, statement).await? {
+        of(&mut ledgers, item).mispriced.push(Mispriced { id, amount, price });
     }
     if with_groups {
         for (item,) in items {

@@ -1,9 +1,9 @@
 //! I1 to I7: what the ledger alone must fulfil.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::fences;
-use crate::{Evidence, Faults, Finding, Ledger, Order, Stock};
+use crate::{Evidence, Faults, Finding, Ledger, Movement, Order, Stock};
 
 /// What the ledger's rules found.
 pub struct LedgerJudgement {
@@ -21,12 +21,13 @@ pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> LedgerJudgement {
     let oversold =
         Faults::of_units(beyond, || format!("{units_live} units sold of {}", evidence.stock));
     let over_limit = over_limit(evidence);
+    let moved = Moved::of(ledger);
     let findings = vec![
         balance(evidence, stock, units_live),
         limit(evidence, over_limit.clone()),
         movements_sum(ledger, stock),
-        orders_and_movements(ledger),
-        give_backs(ledger),
+        orders_and_movements(ledger, &moved),
+        give_backs(ledger, &moved),
         fences::judge(evidence),
         Finding::not_judged(
             "I7",
@@ -125,7 +126,7 @@ fn limit(evidence: &Evidence<'_>, over_limit: Faults) -> Finding {
 }
 
 fn movements_sum(ledger: &Ledger, stock: Stock) -> Finding {
-    let sum: i64 = ledger.movements.iter().map(|movements| movements.units).sum();
+    let sum: i64 = ledger.movements.iter().map(|movement| movement.units).sum();
     let expected = stock.available + ledger.line.offered - stock.total;
     let mut faults = Faults::default();
     if sum != expected {
@@ -141,75 +142,79 @@ fn movements_sum(ledger: &Ledger, stock: Stock) -> Finding {
     )
 }
 
-fn orders_and_movements(ledger: &Ledger) -> Finding {
-    let units_ordered = units(ledger, Order::took_stock);
-    let orders = ledger.orders.iter().filter(|order| order.took_stock()).count();
-    let (sold_count, sold_units) = movements_of(ledger, "sold");
+fn orders_and_movements(ledger: &Ledger, moved: &Moved<'_>) -> Finding {
     let mut faults = Faults::default();
-    if -sold_units != units_ordered {
-        faults.add(format_args!(
-            "{orders} orders took {units_ordered} units, their movements say {}",
-            -sold_units
-        ));
-    }
-    // One movement may stand for a batch of orders, but never the other way round.
-    if usize::try_from(sold_count).unwrap_or(usize::MAX) > orders {
-        faults.add(format_args!("{sold_count} movements of sold stock for {orders} orders"));
-    }
-    for movements in &ledger.movements {
-        if !matches!(movements.reason.as_str(), "sold" | "cancelled" | "expired" | "late_payment") {
+    for order in &ledger.orders {
+        let taken = moved.units(order, "sold");
+        let expected = if order.took_stock() { vec![-order.quantity] } else { Vec::new() };
+        if taken != expected {
             faults.add(format_args!(
-                "{} movements have the unknown reason {}",
-                movements.count, movements.reason
+                "order {} is {} with {} units, its movements of sold stock are {taken:?}",
+                order.id, order.status, order.quantity
             ));
         }
     }
-    Finding::judged(
-        "I4",
-        "no order without a movement, no movement without orders",
-        format!("{orders} orders, {sold_count} movements"),
-        faults,
-    )
+    let orders: HashSet<&str> = ledger.orders.iter().map(|order| order.id.as_str()).collect();
+    for Movement { order, reason, units } in &ledger.movements {
+        if !orders.contains(order.as_str()) {
+            faults.add(format_args!("a movement of {units} units is of no order: {order}"));
+        }
+        if !matches!(reason.as_str(), "sold" | "cancelled" | "expired" | "late_payment") {
+            faults.add(format_args!("a movement of order {order} has the unknown reason {reason}"));
+        }
+    }
+    let detail = format!("{} orders, {} movements", ledger.orders.len(), ledger.movements.len());
+    Finding::judged("I4", "no order without a movement, no movement without orders", detail, faults)
 }
 
-fn give_backs(ledger: &Ledger) -> Finding {
-    let (_, cancelled) = movements_of(ledger, "cancelled");
-    let (_, expired) = movements_of(ledger, "expired");
-    let (_, late) = movements_of(ledger, "late_payment");
-    let units_cancelled = units(ledger, |order| order.status == "cancelled");
-    let units_expired = units(ledger, |order| order.status == "expired");
+fn give_backs(ledger: &Ledger, moved: &Moved<'_>) -> Finding {
     let mut faults = Faults::default();
-    if cancelled != units_cancelled {
-        faults.add(format_args!(
-            "cancelled orders hold {units_cancelled} units, {cancelled} were given back"
-        ));
-    }
-    // A late payment takes what its expiry had given back.
-    if expired + late != units_expired {
-        faults.add(format_args!(
-            "expired orders hold {units_expired} units, {} were given back",
-            expired + late
-        ));
+    let mut given_back = 0;
+    for order in &ledger.orders {
+        let cancelled = moved.units(order, "cancelled");
+        let expired = moved.units(order, "expired");
+        let late = moved.units(order, "late_payment");
+        let once = [order.quantity];
+        // A late payment takes what the expiry had given back.
+        let was_paid_late = expired == once && late == [-order.quantity];
+        let holds_again = (expired.is_empty() && late.is_empty()) || was_paid_late;
+        let is_right = match order.status.as_str() {
+            "cancelled" => cancelled == once && holds_again,
+            "expired" => cancelled.is_empty() && expired == once && late.is_empty(),
+            "paid" => cancelled.is_empty() && holds_again,
+            _ => cancelled.is_empty() && expired.is_empty() && late.is_empty(),
+        };
+        if !is_right {
+            faults.add(format_args!(
+                "order {} is {} with {} units, its movements are cancelled {cancelled:?}, \
+                 expired {expired:?}, late_payment {late:?}",
+                order.id, order.status, order.quantity
+            ));
+        }
+        given_back += [cancelled, expired, late].concat().iter().sum::<i64>();
     }
     Finding::judged(
         "I5",
         "each cancelled or expired order gave back its units, once",
-        format!(
-            "{} units of {} given back",
-            cancelled + expired + late,
-            units_cancelled + units_expired
-        ),
+        format!("{given_back} units given back"),
         faults,
     )
 }
 
-/// Count and units of one reason.
-fn movements_of(ledger: &Ledger, reason: &str) -> (i64, i64) {
-    ledger
-        .movements
-        .iter()
-        .filter(|movements| movements.reason == reason)
-        .fold((0, 0), |(count, units), movements| {
-            (count + movements.count, units + movements.units)
-        })
+/// The units of each movement, by order and reason.
+struct Moved<'a>(HashMap<(&'a str, &'a str), Vec<i64>>);
+
+impl<'a> Moved<'a> {
+    fn of(ledger: &'a Ledger) -> Self {
+        let mut moved: HashMap<(&str, &str), Vec<i64>> = HashMap::new();
+        for Movement { order, reason, units } in &ledger.movements {
+            moved.entry((order.as_str(), reason.as_str())).or_default().push(*units);
+        }
+        Self(moved)
+    }
+
+    /// The units of the movements of an order for a reason; the ledger allows one.
+    fn units(&self, order: &Order, reason: &str) -> Vec<i64> {
+        self.0.get(&(order.id.as_str(), reason)).cloned().unwrap_or_default()
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod fences;
 pub(crate) mod in_time;
 pub(crate) mod ledger;
 pub(crate) mod lines;
+pub(crate) mod price;
 pub(crate) mod purchase;
 pub(crate) mod record;
 pub(crate) mod undersold;

@@ -46,7 +46,8 @@ fn cancelled(sent_ms: u64, answered_ms: u64) -> Case {
     ];
     let mut orders: Vec<Order> = (1..=3).map(order).collect();
     orders[0].status = "cancelled".into();
-    let moved = vec![movements("sold", 3, -3), movements("cancelled", 1, 1)];
+    let mut moved = sold_to(1..=3);
+    moved.push(movement(1, "cancelled", 1));
     case.after = ledger(STOCK, 1, orders, moved);
     case
 }
@@ -104,7 +105,7 @@ fn sold_out_from_the_start_is_false() {
     let mut case = Case::sound();
     case.history = Some(History::default());
     case.answers = vec![at(refused(4), 1, 2), at(sold(1), 3, 4), at(sold(2), 3, 4)];
-    case.after = ledger(STOCK, 1, vec![order(1), order(2)], vec![movements("sold", 2, -2)]);
+    case.after = ledger(STOCK, 1, vec![order(1), order(2)], sold_to(1..=2));
     assert_eq!(state(&case, "I16"), State::Broken);
     assert!(example(&case.judge(), "I16").contains("since the start"));
 }

@@ -1,7 +1,7 @@
 //! Faults that the ledger shows by itself, and what cannot be judged.
 
 use super::sale::*;
-use crate::{Fence, Ledger, Order, Outcome, State, Stock};
+use crate::{Fence, Ledger, Mispriced, Order, Outcome, State, Stock};
 
 #[test]
 fn a_sound_sale_is_clean_with_and_without_keys() {
@@ -9,7 +9,7 @@ fn a_sound_sale_is_clean_with_and_without_keys() {
     assert!(judgement.is_clean(), "{:?}", judgement.findings);
     assert_eq!((judgement.units_live, judgement.units_accepted), (3, 3));
     let names: Vec<_> = judgement.findings.iter().map(|finding| finding.invariant).collect();
-    let numbers = (1..=14).chain(16..=20);
+    let numbers = (1..=14).chain(16..=20).chain([22]);
     let expected: Vec<String> = numbers.map(|number| format!("I{number}")).collect();
     assert_eq!(names, expected);
     assert!(Case::sound().without_keys().judge().is_clean());
@@ -81,7 +81,10 @@ fn a_lost_and_a_phantom_order_do_not_cancel_out() {
     case.after.orders[1] = order(9);
     let judgement = case.judge();
     assert_eq!((judgement.lost.count, judgement.phantom.count), (1, 1));
-    assert_eq!(judgement.broken(), ["I8", "I9"]);
+    assert_eq!(judgement.broken(), ["I4", "I8", "I9"]);
+    // Even when the movement is changed with its order.
+    case.after.movements[1] = movement(9, "sold", -1);
+    assert_eq!(case.judge().broken(), ["I8", "I9"]);
 }
 
 #[test]
@@ -99,14 +102,28 @@ fn a_changed_quantity_is_named() {
 #[test]
 fn a_missing_or_extra_movement_is_named() {
     let mut missing = Case::sound();
-    missing.after.movements = vec![movements("sold", 2, -2)];
+    missing.after.movements = sold_to(1..=2);
     assert_eq!(missing.judge().broken(), ["I3", "I4"]);
     let mut split = Case::sound();
-    split.after.movements = vec![movements("sold", 4, -3)];
+    split.after.movements.push(movement(3, "sold", 0));
     assert_eq!(split.judge().broken(), ["I4"]);
+    // In the totals the two cancel out.
+    let mut swapped = Case::sound();
+    swapped.after.movements[2] = movement(9, "sold", -1);
+    assert_eq!(swapped.judge().broken(), ["I4"]);
+    assert!(example(&swapped.judge(), "I4").contains("is of no order: order-9"));
     let mut unheard = Case::sound();
-    unheard.after.movements.push(movements("gift", 1, 0));
+    unheard.after.movements.push(movement(1, "gift", 0));
     assert_eq!(unheard.judge().broken(), ["I4"]);
+}
+
+#[test]
+fn an_order_at_another_price_is_named() {
+    let mut case = Case::sound();
+    let mispriced = Mispriced { id: "order-2".into(), amount: 1, price: "250".into() };
+    case.after.mispriced.push(mispriced);
+    assert_eq!(case.judge().broken(), ["I22"]);
+    assert!(example(&case.judge(), "I22").contains("order-2 costs 1"));
 }
 
 #[test]
@@ -130,7 +147,7 @@ fn a_lost_update_is_oversold_although_available_looks_well() {
     case.arbiter_on = false;
     case.answers[3] = sold(4);
     case.after.orders.push(order(4));
-    case.after.movements = vec![movements("sold", 4, -4)];
+    case.after.movements = sold_to(1..=4);
     let judgement = case.judge();
     assert_eq!(judgement.oversold.count, 1);
     assert_eq!(judgement.broken(), ["I1", "I3"]);
@@ -141,7 +158,7 @@ fn a_total_rebuilt_from_what_is_left_does_not_deceive() {
     let mut case = Case::sound();
     case.answers[3] = sold(4);
     case.after.orders.push(order(4));
-    case.after.movements = vec![movements("sold", 4, -4)];
+    case.after.movements = sold_to(1..=4);
     case.after.stock = Some(Stock { total: 4, available: 0 });
     let judgement = case.judge();
     assert_eq!(judgement.oversold.count, 1);
@@ -154,16 +171,20 @@ fn give_backs_must_match_their_orders() {
     case.after.orders[0].status = "expired".into();
     case.after.orders[1].status = "cancelled".into();
     case.after.stock = Some(Stock { total: STOCK, available: 2 });
-    case.after.movements =
-        vec![movements("sold", 3, -3), movements("expired", 1, 1), movements("cancelled", 1, 1)];
+    case.after.movements.extend([movement(1, "expired", 1), movement(2, "cancelled", 1)]);
     assert!(case.judge().is_clean());
+    // The expired one gave back nothing, the cancelled one for both: in the totals of units they cancel out.
+    let mut other = Case::sound();
+    other.after = case.after.clone();
+    other.after.movements[3] = movement(2, "expired", 1);
+    assert_eq!(other.judge().broken(), ["I5"]);
     // A late payment takes what the expiry gave back.
     case.after.orders[0].status = "paid".into();
     case.after.stock = Some(Stock { total: STOCK, available: 1 });
-    case.after.movements.push(movements("late_payment", 1, -1));
+    case.after.movements.push(movement(1, "late_payment", -1));
     assert!(case.judge().is_clean());
     // Given back twice.
-    case.after.movements[2] = movements("cancelled", 2, 2);
+    case.after.movements.push(movement(2, "cancelled", 1));
     case.after.stock = Some(Stock { total: STOCK, available: 2 });
     assert_eq!(case.judge().broken(), ["I1", "I5"]);
 }

@@ -7,7 +7,7 @@ use crate::{Answer, Order, Outcome};
 fn stock_left_while_buyers_were_turned_away_is_undersold() {
     let mut case = Case::sound();
     case.answers[2] = refused(3);
-    case.after = ledger(STOCK, 1, vec![order(1), order(2)], vec![movements("sold", 2, -2)]);
+    case.after = ledger(STOCK, 1, vec![order(1), order(2)], sold_to(1..=2));
     let judgement = case.judge();
     assert_eq!(judgement.undersold.count, 1);
     assert_eq!(judgement.broken(), ["I12"]);
@@ -15,8 +15,8 @@ fn stock_left_while_buyers_were_turned_away_is_undersold() {
     case.quantity = 2;
     case.per_buyer_limit = 2;
     case.answers = vec![Answer { order_quantity: Some(2), ..sold(1) }, refused(2)];
-    case.after =
-        ledger(STOCK, 1, vec![Order { quantity: 2, ..order(1) }], vec![movements("sold", 1, -2)]);
+    let of_two = vec![Order { quantity: 2, ..order(1) }];
+    case.after = ledger(STOCK, 1, of_two, vec![movement(1, "sold", -2)]);
     assert!(case.judge().is_clean());
 }
 
@@ -24,7 +24,7 @@ fn stock_left_while_buyers_were_turned_away_is_undersold() {
 fn too_little_demand_is_not_undersold_but_a_false_sold_out_is() {
     let mut case = Case::sound();
     case.answers = vec![sold(1), answer(2, 409, "limit_reached", Outcome::Refused)];
-    case.after = ledger(STOCK, 2, vec![order(1)], vec![movements("sold", 1, -1)]);
+    case.after = ledger(STOCK, 2, vec![order(1)], sold_to(1..=1));
     assert!(case.judge().is_clean());
     case.answers[1] = refused(2);
     assert_eq!(case.judge().undersold.count, 1);
@@ -33,7 +33,7 @@ fn too_little_demand_is_not_undersold_but_a_false_sold_out_is() {
 #[test]
 fn what_never_reached_the_service_is_no_demand() {
     let mut case = Case::sound();
-    case.after = ledger(STOCK, 2, vec![order(1)], vec![movements("sold", 1, -1)]);
+    case.after = ledger(STOCK, 2, vec![order(1)], sold_to(1..=1));
     case.answers = vec![sold(1)];
     let not_sent = |buyer| answer(buyer, 0, "not_connected", Outcome::Unavailable);
     case.answers.extend((2..=5).map(not_sent));
@@ -122,7 +122,7 @@ fn a_queued_answer_must_end() {
     // Rejected later is a fair end of a queued purchase, not of a sold one.
     let rejected = |status| {
         let mut case = Case::sound();
-        case.after = ledger(STOCK, 0, (1..=4).map(order).collect(), vec![movements("sold", 3, -3)]);
+        case.after = ledger(STOCK, 0, (1..=4).map(order).collect(), sold_to(1..=3));
         case.after.orders[3].status = "rejected".into();
         case.answers[3] = Answer { status, ..sold(4) };
         case.judge()
@@ -134,7 +134,7 @@ fn a_queued_answer_must_end() {
 #[test]
 fn orders_from_before_are_no_phantoms_but_count() {
     let mut case = Case::sound();
-    case.before = ledger(STOCK, 2, vec![order(1)], vec![movements("sold", 1, -1)]);
+    case.before = ledger(STOCK, 2, vec![order(1)], sold_to(1..=1));
     case.answers[0] = answer(1, 409, "limit_reached", Outcome::Refused);
     case.answers[0].key = Some("another".into());
     let judgement = case.judge();

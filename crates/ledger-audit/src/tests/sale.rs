@@ -1,9 +1,10 @@
 //! A sound sale in which each test plants its fault.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::{
-    Answer, Evidence, History, InTime, Judgement, Ledger, Movements, Order, Outcome, Stock, judge,
+    Answer, Evidence, History, InTime, Judgement, Ledger, Movement, Order, Outcome, Stock, judge,
 };
 
 pub const STOCK: i64 = 3;
@@ -29,7 +30,7 @@ impl Case {
         let orders = (1..=3).map(order).collect();
         Self {
             before: ledger(STOCK, STOCK, Vec::new(), Vec::new()),
-            after: ledger(STOCK, 0, orders, vec![movements("sold", 3, -3)]),
+            after: ledger(STOCK, 0, orders, sold_to(1..=3)),
             answers: (1..=5)
                 .map(|buyer| if buyer <= 3 { sold(buyer) } else { refused(buyer) })
                 .collect(),
@@ -68,7 +69,7 @@ impl Case {
     }
 }
 
-pub fn ledger(total: i64, available: i64, orders: Vec<Order>, movements: Vec<Movements>) -> Ledger {
+pub fn ledger(total: i64, available: i64, orders: Vec<Order>, movements: Vec<Movement>) -> Ledger {
     let stock = Some(Stock { total, available });
     Ledger { item_exists: true, stock, orders, movements, ..Ledger::default() }
 }
@@ -84,8 +85,14 @@ pub fn order(buyer: i64) -> Order {
     }
 }
 
-pub fn movements(reason: &str, count: i64, units: i64) -> Movements {
-    Movements { reason: reason.into(), count, units }
+/// A movement of the buyer's order.
+pub fn movement(buyer: i64, reason: &str, units: i64) -> Movement {
+    Movement { order: format!("order-{buyer}"), reason: reason.into(), units }
+}
+
+/// The movements of orders of one unit.
+pub fn sold_to(buyers: RangeInclusive<i64>) -> Vec<Movement> {
+    buyers.map(|buyer| movement(buyer, "sold", -1)).collect()
 }
 
 pub fn answer(buyer: i64, status: u16, code: &str, outcome: Outcome) -> Answer {

@@ -7,14 +7,16 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{Executor, MySqlConnection, Row};
 use time::OffsetDateTime;
 
+use super::order::orders::WHOLE;
 use super::tables::TABLES;
+use crate::sql::limits::ended_by_server;
 use crate::sql::statement::in_list;
 use crate::sql::{Database, begin_on};
 use shop_domain::audit::Facts;
 use shop_domain::{ItemId, OrderId};
 
-/// Sales that are audited while the service runs.
-const RECENT_MAX: u32 = 1_000;
+/// Recent sales that are read by one statement.
+const SALES_TOGETHER_MAX: u32 = 1_000;
 
 /// Reads the facts of one item; `None` when it does not exist. The Redis counter is not read here.
 pub async fn facts(pool: &Database, id: ItemId) -> sqlx::Result<Option<Facts>> {
@@ -43,40 +45,35 @@ pub struct RecentSale {
 
 from_row!(RecentSale { id, is_open_with_stock });
 
-/// Lists the shop's sales that have begun and have not ended more than a day ago, by id, at most
-/// [`RECENT_MAX`].
+/// Lists the shop's sales that have begun and have not ended more than a day ago, by id.
 pub async fn recent_sales(pool: &Database) -> sqlx::Result<Vec<RecentSale>> {
-    sqlx::query_as(
+    let statement = ended_by_server(
         "SELECT id, \
          available > 0 AND NOT paused AND ends_at > UTC_TIMESTAMP(6) AS is_open_with_stock FROM items JOIN stock ON item_id = id \
-         WHERE kind = 'shop' AND starts_at <= UTC_TIMESTAMP(6) \
+         WHERE id > ? AND kind = 'shop' AND starts_at <= UTC_TIMESTAMP(6) \
          AND ends_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY id LIMIT ?",
-    )
-    .bind(RECENT_MAX)
-    .fetch_all(pool)
-    .await
+    );
+    let mut sales: Vec<RecentSale> = Vec::new();
+    loop {
+        let last = sales.last().map_or(0, |sale| sale.id.get());
+        let page = sqlx::query_as(&statement).bind(last).bind(SALES_TOGETHER_MAX).fetch_all(pool);
+        let page: Vec<RecentSale> = page.await?;
+        if page.is_empty() {
+            return Ok(sales);
+        }
+        sales.extend(page);
+    }
 }
 
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
-    let row = sqlx::query_as(
-        "SELECT total, available, offered, arbiter, per_buyer_limit FROM stock \
-         JOIN items ON items.id = item_id WHERE item_id = ?",
-    )
-    .bind(id.get())
-    .fetch_optional(&mut *connection)
-    .await?;
+    let statement = ended_by_server(STOCK);
+    let row = sqlx::query_as(&statement).bind(id.get()).fetch_optional(&mut *connection).await?;
     let Some((total, available, offered, arbiter, limit)) = row else { return Ok(None) };
     let limit: u32 = limit;
 
-    let (orders, units_sold, units_held) = sqlx::query_as(
-        "SELECT COUNT(*) AS orders, \
-         CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \
-         CAST(COALESCE(SUM(IF(status = 'pending', quantity, 0)), 0) AS SIGNED) AS held \
-         FROM orders WHERE item_id = ?",
-    )
-    .bind(id.get())
-    .fetch_one(&mut *connection)
-    .await?;
+    let statement = ended_by_server(UNITS_ORDERED);
+    let (orders, units_sold, units_held) =
+        sqlx::query_as(&statement).bind(id.get()).fetch_one(&mut *connection).await?;
 
     Ok(Some(Facts {
         item_id: id,
@@ -104,19 +101,28 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
         group_buyers_miscounted: group_buyers_miscounted(connection, id).await?,
         orders_halved: orders_halved(connection, id).await?,
-        draw_places_wrong: match count(connection, IS_DRAWN, &[id.get()]).await? {
-            0 => None,
-            _ => Some(
-                count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?
-                    + count(connection, PARTIES_WRONG, &[id.get(); 2]).await?
-                    + count(connection, PLACES_PASSED, &[id.get(); 4]).await?,
-            ),
-        },
+        draw_places_wrong: draw_places_wrong(connection, id).await?,
+        orders_mispriced: count(connection, ORDERS_MISPRICED, &[id.get()]).await?,
+        orders_paid_wrongly: orders_paid_wrongly(connection, id).await?,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
         strategy_rows: strategy_rows(connection, id).await?,
     }))
+}
+
+/// Counts what is wrong with the places of a draw; `None` unless the item is drawn.
+async fn draw_places_wrong(
+    connection: &mut MySqlConnection,
+    id: ItemId,
+) -> sqlx::Result<Option<i64>> {
+    if count(connection, IS_DRAWN, &[id.get()]).await? == 0 {
+        return Ok(None);
+    }
+    let places = count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?;
+    let parties = count(connection, PARTIES_WRONG, &[id.get(); 2]).await?;
+    let passed = count(connection, PLACES_PASSED, &[id.get(); 4]).await?;
+    Ok(Some(places + parties + passed))
 }
 
 /// The rows of the item in the tables that strategies have.
@@ -137,7 +143,8 @@ async fn count(
     statement: &str,
     binds: &[i64],
 ) -> sqlx::Result<i64> {
-    let mut query = sqlx::query_scalar(statement);
+    let statement = ended_by_server(statement);
+    let mut query = sqlx::query_scalar(&statement);
     for bind in binds {
         query = query.bind(*bind);
     }
@@ -150,10 +157,11 @@ async fn count(
 /// The rows are read once, from the back. MariaDB would read all rows behind a place again for the window function `MIN`.
 async fn places_overtaken(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
     type Row = (Option<OffsetDateTime>, Option<OffsetDateTime>, bool);
-    let rows = sqlx::query_as::<_, Row>(
+    let statement = ended_by_server(
         "SELECT offered_at, COALESCE(offered_at, closed_at), party IS NOT NULL FROM waiting_list \
          WHERE item_id = ? ORDER BY place DESC",
     );
+    let rows = sqlx::query_as::<_, Row>(&statement);
     let mut rows = rows.bind(id.get()).fetch(connection);
     let mut first_behind: Option<OffsetDateTime> = None;
     let mut overtaken = 0;
@@ -170,11 +178,12 @@ async fn places_overtaken(connection: &mut MySqlConnection, id: ItemId) -> sqlx:
 /// Counts the orders whose fence is below that of a write which was accepted before under the same counter. Those of one
 /// write should have one fence; if not, the highest comes first. The rows are read once, as in [`places_overtaken`].
 async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
-    let rows = sqlx::query_as::<_, (Option<String>, u64)>(
+    let statement = ended_by_server(
         "SELECT fence_backend, fence FROM orders \
          WHERE item_id = ? AND fence_sequence > 0 AND fence IS NOT NULL \
          ORDER BY fence_backend, fence_sequence, fence DESC",
     );
+    let rows = sqlx::query_as::<_, (Option<String>, u64)>(&statement);
     let mut rows = rows.bind(id.get()).fetch(connection);
     let mut before: Option<(Option<String>, u64)> = None;
     let mut fallen = 0;
@@ -197,7 +206,8 @@ async fn group_buyers_miscounted(
 ) -> sqlx::Result<i64> {
     let mut differences: HashMap<(i64, i64), i64> = HashMap::new();
     for (statement, sign) in [(GROUP_UNITS, 1), (GROUP_COUNTS, -1)] {
-        let rows = sqlx::query_as(statement).bind(id.get()).fetch_all(&mut *connection).await?;
+        let statement = ended_by_server(statement);
+        let rows = sqlx::query_as(&statement).bind(id.get()).fetch_all(&mut *connection).await?;
         let rows: Vec<(i64, i64, i64)> = rows;
         for (group, buyer, units) in rows {
             *differences.entry((group, buyer)).or_default() += sign * units;
@@ -207,6 +217,37 @@ async fn group_buyers_miscounted(
     Ok(i64::try_from(miscounted).unwrap_or(i64::MAX))
 }
 
+/// Counts the orders that several payments have paid, or that are not paid although one has. A payment names the first line
+/// of its order, and pays all of them.
+///
+/// On shards the payments are in another database, which no join should ask for each order.
+async fn orders_paid_wrongly(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
+    if count(connection, HAS_PAYMENTS, &[]).await? == 0 {
+        return Ok(0);
+    }
+    let statement = format!("SELECT id, status = 'paid' FROM orders WHERE item_id = ? AND {WHOLE}");
+    let statement = ended_by_server(&statement);
+    let rows = sqlx::query_as(&statement).bind(id.get()).fetch_all(&mut *connection).await?;
+    let orders: Vec<(OrderId, bool)> = rows;
+    let mut wrong = 0;
+    for chunk in orders.chunks(PAID_TOGETHER_MAX) {
+        let ids: Vec<OrderId> = chunk.iter().map(|order| order.0).collect();
+        let Some((places, padded)) = in_list(&ids) else { continue };
+        let statement = ended_by_server(&format!("{PAYMENTS} AND order_id IN ({places})"));
+        let query = sqlx::query_scalar(&statement);
+        let query = padded.fold(query, |query, id| query.bind(id.to_string()));
+        let mut payments: HashMap<OrderId, i64> = HashMap::new();
+        for order in query.fetch_all(&mut *connection).await? {
+            *payments.entry(order).or_default() += 1;
+        }
+        let is_wrong = |order: &&(OrderId, bool)| {
+            payments.get(&order.0).is_some_and(|count| *count > 1 || !order.1)
+        };
+        wrong += chunk.iter().filter(is_wrong).map(|_| 1).sum::<i64>();
+    }
+    Ok(wrong)
+}
+
 /// What the lines of an order have in common: status, buyer, number of lines, and whether the units were taken.
 type LineFacts = (String, i64, Option<u8>, bool);
 
@@ -214,6 +255,7 @@ type LineFacts = (String, i64, Option<u8>, bool);
 /// another number of lines, or one of the two has its movement alone.
 async fn orders_halved(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
     let own = format!("{LINES} WHERE orders.item_id = ? AND orders.line_count IS NOT NULL");
+    let own = ended_by_server(&own);
     let rows = sqlx::query(&own).bind(id.get()).fetch_all(&mut *connection).await?;
     let own: Vec<(OrderId, LineFacts)> =
         rows.iter().map(line_facts).collect::<sqlx::Result<_>>()?;
@@ -225,7 +267,7 @@ async fn orders_halved(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
         };
         let ids: Vec<OrderId> = chunk.iter().flat_map(wanted).collect();
         let Some((places, padded)) = in_list(&ids) else { continue };
-        let all = format!("{LINES} WHERE orders.id IN ({places})");
+        let all = ended_by_server(&format!("{LINES} WHERE orders.id IN ({places})"));
         let query = padded.fold(sqlx::query(&all), |query, id| query.bind(id.to_string()));
         let rows = query.fetch_all(&mut *connection).await?;
         let found: HashMap<OrderId, LineFacts> =
@@ -256,6 +298,14 @@ const LINES_TOGETHER_MAX: usize = 64;
 const LINES: &str = "SELECT orders.id, orders.status, orders.user_id, orders.line_count, \
      taken.order_id IS NOT NULL AS is_taken FROM orders LEFT JOIN stock_movements AS taken \
      ON taken.item_id = orders.item_id AND taken.order_id = orders.id AND taken.reason = 'sold'";
+
+const STOCK: &str = "SELECT total, available, offered, arbiter, per_buyer_limit FROM stock \
+     JOIN items ON items.id = item_id WHERE item_id = ?";
+
+const UNITS_ORDERED: &str = "SELECT COUNT(*) AS orders, \
+     CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \
+     CAST(COALESCE(SUM(IF(status = 'pending', quantity, 0)), 0) AS SIGNED) AS held \
+     FROM orders WHERE item_id = ?";
 
 const BUYERS_OVER_LIMIT: &str = "SELECT COUNT(*) FROM (SELECT user_id FROM orders \
      WHERE item_id = ? AND status IN ('pending', 'paid') \
@@ -353,6 +403,21 @@ const GROUP_UNITS: &str = "SELECT orders.limit_group_id, user_id, CAST(SUM(quant
 const GROUP_COUNTS: &str = "SELECT group_limits.group_id, user_id, CAST(bought AS SIGNED) \
      FROM limit_group_items AS own \
      JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?";
+
+/// The price of an item never changes. As a decimal it does not overflow, whatever the row says.
+const ORDERS_MISPRICED: &str = "SELECT COUNT(*) FROM orders JOIN items ON items.id = orders.item_id \
+     WHERE orders.item_id = ? AND amount_cents <> CAST(price_cents AS DECIMAL(20)) * quantity";
+
+const HAS_PAYMENTS: &str = "SELECT COUNT(*) FROM \
+     (SELECT 1 FROM payments WHERE status = 'accepted' LIMIT 1) AS accepted";
+
+/// Orders whose payments are read by one statement.
+const PAID_TOGETHER_MAX: usize = 1_024;
+
+/// The orders of payments that have paid. One of no money is not given back with its order. On shards the payments are read
+/// after the orders, and a payment may have come meanwhile: so those of the last minute are left out.
+const PAYMENTS: &str = "SELECT order_id FROM payments WHERE status = 'accepted' AND amount_cents > 0 \
+     AND changed_at < UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE";
 
 const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
 

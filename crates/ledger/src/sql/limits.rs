@@ -50,6 +50,15 @@ pub(crate) async fn within_limit<T, E: WorkError>(
     ended.map_err(|error| error.map_database(without_values))
 }
 
+/// Makes a SELECT that its server ends by itself after [`LONG_READ_MAX`]: nobody waits for its answer any more.
+///
+/// MariaDB reads the first of the two limits, MySQL the second one; each takes the other's for a comment.
+pub(crate) fn ended_by_server(select: &str) -> String {
+    let of_mysql = format!("SELECT /*+ MAX_EXECUTION_TIME({}) */", LONG_READ_MAX.as_millis());
+    let select = select.replacen("SELECT", &of_mysql, 1);
+    format!("/*M! SET STATEMENT max_statement_time = {} FOR */ {select}", LONG_READ_MAX.as_secs())
+}
+
 /// Returns whether an error is a missing answer.
 #[must_use]
 pub fn is_silence(error: &sqlx::Error) -> bool {

@@ -28,6 +28,8 @@ fn sound() -> Facts {
         group_buyers_miscounted: 0,
         orders_halved: 0,
         draw_places_wrong: Some(0),
+        orders_mispriced: 0,
+        orders_paid_wrongly: 0,
         redis_available: Some(5),
         redis_queued: 0,
         redis_buckets: None,
@@ -74,6 +76,8 @@ fn each_planted_fault_is_named() {
     assert_eq!(broken(Facts { group_buyers_miscounted: 1, ..sound() }), ["I14"]);
     assert_eq!(broken(Facts { orders_halved: 1, ..sound() }), ["I20"]);
     assert_eq!(broken(Facts { draw_places_wrong: Some(1), ..sound() }), ["I21"]);
+    assert_eq!(broken(Facts { orders_mispriced: 1, ..sound() }), ["I22"]);
+    assert_eq!(broken(Facts { orders_paid_wrongly: 1, ..sound() }), ["I22"]);
     assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
     assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
     assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);

@@ -71,6 +71,8 @@ impl Case {
             offers_without_their_orders: 0,
             places_overtaken: 0,
             waiting_in_vain: 0,
+            orders_mispriced: 0,
+            orders_paid_wrongly: 0,
             is_grouped: false,
             group_buyers_over_limit: 0,
             group_buyers_miscounted: 0,
