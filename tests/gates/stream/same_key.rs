@@ -9,7 +9,7 @@ use settings::Secret;
 
 use super::{STREAM, counted, ends_as, in_ledger, key, purchase, queue_of, redis_of, shop};
 use crate::http::{assert_clean, order_id};
-use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url};
+use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url, until_metric};
 
 /// The ledger is asked about a key before anything is queued under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,6 +48,7 @@ async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_come
         (instance.audit(item).await["redis_queued"] == 0).then_some(())
     })
     .await;
+    until_metric(&instance.stranger(), "seckill_counters_given_back_total 1").await;
     assert_eq!(counted(&shop, item).await, 4);
     assert_clean(&instance, item).await;
 }
