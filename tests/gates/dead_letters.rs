@@ -30,7 +30,7 @@ impl DeadLetterTestbed {
         let (queue, _) = Queue::new(redis, shop.pool.clone(), counters.clone(), name, 10);
         let purchase = purchase(&shop, item).await;
         let order = purchase.order_id;
-        assert_eq!(queue.push(&purchase, None).await.expect("pushed"), Push::Queued);
+        assert_eq!(queue.push(&purchase, None, None).await.expect("pushed"), Push::Queued);
         let testbed = Self { shop, item, order, counters, reader: Reader::new(queue) };
         testbed.move_to_dead_letters().await;
         testbed

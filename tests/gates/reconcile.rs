@@ -211,6 +211,7 @@ async fn what_a_repair_has_counted_is_not_told_again() {
     assert_eq!(testbed.left(item).await, STOCK + 4, "the repair knew of it");
     testbed.counters.apply_restock_delta(item, 2, 4).await;
     assert_eq!(testbed.left(item).await, STOCK + 8, "a later change");
+    assert_eq!(testbed.metrics.counters_given_back.get(), 0, "no purchase gave a unit back");
 }
 
 /// Redis may be that of another ledger, which had an item of the same number.

@@ -68,9 +68,14 @@ fn key(shop: &Shop, item: i64, part: &str) -> String {
 
 /// The queues, as an instance sees them.
 fn queue_of(shop: &Shop) -> Queue {
+    queue_with(shop, 10)
+}
+
+/// The queues, as an instance with this limit of orders sees them.
+fn queue_with(shop: &Shop, backlog_max: usize) -> Queue {
     let client = RedisClient::new(&shop.config).expect("the URL is fine");
     let counters = Counters::new(client.clone(), shop.pool.clone(), Metrics::new());
-    Queue::new(client, shop.pool.clone(), counters, STREAM, 10).0
+    Queue::new(client, shop.pool.clone(), counters, STREAM, backlog_max).0
 }
 
 /// A purchase of one unit by buyer 1.

@@ -21,7 +21,8 @@
 //!   `/api/strategies` shows what this Redis promises.
 //!   With `queue.replicas_min` 202 waits until that many replicas have the order. When they do not in
 //!   time, the outcome is unknown, as the order is in the queue of one server; while they are known
-//!   to be away, nothing is queued, and the answer is 503.
+//!   to be away, nothing is queued, and the answer is 503. An order that still waits for its turn to be
+//!   sent at the deadline is not queued either.
 //! * The consumers fall behind: the queue is bounded, and one more is refused with "try again".
 //! * A consumer dies: another one takes its orders over, a few seconds later.
 //!
@@ -79,7 +80,7 @@ impl Strategy for RedisStream {
             };
             let pushed = {
                 let _span = purchase.trace.span("queue push");
-                self.context.queue.push(&purchase, limit).await
+                self.context.queue.push(&purchase, limit, Some(deadline)).await
             };
             match pushed {
                 Ok(Push::Queued) => {

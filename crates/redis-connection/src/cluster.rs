@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::address;
 use crate::node::Node;
 use crate::open_slots::OpenSlots;
+use crate::shared_look::SharedLook;
 use crate::slot::{SLOTS, Slot};
 use crate::view::{PreferredHosts, View};
 
@@ -46,7 +47,7 @@ pub(crate) struct Cluster {
     config: AsyncConnectionConfig,
     nodes: Mutex<BTreeMap<String, Node>>,
     map: watch::Sender<Arc<SlotMap>>,
-    looking: tokio::sync::Mutex<()>,
+    looking: SharedLook<()>,
     /// Wakes the task that keeps the map.
     wake: Arc<Notify>,
     /// A node that was named as the owner of a slot, and so knows more than others.
@@ -69,7 +70,7 @@ impl Cluster {
             config: config.clone(),
             nodes: Mutex::new(nodes),
             map: watch::Sender::default(),
-            looking: tokio::sync::Mutex::default(),
+            looking: SharedLook::new(),
             wake: Arc::default(),
             hint: Mutex::default(),
             open_slots: OpenSlots::default(),
@@ -126,13 +127,12 @@ impl Cluster {
 
     /// Reads the map again. Callers that wait together get one answer.
     pub(crate) async fn look(&self) -> RedisResult<()> {
-        let before = self.map();
-        let _one_at_a_time = self.looking.lock().await;
-        if !Arc::ptr_eq(&before, &self.map()) {
-            return Ok(());
-        }
+        self.looking.share(self.read_map()).await
+    }
+
+    async fn read_map(&self) -> RedisResult<()> {
         let hint = self.hint.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut primaries = before.primaries.clone();
+        let mut primaries = self.map().primaries.clone();
         primaries.shuffle(&mut rand::rng());
         primaries.truncate(ASKED_MAX);
         let (hinted, views) =

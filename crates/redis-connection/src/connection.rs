@@ -221,7 +221,7 @@ impl SharedConnection {
             if !tries.again(&refusal).await {
                 return answer;
             }
-            named = self.follow(&refusal, node.as_ref()).await;
+            named = tries.in_time(self.follow(&refusal, node.as_ref())).await;
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
+use tokio::time::timeout_at;
 
 use crate::cluster::unreachable_cluster;
 use crate::node::Node;
@@ -52,6 +53,11 @@ impl Tries {
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         tokio::time::sleep(pause).await;
         true
+    }
+
+    /// Waits for the server to try next, no longer than there is time for tries.
+    pub(crate) async fn in_time<T>(&self, next: impl Future<Output = Option<T>>) -> Option<T> {
+        timeout_at(self.until.into(), next).await.ok().flatten()
     }
 }
 

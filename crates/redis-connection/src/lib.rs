@@ -12,6 +12,7 @@ mod refusal;
 mod replicated;
 mod script;
 mod sentinel;
+mod shared_look;
 mod slot;
 mod topology;
 mod view;

@@ -6,13 +6,14 @@
 //! such a write is refused, and did not run.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::connection::SharedConnection;
 use crate::exchange::Exchange;
@@ -34,6 +35,7 @@ const TOO_FEW: &str = "NOREPLICAS";
 pub struct ReplicatedWriter {
     connection: SharedConnection,
     wanted: ReplicaGoal,
+    until: Option<Instant>,
     queues: Arc<Mutex<BTreeMap<Box<str>, mpsc::Sender<Write>>>>,
 }
 
@@ -57,6 +59,8 @@ struct Write {
     command: Cmd,
     /// Whether the server has to be asked to run it although the slot is not its own yet.
     asked_first: bool,
+    /// Set by the task that sends it, or by the caller that withdraws it: only one of them is first.
+    taken: Arc<AtomicBool>,
     done: oneshot::Sender<Result<(Value, u32), Failure>>,
 }
 
@@ -72,7 +76,15 @@ impl ReplicatedWriter {
     #[must_use]
     pub fn new(connection: SharedConnection, replicas_min: u32, wait_max: Duration) -> Self {
         let wanted = ReplicaGoal { replicas_min, wait_max };
-        Self { connection, wanted, queues: Arc::default() }
+        Self { connection, wanted, until: None, queues: Arc::default() }
+    }
+
+    /// Sends no write after `until`: one that still waits for its turn then ends with an error, and did
+    /// not run.
+    #[must_use]
+    pub fn until(mut self, until: Instant) -> Self {
+        self.until = Some(until);
+        self
     }
 
     /// Sends a command that writes; it is sent again only if it certainly did not run.
@@ -106,8 +118,28 @@ impl ReplicatedWriter {
 
 impl Exchange for TrackedWrite<'_> {
     async fn send(&self, node: &Node, asked_first: bool) -> Result<Value, Failure> {
+        let taken = Arc::new(AtomicBool::new(false));
+        let mut answer = pin!(self.queued(node, asked_first, Arc::clone(&taken)));
+        let Some(until) = self.writer.until else { return answer.await };
+        match timeout_at(until.into(), &mut answer).await {
+            Ok(answer) => answer,
+            // The server may run it, so its answer counts.
+            Err(_) if taken.swap(true, Ordering::AcqRel) => answer.await,
+            Err(_) => Err(Failure::Unknown(not_sent())),
+        }
+    }
+}
+
+impl TrackedWrite<'_> {
+    /// Puts the write into the queue to its server, and waits for the answer.
+    async fn queued(
+        &self,
+        node: &Node,
+        asked_first: bool,
+        taken: Arc<AtomicBool>,
+    ) -> Result<Value, Failure> {
         let (done, answered) = oneshot::channel();
-        let mut write = Write { command: self.command.clone(), asked_first, done };
+        let mut write = Write { command: self.command.clone(), asked_first, taken, done };
         // A queue that was idle for long may end right now; the next one is new.
         while let Err(back) = self.writer.queue(node).send(write).await {
             write = back.0;
@@ -162,7 +194,11 @@ async fn serve(node: Node, wanted: ReplicaGoal, mut writes: mpsc::Receiver<Write
                 }
             }
         }
-        is_short = send_all(&node, wanted, &mut batch).await;
+        // From here on no caller can withdraw one.
+        batch.retain(|write| !write.taken.swap(true, Ordering::AcqRel));
+        if !batch.is_empty() {
+            is_short = send_all(&node, wanted, &mut batch).await;
+        }
     }
 }
 
@@ -226,6 +262,10 @@ fn wait(wanted: ReplicaGoal) -> Cmd {
 fn too_few(count: u32, wanted: ReplicaGoal) -> RedisError {
     let detail = format!("{count} of {} replicas have the last write", wanted.replicas_min);
     redis::make_extension_error(TOO_FEW.to_owned(), Some(detail))
+}
+
+fn not_sent() -> RedisError {
+    RedisError::from((ErrorKind::Client, "the write was not sent in time"))
 }
 
 /// Whether a write was refused since too few replicas follow: it did not run.

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::address;
 use crate::node::Node;
+use crate::shared_look::SharedLook;
 
 /// How long the Sentinels may take to answer, and the primary to tell its role.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
@@ -29,7 +30,7 @@ pub(crate) struct Sentinels {
     /// Servers that were primary, by their addresses: a connection is not made twice.
     known: Mutex<BTreeMap<String, Node>>,
     primary: watch::Sender<Option<Node>>,
-    resolving: tokio::sync::Mutex<()>,
+    resolving: SharedLook<Node>,
 }
 
 impl Sentinels {
@@ -47,7 +48,7 @@ impl Sentinels {
             config: config.clone(),
             known: Mutex::default(),
             primary: watch::Sender::new(None),
-            resolving: tokio::sync::Mutex::default(),
+            resolving: SharedLook::new(),
         })
     }
 
@@ -73,10 +74,13 @@ impl Sentinels {
     }
 
     /// Asks the Sentinels again, unless another caller has found a successor of `failed` meanwhile.
+    pub(crate) async fn resolve(&self, failed: Option<&Node>) -> RedisResult<Node> {
+        self.resolving.share(self.find(failed)).await
+    }
+
     /// A known primary is left only if most of all Sentinels name another one: a few that are cut off
     /// with an old primary may name that. Without a known primary any Sentinel is believed.
-    pub(crate) async fn resolve(&self, failed: Option<&Node>) -> RedisResult<Node> {
-        let _one_at_a_time = self.resolving.lock().await;
+    async fn find(&self, failed: Option<&Node>) -> RedisResult<Node> {
         if let Some(primary) = self.known_primary()
             && failed.is_none_or(|failed| !failed.is(&primary))
         {

@@ -38,7 +38,7 @@ impl SharedConnection {
             if is_single || !tries.again(&refusal).await {
                 return Err(error);
             }
-            named = self.follow(&refusal, node.as_ref()).await;
+            named = tries.in_time(self.follow(&refusal, node.as_ref())).await;
         }
     }
 

@@ -111,7 +111,7 @@ pub struct Counts {
     pub counters_rebuilt: Counter,
     /// Units by which the Redis stock counters differ from the ledger, summed over the items.
     pub counters_drift: Gauge,
-    /// Units given back to a Redis stock counter after the arbiter refused an order.
+    /// Units that purchases took from a Redis stock counter and gave back unsold.
     pub counters_given_back: Counter,
 }
 
@@ -244,7 +244,7 @@ impl Counts {
         let given_back = self.counters_given_back.clone();
         r.register(
             "counters_given_back",
-            "Units given back to Redis after the arbiter refused",
+            "Units that purchases took from Redis stock counters and gave back unsold",
             given_back,
         );
         let decided = self.queue_decided.clone();

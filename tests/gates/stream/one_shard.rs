@@ -45,7 +45,7 @@ async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away()
     cluster.nodes[dead].kill().await;
     let queue = queue_of(&shop);
     let purchase = purchase(&shop, healthy, "k").await;
-    assert_eq!(queue.push(&purchase, None).await.expect("pushed"), Push::Queued);
+    assert_eq!(queue.push(&purchase, None, None).await.expect("pushed"), Push::Queued);
     // A consumer that dies with the order in hand.
     let id = ItemId::new(healthy).expect("positive");
     let taken = Reader::new(queue.clone()).read(id, 10).await.expect("read");

@@ -152,7 +152,7 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     let queue = queue_of(&shop);
     let purchase = purchase(&shop, item, "k").await;
     let holder = hold_up(&shop, item).await;
-    assert_eq!(queue.push(&purchase, None).await.expect("queued"), Push::Queued);
+    assert_eq!(queue.push(&purchase, None, None).await.expect("queued"), Push::Queued);
     let (buyer, order_id) = (instance.buyer(1), purchase.order_id.to_string());
     let seen = order(&buyer, &order_id).await;
     assert_eq!((seen.status, &seen.json["status"]), (200, &json!("queued")), "{}", seen.text);

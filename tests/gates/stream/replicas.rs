@@ -4,13 +4,17 @@ use std::time::Duration;
 
 use dev_servers::faulty_link::Server;
 use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels, RedisServer};
+use futures::future::join_all;
+use gates::redis_store::CounterError;
+use gates::redis_store::queue::{Push, is_unknown};
 use serde_json::json;
 use settings::Secret;
 use shop_domain::OrderId;
+use tokio::time::Instant;
 
-use super::{STREAM, ends_as, hold_up, in_ledger, key, purchase, queue_of, shop};
+use super::{STREAM, ends_as, hold_up, in_ledger, key, purchase, queue_of, queue_with, shop};
 use crate::http::{assert_clean, order_id};
-use crate::support::{Shop, eventually, link_to, own_redis};
+use crate::support::{Shop, eventually, link_to, own_redis, purchase_of};
 
 /// A shop on this Redis whose 202 waits for replicas.
 async fn shop_on(url: String, replicas_min: u32) -> Shop {
@@ -112,25 +116,84 @@ async fn the_card_says_how_many_replicas_have_a_queued_order() {
     assert!(promise.contains("2 replicas have it in memory before the answer"), "{promise}");
 }
 
-/// A retry that reads the old primary and is confirmed at the new one, which has lost the order.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_is_not_promised_by_a_primary_that_has_lost_its_order() {
-    let servers = own_redis(3, &[]).await;
-    let [old, new, replica] = &*servers else { panic!("three servers") };
-    let (url, port) = (new.tcp_url(), new.port().to_string());
-    let password = url.split([':', '@']).nth(2).expect("a password");
-    let set = async |server: &RedisServer, words: [&str; 3]| {
-        let () = server.run(&[&["CONFIG"], &words[..]].concat()).await.expect("set");
-    };
-    set(new, ["SET", "repl-diskless-sync-delay", "0"]).await;
-    set(replica, ["SET", "masterauth", password]).await;
-    set(old, ["SET", "requirepass", password]).await;
+async fn set(server: &RedisServer, words: [&str; 3]) {
+    let () = server.run(&[&["CONFIG"], &words[..]].concat()).await.expect("set");
+}
+
+/// The password in a server's URL.
+fn password(url: &str) -> &str {
+    url.split([':', '@']).nth(2).expect("a password")
+}
+
+/// Has a replica follow a server.
+async fn follow(replica: &RedisServer, primary: &RedisServer) {
+    set(primary, ["SET", "repl-diskless-sync-delay", "0"]).await;
+    set(replica, ["SET", "masterauth", password(&primary.tcp_url())]).await;
+    let port = primary.port().to_string();
     let () = replica.run(&["REPLICAOF", "127.0.0.1", &port]).await.expect("a replica");
     eventually("the replica to follow", || async {
         let info: String = replica.run(&["INFO", "replication"]).await.ok()?;
         info.contains("master_link_status:up").then_some(())
     })
     .await;
+}
+
+/// More pushes than one pipeline takes.
+const CROWD: usize = 300;
+/// Sooner than a pipeline to a server that stands still ends.
+const TURN_MAX: Duration = Duration::from_millis(300);
+
+/// Nothing is in doubt that was not sent, and it is not sent later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_whose_turn_does_not_come_in_time_is_not_queued() {
+    let servers = own_redis(2, &[]).await;
+    let [primary, replica] = &*servers else { panic!("two servers") };
+    follow(replica, primary).await;
+    let mut shop = shop().await;
+    shop.config.redis_url = Secret::new(primary.tcp_url());
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    instance.stop().await;
+    let queue = queue_with(&shop, 1_000).with_replicas(1, Duration::from_millis(200));
+    let first = purchase(&shop, item, "k").await;
+    assert_eq!(queue.push(&first, None, None).await.expect("asked"), Push::Queued);
+
+    assert!(primary.pause());
+    let until = Instant::now() + TURN_MAX;
+    let pushes = (0..CROWD).map(async |_| {
+        let purchase = purchase_of(&first.item, 1, 1);
+        let pushed = queue.push(&purchase, None, Some(until)).await;
+        (purchase.order_id, pushed)
+    });
+    let mut refused = Vec::new();
+    for (order, pushed) in join_all(pushes).await {
+        let Err(CounterError::Redis(error)) = pushed else { panic!("{pushed:?}") };
+        if !is_unknown(&error) {
+            refused.push(order);
+        }
+    }
+    // The first pipeline was sent, and had room for no more.
+    assert!(refused.len() >= CROWD - 256, "{} of {CROWD} are certain", refused.len());
+    assert!(primary.resume());
+    eventually("an order to be queued again", || async {
+        let pushed = queue.push(&purchase_of(&first.item, 1, 1), None, None).await;
+        matches!(pushed, Ok(Push::Queued)).then_some(())
+    })
+    .await;
+    for order in refused {
+        let found = queue.find_in(first.item.id, order).await.expect("asked");
+        assert_eq!(found, None, "it was said not to be queued");
+    }
+}
+
+/// A retry that reads the old primary and is confirmed at the new one, which has lost the order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_is_not_promised_by_a_primary_that_has_lost_its_order() {
+    let servers = own_redis(3, &[]).await;
+    let [old, new, replica] = &*servers else { panic!("three servers") };
+    let url = new.tcp_url();
+    set(old, ["SET", "requirepass", password(&url)]).await;
+    follow(replica, new).await;
     let at = |server: &RedisServer| Server::Tcp(format!("127.0.0.1:{}", server.port()));
     let link = link_to(&url).await;
     link.lead_to(at(old));

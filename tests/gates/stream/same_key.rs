@@ -9,7 +9,7 @@ use settings::Secret;
 
 use super::{STREAM, counted, ends_as, in_ledger, key, purchase, queue_of, redis_of, shop};
 use crate::http::{assert_clean, order_id};
-use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url};
+use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url, until_metric};
 
 /// The ledger is asked about a key before anything is queued under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,10 +39,11 @@ async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_come
     let buyer = instance.buyer(1);
     let sold = order_id(&buyer.buy_with_key("mysql-atomic", item, "k").await);
     let purchase = purchase(&shop, item, "k").await;
-    assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
+    assert_eq!(queue_of(&shop).push(&purchase, None, None).await.expect("asked"), Push::Queued);
     ends_as(&buyer, &purchase.order_id.to_string(), "rejected").await;
     assert_eq!(in_ledger(&shop, item).await, [sold]);
     instance.until_audit(item, "redis_queued", 0).await;
+    until_metric(&instance.stranger(), "seckill_counters_given_back_total 1").await;
     assert_eq!(counted(&shop, item).await, 4);
     assert_clean(&instance, item).await;
 }
@@ -60,7 +61,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     let here = Shop { config: slow, pool: shop.pool.clone() }.start().await;
     let item = here.make_item(json!({})).await;
     let purchase = purchase(&shop, item, "k").await;
-    assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
+    assert_eq!(queue_of(&shop).push(&purchase, None, None).await.expect("asked"), Push::Queued);
     shop.change(sqlx::query("UPDATE items SET paused = 1 WHERE id = ?").bind(item)).await;
     eventually("the pause to be seen", || async {
         let request = here.buyer(2).request(Method::POST, &purchase_path("mysql-atomic", item));
@@ -87,12 +88,12 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
     let (shop, instance, item) = Shop::selling(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     instance.stop().await;
     let (queue, first) = (queue_of(&shop), purchase(&shop, item, "k").await);
-    assert_eq!(queue.push(&first, None).await.expect("asked"), Push::Queued);
+    assert_eq!(queue.push(&first, None, None).await.expect("asked"), Push::Queued);
     // The memory of requests runs out while the order waits.
     let mut forget = redis::cmd("DEL");
     forget.arg(key(&shop, item, "requests"));
     forget.exec_async(&mut redis_of(&shop)).await.expect("deleted");
-    let again = queue.push(&purchase(&shop, item, "k").await, None).await.expect("asked");
+    let again = queue.push(&purchase(&shop, item, "k").await, None, None).await.expect("asked");
     assert_eq!(again, Push::Known(first.order_id, 1));
     assert_eq!(counted(&shop, item).await, 4);
     let (reader, id) = (Reader::new(queue), first.item.id);

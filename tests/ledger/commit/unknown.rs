@@ -1,10 +1,11 @@
-//! The ledger is away after COMMIT: the outcome is unknown, and the key tells it later.
+//! A server is away after COMMIT. If it is the ledger, the outcome is unknown, and the key tells it later.
 
 use dev_servers::faulty_link::Fault;
 use serde_json::json;
+use settings::Secret;
 
-use super::{linked_shop, linked_shop_with, loses_answer};
-use crate::support::eventually;
+use super::{at_commit, linked_shop, linked_shop_with, loses_answer};
+use crate::support::{eventually, link_to, redis_url};
 
 #[tokio::test]
 async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tells_later() {
@@ -54,4 +55,27 @@ async fn units_of_an_unknown_outcome_stay_taken(strategy: &str) {
         (answer.status == 201).then_some(())
     })
     .await;
+}
+
+/// The locks cannot be given back before the purchase's deadline, and last longer than that.
+#[tokio::test]
+async fn an_order_is_told_although_the_server_of_the_locks_is_away() {
+    let redis = link_to(&redis_url().await).await;
+    let (link, linked, beside, _) = linked_shop_with(|config| {
+        config.redis_url = Secret::new(redis.url());
+        config.lock.lease_ms = 30_000;
+    })
+    .await;
+    let item = beside.make_item(json!({ "stock": 2 })).await;
+    link.trap(at_commit().hold());
+    let buyer = linked.buyer(1);
+    let buying = tokio::spawn(async move { buyer.buy("lock-redis", item).await });
+    eventually("COMMIT to be held", || async { (link.held() == 1).then_some(()) }).await;
+    redis.set(Fault::Stall);
+    link.mend();
+    let answer = buying.await.expect("no panic");
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    redis.mend();
+    let audit = beside.audit(item).await;
+    assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
 }

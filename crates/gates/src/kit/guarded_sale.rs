@@ -133,7 +133,8 @@ impl GuardedSale {
             Ok(held) => Ok(self.work(purchase, options.store, held.as_ref(), deadline).await),
             Err(outcome) => Err(outcome.clone()),
         };
-        // Both are free before the buyer is answered, so that the next click finds them so.
+        // Both are free before the buyer is answered, so that the next click finds them so, unless
+        // their server does not answer.
         let shared = held.ok().flatten().map(|held| held.guard);
         tokio::join!(sale_locks::release(shared), sale_locks::release(buyer));
         outcome

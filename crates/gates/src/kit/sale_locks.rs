@@ -10,6 +10,10 @@ use leaselock::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 use ledger::write::Fence;
 use shop_domain::outcome::Dependency;
 use shop_domain::{Doubt, Outcome, Purchase, Refusal, Span, Unavailable};
+use tokio::time::timeout;
+
+/// How long a buyer waits for the release of a lock: the outcome is decided already.
+const RELEASE_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// The locks that a sale takes.
 pub struct SaleLocks {
@@ -146,10 +150,10 @@ fn name_of(text: &str) -> LockName {
     LockName::new(text).expect("made of digits and fixed words")
 }
 
-/// Gives a lock back, if there is one.
+/// Gives a lock back, if there is one; in the background where its server does not answer soon.
 pub(super) async fn release(guard: Option<Guard>) {
     if let Some(guard) = guard {
         // Lost meanwhile or not: the write is decided already, by its fence.
-        let _ = guard.release().await;
+        let _ = timeout(RELEASE_WAIT_MAX, guard.release()).await;
     }
 }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use redis_connection::Script;
 
-use super::counters::{CounterError, Counters};
+use super::counters::{CounterError, Counters, note_given_back};
 use shop_domain::{ItemId, UserId};
 
 /// Buyers that one command loads.
@@ -40,15 +40,14 @@ impl Counters {
         for (buyer, units) in returned {
             call.arg(buyer.get()).arg(*units);
         }
-        let given = call.invoke_async(&mut self.redis.shared()).await;
-        self.count_given_back(item, units, given);
+        note_given_back(item, &call.invoke_async(&mut self.redis.shared()).await);
     }
 
     /// Adds a restock to a loaded counter, as [`Counters::apply_order_delta`] adds returned units.
     pub async fn apply_restock_delta(&self, item: ItemId, version: u64, units: i64) {
         let mut call = APPLY_DELTA.key(self.key(item));
-        let given = call.arg(version).arg(units).invoke_async(&mut self.redis.shared()).await;
-        self.count_given_back(item, units, given);
+        call.arg(version).arg(units);
+        note_given_back(item, &call.invoke_async(&mut self.redis.shared()).await);
     }
 
     /// Lowers a buyer's count to the ledger's, if it is higher.

@@ -8,7 +8,7 @@
 use std::sync::{Arc, LazyLock};
 
 use ledger::Database;
-use redis::RedisError;
+use redis::{RedisError, RedisResult};
 use redis_connection::Script;
 
 use super::RedisClient;
@@ -182,19 +182,26 @@ impl Counters {
     pub(super) async fn give_back_part(&self, item: ItemId, part: usize, epoch: u64, units: i64) {
         let mut connection = self.redis.shared();
         let mut call = GIVE_BACK.key(self.key_of(item, part));
-        let given: Result<u8, _> = call.arg(epoch).arg(units).invoke_async(&mut connection).await;
-        self.count_given_back(item, units, given);
+        let given = call.arg(epoch).arg(units).invoke_async(&mut connection).await;
+        self.count_given_back(item, units, &given);
     }
 
-    /// Counts units that were given back (`given` is 1), and logs a failure.
-    pub(super) fn count_given_back(&self, item: ItemId, units: i64, given: Result<u8, RedisError>) {
-        match given {
-            Ok(1) => {
-                failpoint!("given-back");
-                self.metrics.counters_given_back.inc_by(units.unsigned_abs());
-            }
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, %item, "units not given back to the counter"),
+    /// Counts units of a purchase that were given back unsold (`given` is 1), and logs a failure.
+    pub(super) fn count_given_back(&self, item: ItemId, units: i64, given: &RedisResult<u8>) {
+        note_given_back(item, given);
+        if let Ok(1) = given {
+            self.metrics.counters_given_back.inc_by(units.unsigned_abs());
         }
+    }
+}
+
+/// Logs that units did not come back to a counter.
+pub(super) fn note_given_back(item: ItemId, given: &RedisResult<u8>) {
+    match given {
+        Ok(1) => {
+            failpoint!("given-back");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, %item, "units not given back to the counter"),
     }
 }

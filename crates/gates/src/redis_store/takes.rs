@@ -92,8 +92,8 @@ impl Counters {
         let mut call = UNTAKE.key(self.key(taken.item));
         call.key(self.takes_key(taken.item)).key(self.takes_before_key(taken.item));
         call.arg(taken.epoch).arg(taken.units).arg(&taken.request).arg(taken.buyer.get());
-        let given: Result<u8, _> = call.invoke_async(&mut self.redis.shared()).await;
-        self.count_given_back(taken.item, taken.units, given);
+        let given = call.invoke_async(&mut self.redis.shared()).await;
+        self.count_given_back(taken.item, taken.units, &given);
     }
 
     fn takes_key(&self, item: ItemId) -> String {

@@ -346,6 +346,7 @@ fn guard_of(
             phase: Phase::Held,
             deadline: Deadline::of(sent_at, lease),
             due: renew_at(sent_at.instant, lease),
+            renews_alone: false,
             head,
             lost: lost.clone(),
             grant,

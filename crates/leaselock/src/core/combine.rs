@@ -210,8 +210,12 @@ async fn run<I: Send + 'static, O: Send + 'static>(
         let guard = match acquired {
             Ok(guard) => guard,
             Err(error) => {
-                if claim(&first.state, WITHDRAWN) {
-                    drop(first.operation.reply.send(Err(SubmitError::NotLocked(error))));
+                refuse(first, error.clone());
+                // As the waiters of a lock are told: each would wait as long in vain.
+                while matches!(error, AcquireError::Unavailable(_))
+                    && let Ok(next) = queued.try_recv()
+                {
+                    refuse(next, error.clone());
                 }
                 continue;
             }
@@ -226,6 +230,13 @@ async fn run<I: Send + 'static, O: Send + 'static>(
         run_batch(&guard, &execute, batch).await;
         // The executor could see a loss, and had the fence.
         let _ = guard.release().await;
+    }
+}
+
+/// Tells the caller that the lock was not granted, unless the caller has gone.
+fn refuse<I, O>(queued: QueueEntry<I, O>, why: AcquireError) {
+    if claim(&queued.state, WITHDRAWN) {
+        drop(queued.operation.reply.send(Err(SubmitError::NotLocked(why))));
     }
 }
 

@@ -31,6 +31,9 @@ pub(crate) struct HoldState {
     pub(crate) deadline: Deadline,
     /// When the scheduler handles this hold next: its key in the schedule.
     pub(crate) due: Instant,
+    /// Whether its last renewal has no answer. The next one shares no command: where the names are on
+    /// several servers, one that is away keeps back the answers of all.
+    pub(crate) renews_alone: bool,
     /// Kept while holding, so that no waiter of this client asks the backend meanwhile.
     pub(crate) head: Option<QueueHead>,
     /// The lost signal of the guard that has the hold now.

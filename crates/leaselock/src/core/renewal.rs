@@ -1,7 +1,8 @@
 //! Renewal: one scheduler for all holds of all locks renews each at a third of its lease, and fires
 //! `lost` on time when that fails.
 //!
-//! Renewals that are due at about the same time share one command, where the backend supports it.
+//! Renewals that are due at about the same time share one command, where the backend supports it. One
+//! that has no answer is sent again alone, so that a server that is away ends only its own holds.
 //! The loop itself never waits for a backend, so a renewal that hangs delays neither another hold's
 //! renewal nor its own hold's `lost` signal. There is one scheduler in each tokio runtime, since
 //! tasks end with theirs; a service has one. When a runtime ends, nothing renews its holds any more,
@@ -142,6 +143,8 @@ struct SentRenewal {
     hold: Arc<Hold>,
     due: Instant,
     at: Moment,
+    /// See [`HoldState::renews_alone`](super::hold::HoldState::renews_alone).
+    alone: bool,
 }
 
 /// When a hold whose command was sent at `sent_at` is to be renewed.
@@ -170,11 +173,8 @@ impl Renewals {
         let mut renewing = FuturesUnordered::new();
         let mut woken = false;
         loop {
-            let looked_at = self.take_due().into_iter().filter_map(|(due, hold)| {
-                let at = self.look_at(&hold)?;
-                Some(SentRenewal { hold, due, at })
-            });
-            for batch in batches(looked_at) {
+            let due = self.take_due().into_iter();
+            for batch in batches(due.filter_map(|(due, hold)| self.look_at(hold, due))) {
                 renewing.push(renew(batch));
             }
             let alarm = self.set_alarm(std::mem::take(&mut woken));
@@ -215,23 +215,23 @@ impl Renewals {
         schedule.alarm
     }
 
-    /// Fires `lost` if the deadline has passed. Otherwise a renewal is due, and the answer is the
-    /// instant at which it counts as sent.
-    fn look_at(&self, hold: &Arc<Hold>) -> Option<Moment> {
-        let now = Moment::now();
-        {
-            let mut state = hold.locked();
-            if state.phase != Phase::Held {
-                return None;
-            }
-            if !state.deadline.has_passed() {
-                state.due = state.deadline.instant;
-                self.insert(hold, state.due, Purpose::Deadline);
-                return Some(now);
-            }
+    /// Fires `lost` if the deadline has passed. Otherwise the renewal that was due at `due` is sent.
+    fn look_at(&self, hold: Arc<Hold>, due: Instant) -> Option<SentRenewal> {
+        let at = Moment::now();
+        let mut state = hold.locked();
+        if state.phase != Phase::Held {
+            return None;
         }
-        hold.lose_by_time();
-        None
+        if state.deadline.has_passed() {
+            drop(state);
+            hold.lose_by_time();
+            return None;
+        }
+        state.due = state.deadline.instant;
+        self.insert(&hold, state.due, Purpose::Deadline);
+        let alone = state.renews_alone;
+        drop(state);
+        Some(SentRenewal { hold, due, at, alone })
     }
 
     fn take_answer(&self, sent: &SentRenewal, answer: Answer) {
@@ -253,6 +253,7 @@ impl Renewals {
         if state.phase != Phase::Held {
             return;
         }
+        state.renews_alone = answer == Answer::Unknown;
         let next = if answer == Answer::Renewed {
             state.deadline = state.deadline.max(Deadline::of(sent.at, hold.lease));
             renew_at(sent.at.instant, hold.lease)
@@ -308,8 +309,9 @@ fn batches(sent: impl Iterator<Item = SentRenewal>) -> Vec<Vec<SentRenewal>> {
     for one in sent {
         let store = &one.hold.store;
         let fits = |batch: &&mut Vec<SentRenewal>| {
-            let same = batch.first().is_some_and(|first| Arc::ptr_eq(&first.hold.store, store));
-            same && store.renews_together() && batch.len() < RENEWED_TOGETHER_MAX
+            let like = |first: &SentRenewal| !first.alone && Arc::ptr_eq(&first.hold.store, store);
+            let shares = !one.alone && store.renews_together();
+            shares && batch.len() < RENEWED_TOGETHER_MAX && batch.first().is_some_and(like)
         };
         match batches.iter_mut().rev().find(fits) {
             Some(batch) => batch.push(one),

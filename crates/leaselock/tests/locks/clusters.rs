@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use dev_servers::RedisCluster;
 use leaselock::redis::subscriber::Subscriber;
-use leaselock::{LeasedMutex, Mutex, redis as redis_locks};
+use leaselock::{LeasedMutex, LockName, Mutex, ReleaseOutcome, redis as redis_locks};
 use redis::AsyncCommands;
-use redis_connection::Options;
+use redis_connection::{Options, Slot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -13,7 +14,7 @@ use super::failovers::{
     Contenders, KEPT_LEASE, LEASE, assert_kept, contend, fail_over, kill_the_owner, name, owner,
     owner_and_heir, replace_the_primary, slot,
 };
-use super::{LONG_LEASE, PATIENCE, at_once, connect, shared, waiting};
+use super::{LONG_LEASE, PATIENCE, at_once, connect, shared, until, until_lost, waiting};
 use crate::support::{cluster, own_cluster, own_sentinels, unique};
 
 const CLIENTS: usize = 4;
@@ -117,6 +118,42 @@ async fn everybody_gets_the_lock_again_after_sentinels_replaced_the_primary() {
     let group = own_sentinels().await;
     let clients = clients(&group.url()).await;
     contend(&clients, LEASE, "primary with Sentinels killed", replace_the_primary(&group)).await;
+}
+
+/// A name in a slot of this node.
+async fn name_at(cluster: &RedisCluster, node: usize) -> LockName {
+    for number in 0..100 {
+        let tag = format!("thing:{number}");
+        let slot = Slot::of(tag.as_bytes()).number();
+        if cluster.owner(slot, None).await.expect("an owner") == node {
+            return LockName::new(format!("{{{tag}}}:write")).expect("a name");
+        }
+    }
+    panic!("no name of a hundred is in a slot of node {node}");
+}
+
+/// Renewals that are due together share one command, and one of them never gets an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_away_ends_no_hold_at_another_one() {
+    let cluster = own_cluster(0).await;
+    let prefix = format!("{}:", unique("away"));
+    let redis = connect(&cluster.url()).await;
+    let lock = redis_locks::token::mutex(redis, &prefix, &TaskTracker::new()).expect("a prefix");
+    let stays = name_at(&cluster, 0).await;
+    let goes = name_at(&cluster, 1).await;
+    let (first, second) =
+        tokio::join!(lock.acquire(&stays, waiting(LEASE)), lock.acquire(&goes, waiting(LEASE)));
+    let first = first.expect("free");
+    let second = second.expect("free");
+    cluster.nodes[1].kill().await;
+    until_lost(&second).await;
+    let renewed = lock.stats().snapshot().renewals;
+    until("the first hold is renewed twice or lost", || {
+        first.is_lost() || lock.stats().snapshot().renewals >= renewed + 2
+    })
+    .await;
+    assert!(!first.is_lost(), "its own primary is there");
+    assert_eq!(first.release().await, ReleaseOutcome::Released);
 }
 
 #[tokio::test]

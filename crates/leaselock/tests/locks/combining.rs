@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
+use futures::future::join_all;
 use leaselock::combine::{CombineOptions, Combiner, Executor, SubmitError, each};
-use leaselock::{AcquireError, Mutex, ReleaseOutcome, local};
+use leaselock::store::{Grant, LeaseStore, StoreResult, Token};
+use leaselock::{AcquireError, LeasedMutex, LockName, Mutex, ReleaseOutcome, local};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -117,6 +121,42 @@ async fn c5_a_panic_or_a_caller_that_left_spoils_only_its_own() {
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
+/// A backend that never answers.
+struct Away;
+
+#[async_trait]
+impl LeaseStore for Away {
+    async fn acquire(
+        &self,
+        _name: &LockName,
+        _token: &Token,
+        _lease: Duration,
+    ) -> StoreResult<Option<Grant>> {
+        std::future::pending().await
+    }
+
+    async fn renew(&self, _name: &LockName, _token: &Token, _lease: Duration) -> StoreResult<bool> {
+        std::future::pending().await
+    }
+
+    async fn release(&self, _name: &LockName, _token: &Token) -> StoreResult<bool> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn all_operations_that_wait_are_told_that_the_backend_is_away() {
+    let process = LeasedMutex::start(Arc::new(Away), &local::CAPABILITIES, &TaskTracker::new());
+    let execute = each(|_, (): ()| async {});
+    let tasks = TaskTracker::new();
+    let combiner = Combiner::start(Arc::new(process), name(), options(64), execute, &tasks);
+    let deadline = soon();
+    for answer in join_all((0..100).map(|_| combiner.submit((), deadline))).await {
+        let is_told = matches!(answer, Err(SubmitError::NotLocked(AcquireError::Unavailable(_))));
+        assert!(is_told, "{answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_wait_is_refused_and_not_run() {
     let process = local::mutex(&local::Names::default(), &TaskTracker::new());
@@ -130,7 +170,7 @@ async fn what_cannot_wait_is_refused_and_not_run() {
     let one = CombineOptions { queued_max: 1, ..options(64) };
     let mutex = Arc::new(process.clone());
     let combiner = Combiner::start(mutex, name(), one, execute, &TaskTracker::new());
-    let until_soon = Instant::now() + std::time::Duration::from_millis(200);
+    let until_soon = Instant::now() + Duration::from_millis(200);
     let first = {
         let combiner = combiner.clone();
         tokio::spawn(async move { combiner.submit((), until_soon).await })

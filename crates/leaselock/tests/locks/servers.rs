@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use dev_servers::{RedisCluster, RedisClusterOptions};
+use dev_servers::{PRIMARY, RedisCluster, RedisClusterOptions};
+use futures::future::join_all;
 use leaselock::{AcquireError, Mutex, redis as redis_locks};
-use redis::AsyncCommands;
+use redis::{AsyncCommands, RedisResult};
 use redis_connection::{Options, Slot};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::failovers::{name, owner, slot};
@@ -19,6 +21,10 @@ const HASTY: Options = Options {
     command_timeout: Duration::from_millis(500),
     retry_max: Duration::from_millis(1_500),
 };
+
+/// Callers at once, and how long they may take together: each alone takes about four seconds.
+const CROWD: usize = 100;
+const CROWD_MAX: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn one_sentinel_of_three_leads_to_no_other_primary() {
@@ -55,6 +61,37 @@ async fn one_sentinel_of_three_leads_to_no_other_primary() {
         redis.clone().set::<_, _, ()>("a", "after").await.ok()
     })
     .await;
+    group.stop().await;
+}
+
+/// The primary stands still, and no Sentinel names another one for long. Callers that look for a primary one after the
+/// other would need more than a minute.
+#[tokio::test]
+async fn callers_share_the_look_for_a_primary_that_is_away() {
+    let group = own_sentinels().await;
+    for sentinel in &group.sentinels {
+        let set = ["SENTINEL", "SET", PRIMARY, "down-after-milliseconds", "60000"];
+        let () = sentinel.run(&set).await.expect("set");
+    }
+    let primary = group.primary().await.expect("a primary");
+    let mut redis = shared(&group.url(), Options::default());
+    let () = redis.set("a", "before").await.expect("the primary takes it");
+    assert!(group.servers[primary].pause());
+    // Three unanswered commands in a row close the connection.
+    for _ in 0..3 {
+        let answer: RedisResult<String> = redis.get("a").await;
+        assert!(answer.is_err(), "{answer:?}");
+    }
+    let asked = (0..CROWD).map(|_| {
+        let mut redis = redis.clone();
+        async move {
+            let answer: RedisResult<String> = redis.get("a").await;
+            answer
+        }
+    });
+    let answers = timeout(CROWD_MAX, join_all(asked)).await.expect("nobody waits for the others");
+    assert!(answers.iter().all(Result::is_err), "{answers:?}");
+    assert!(group.servers[primary].resume());
     group.stop().await;
 }
 

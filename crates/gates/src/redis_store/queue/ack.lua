@@ -9,8 +9,9 @@
 -- ARGV[5]  units
 -- ARGV[6]  1 when the units go back to the counter, since the ledger has refused the order
 -- ARGV[7]  the request, as in push.lua
--- Answers 1 when the order was in the queue until now. A counter that was loaded meanwhile has
--- been loaded without the units in the queue, so they go back to any load.
+-- Answers 0 when the order was not in the queue any more, 2 when its units went back, otherwise 1.
+-- A counter that was loaded meanwhile has been loaded without the units in the queue, so they go
+-- back to any load.
 redis.call('XACK', KEYS[2], ARGV[1], ARGV[2])
 redis.call('XDEL', KEYS[2], ARGV[2])
 if redis.call('HDEL', KEYS[3], 'o:' .. ARGV[3]) == 0 then
@@ -40,5 +41,6 @@ else
 end
 if ARGV[6] == '1' and redis.call('HEXISTS', KEYS[1], 'available') == 1 then
   redis.call('HINCRBY', KEYS[1], 'available', ARGV[5])
+  return 2
 end
 return 1

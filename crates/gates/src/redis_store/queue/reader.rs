@@ -125,8 +125,12 @@ impl Reader {
         call.arg(GROUP).arg(entry).arg(order.order.to_string()).arg(order.buyer.get());
         call.arg(order.quantity.units()).arg(u8::from(refused));
         call.arg(request_of(order.buyer, &order.key));
-        let was_queued: u8 = call.invoke_async(&mut self.queue.redis.shared()).await?;
-        Ok(was_queued == 1)
+        let settled: u8 = call.invoke_async(&mut self.queue.redis.shared()).await?;
+        if settled == 2 {
+            let given_back = &self.queue.counters.metrics.counters_given_back;
+            given_back.inc_by(order.quantity.units().into());
+        }
+        Ok(settled > 0)
     }
 
     /// Acknowledges the order of a dead letter, whose entry is not in the queue any more.

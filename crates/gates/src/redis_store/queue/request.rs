@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, FromRedisValue, RedisError};
 use redis_connection::{Call, ReplicatedWrite, Script, is_too_few_replicas};
+use tokio::time::Instant;
 
 use super::{Intention, Queue, field_of};
 use crate::redis_store::counters::{CounterError, READ_ATTEMPTS_MAX};
@@ -45,7 +46,7 @@ pub struct QueuedRequest {
 
 impl Queue {
     /// Takes the purchase's units and queues it, if the buyer then has at most `limit` units in the
-    /// queue (`None`: any number).
+    /// queue (`None`: any number). A push that still waits for its turn at `until` is not sent.
     ///
     /// # Errors
     /// See [`CounterError`]; after an error of Redis for which [`is_unknown`] is true it may be
@@ -54,6 +55,7 @@ impl Queue {
         &self,
         purchase: &Purchase,
         limit: Option<i64>,
+        until: Option<Instant>,
     ) -> Result<Push, CounterError> {
         let item = purchase.item.id;
         self.ensure_open(item).await?;
@@ -68,7 +70,7 @@ impl Queue {
             call.arg(self.backlog_max).arg(remembered_ms());
             call.arg(Intention::of(purchase).write()).arg(u8::from(self.replicated.is_some()));
             let ReplicatedWrite { answer, is_replicated } =
-                self.run::<(String, String)>(&call).await?;
+                self.run::<(String, String)>(&call, until).await?;
             match answer.0.as_str() {
                 "queued" => {
                     failpoint!("queued");
@@ -132,10 +134,14 @@ impl Queue {
     async fn run<T: FromRedisValue>(
         &self,
         call: &Call<'_>,
+        until: Option<Instant>,
     ) -> Result<ReplicatedWrite<T>, RedisError> {
-        match &self.replicated {
-            Some(writer) => call.invoke_replicated(writer).await,
-            None => {
+        match (&self.replicated, until) {
+            (Some(writer), Some(until)) => {
+                call.invoke_replicated(&writer.clone().until(until.into_std())).await
+            }
+            (Some(writer), None) => call.invoke_replicated(writer).await,
+            (None, _) => {
                 let answer = call.invoke_async(&mut self.redis.shared()).await?;
                 Ok(ReplicatedWrite { answer, is_replicated: true })
             }
