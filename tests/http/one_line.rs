@@ -21,7 +21,7 @@ fn key(shop: &Shop, item: i64, part: &str) -> String {
     format!("{}{{item:{item}}}:room{part}", shop.config.redis.prefix)
 }
 
-async fn inside(redis: &mut SharedConnection, shop: &Shop, item: i64) -> u64 {
+pub(super) async fn inside(redis: &mut SharedConnection, shop: &Shop, item: i64) -> u64 {
     let key = key(shop, item, ":inside");
     redis::cmd("ZCARD").arg(key).query_async(redis).await.expect("an answer")
 }

@@ -148,7 +148,7 @@ pub struct ShownTicket {
 /// Why a buyer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// The buyer gives the place, or the ticket, back.
+    /// The buyer gives the place and all tickets back.
     GivesBack,
     /// A purchase has its outcome. The ticket is good until its end.
     HasPurchased,
@@ -254,6 +254,7 @@ impl Room {
     ) -> RedisResult<Left> {
         let mut call = self.call(&LEAVE, item);
         call.arg(buyer.get()).arg(u8::from(leaving == Leaving::GivesBack)).arg(shift_ms(shift));
+        call.arg(ms(self.limits.ticket));
         let left: u8 = call.invoke_async(&mut self.redis.shared()).await?;
         Ok(match left {
             2 => Left::Inside,
