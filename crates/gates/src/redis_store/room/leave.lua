@@ -19,9 +19,15 @@ if ARGV[2] == '1' then
     redis.call('PEXPIRE', KEYS[9], string.format('%.0f', needed))
   end
 end
+-- While the places are given, the list stays as it is: all instances have to read the same one. The place of a buyer who
+-- has left is put aside.
+if redis.call('HGET', KEYS[1], 'state') ~= 'frozen' then
+  redis.call('HDEL', KEYS[2], buyer)
+end
 local inside = redis.call('ZREM', KEYS[6], buyer)
-local waited = redis.call('ZREM', KEYS[3], buyer) + redis.call('ZREM', KEYS[4], buyer)
-  + redis.call('HDEL', KEYS[2], buyer)
-redis.call('ZREM', KEYS[5], buyer)
+for at = 3, 4 do
+  redis.call('ZREM', KEYS[at], buyer)
+end
 redis.call('HDEL', KEYS[8], buyer)
-return inside == 1 and 2 or math.min(waited, 1)
+local waited = redis.call('ZREM', KEYS[5], buyer)
+return inside == 1 and 2 or waited

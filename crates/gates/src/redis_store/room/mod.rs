@@ -263,8 +263,8 @@ impl Room {
         })
     }
 
-    /// Lists the buyers who came before the opening, in the order of their places; `None` while the list can
-    /// still change, and when the room is open already, or was lost.
+    /// Lists the buyers who came before the opening, in the order of their places, also those that have left since;
+    /// `None` while the list can still change, and when the room is open already, or was lost.
     ///
     /// # Errors
     /// Redis'.
