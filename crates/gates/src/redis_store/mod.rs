@@ -8,7 +8,8 @@
 //! | `{item:ID:B}:stock` | hash: `available`, `epoch`, `version` | until it is loaded again | bucket B of a split counter |
 //! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
 //! | `{item:ID}:queued` | hash (see `queue/push.lua`) | as `queue` | those orders by id, by buyer and by request, and their units |
-//! | `{item:ID}:requests` | hash: request -> order | ten minutes after the last | which requests were queued |
+//! | `{item:ID}:requests` | hash: request -> order; `since` | ten minutes | which requests were queued |
+//! | `{item:ID}:requests-before` | as `requests` | the ten minutes after | the requests of the ten minutes before |
 //! | `{item:ID}:room`, `{item:ID}:room:PART` | see `room/poll.lua` | a day after the sale | the waiting room: who waits, in which sequence, and who is inside |
 //! | `{item:ID}:parked` | stream | until an operator resolves them | dead letters: orders that could not be decided |
 //! | `…lock…` | see `leaselock::redis` | a lease | locks and their fence counters |
