@@ -38,6 +38,7 @@ pub use condition::Condition;
 pub use connection::{RedisClient, RedisOptions, connect_when_used};
 pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
+pub use known_items::KnownItems;
 pub use queue::Queue;
 pub use redis_connection::{DENIED, SharedConnection, Topology, is_denial};
 pub use rights::MissingRights;
