@@ -2,10 +2,10 @@
 //!
 //! | key | type | life | what |
 //! |---|---|---|---|
-//! | `{item:ID}:stock` | hash: `available`, `epoch`, `version`, `b:<buyer>` | until it is loaded again | units left by the gate's count, and units of each buyer; without `available` it is being loaded |
+//! | `{item:ID}:stock` | hash: `available`, `epoch`, `version`, `b:<buyer>` | a day after the sale, with an arbiter | units left by the gate's count, and units of each buyer; without `available` it is being loaded |
 //! | `{item:ID}:takes` | hash: request -> `first` or `again`; `since` | ten minutes | which requests took units |
 //! | `{item:ID}:takes-before` | as `takes` | the ten minutes after | the requests of the ten minutes before |
-//! | `{item:ID:B}:stock` | hash: `available`, `epoch`, `version` | until it is loaded again | bucket B of a split counter |
+//! | `{item:ID:B}:stock` | hash: `available`, `epoch`, `version` | as `stock` | bucket B of a split counter |
 //! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
 //! | `{item:ID}:queued` | hash (see `queue/push.lua`) | as `queue` | those orders by id, by buyer and by request, and their units |
 //! | `{item:ID}:requests` | hash: request -> order; `since` | ten minutes | which requests were queued |
