@@ -11,6 +11,9 @@ use web::token::Tokens;
 
 use super::{ExitResult, audit};
 
+/// Keys of Redis that are looked at, also those of other applications: more than fit into the memory of most servers.
+const KEYS_MAX: u64 = 1_000_000_000;
+
 /// Checks the secret, Redis and the ledger. Exit 1 when something has to be done first.
 pub async fn run(file: Option<&Path>) -> ExitResult {
     let config = super::settings(file)?;
@@ -58,20 +61,18 @@ async fn check_secret(config: &Config, pool: &Database) -> Result<Option<String>
 
 /// What is wrong with Redis, whose counters and queues may be newer than the copy.
 async fn check_redis(redis: &RedisClient) -> Result<Option<String>, String> {
-    let known = redis.known_items().await;
+    let known = redis.known_items(KEYS_MAX).await;
     let known = known.map_err(|error| format!("Redis could not be read: {error}"))?;
-    Ok(match known {
-        None => {
-            println!(
-                "redis: several primaries, whose keys are not looked at; remove those of redis.prefix yourself"
-            );
-            None
-        }
-        Some(items) if items.is_empty() => None,
-        Some(items) => Some(format!(
-            "it still has keys of {} items, which may be newer than the ledger: remove the keys that begin with {}",
-            items.len(),
-            redis.prefix()
-        )),
-    })
+    let prefix = redis.prefix();
+    if known.items.is_empty() && known.is_complete {
+        return Ok(None);
+    }
+    Ok(Some(match known.items.len() {
+        0 => format!(
+            "it has more than {KEYS_MAX} keys, and not all were looked at: use a Redis of its own, without keys that begin with {prefix}"
+        ),
+        items => format!(
+            "it still has keys of {items} items, which may be newer than the ledger: remove the keys that begin with {prefix}"
+        ),
+    }))
 }

@@ -127,7 +127,7 @@ async fn drift_of_the_oldest_of_201_counted_items_is_repaired() {
 #[tokio::test]
 async fn open_sales_come_first_and_the_others_have_their_turn() {
     let testbed = ReconcileTestbed::new().await;
-    let ended = testbed.make(7, -24).await;
+    let ended = testbed.make(7, -1).await;
     let open = testbed.make(3, 24).await;
     for &item in ended.iter().chain(&open) {
         testbed.set(item, STOCK - 1).await;
@@ -149,6 +149,28 @@ async fn open_sales_come_first_and_the_others_have_their_turn() {
         run(&job).await;
     }
     assert_eq!(testbed.metrics.counters_drift.get(), 0, "nothing is remembered that is not there");
+}
+
+/// A counter has a field for each buyer, and nobody needs it when the sale is long over.
+#[tokio::test]
+async fn a_counter_is_removed_a_day_after_the_sale() {
+    let testbed = ReconcileTestbed::new().await;
+    let long_over = testbed.make(2, -25).await;
+    let over = testbed.make(1, -23).await;
+    for &item in long_over.iter().chain(&over) {
+        testbed.set(item, STOCK).await;
+    }
+    let buckets = Buckets::beside(&testbed.counters);
+    buckets.take(long_over[1], 1, 0).await.expect("loaded, and one unit taken");
+    run(&testbed.job()).await;
+    for &item in &long_over {
+        assert_eq!(testbed.counters.peek(item).await.expect("read"), None, "item {item}");
+    }
+    assert_eq!(buckets.peek(long_over[1]).await.expect("read"), None);
+    assert_eq!(testbed.left(over[0]).await, STOCK);
+    // The sale is prolonged.
+    let loaded = testbed.counters.read(long_over[0]).await.expect("loaded");
+    assert_eq!(loaded.available, STOCK);
 }
 
 #[tokio::test]

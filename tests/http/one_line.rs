@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 
 use futures::future::join_all;
-use gates::redis_store::SharedConnection;
+use gates::redis_store::room::{Leaving, Left, Room, RoomLimits, RoomPoll, RoomStatus};
+use gates::redis_store::{RedisClient, SharedConnection};
 use reqwest::Method;
 use seckill::config::Config;
 use seckill::failpoint::ROOM_POINT;
 use serde_json::{Value, json};
 use settings::Secret;
+use shop_domain::{ItemId, SaleWindow, UserId};
 use time::{Duration, OffsetDateTime};
 
 use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
@@ -21,7 +23,7 @@ fn key(shop: &Shop, item: i64, part: &str) -> String {
     format!("{}{{item:{item}}}:room{part}", shop.config.redis.prefix)
 }
 
-async fn inside(redis: &mut SharedConnection, shop: &Shop, item: i64) -> u64 {
+pub(super) async fn inside(redis: &mut SharedConnection, shop: &Shop, item: i64) -> u64 {
     let key = key(shop, item, ":inside");
     redis::cmd("ZCARD").arg(key).query_async(redis).await.expect("an answer")
 }
@@ -383,6 +385,71 @@ async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
     assert_eq!(aside, EARLY);
     let back = stand(&instance.buyer(1), sold, json!({})).await;
     assert_eq!(back.json["state"], "admitted", "{}", back.text);
+}
+
+/// Two instances write the places, and a buyer leaves after one of them has read the list.
+#[tokio::test]
+async fn no_place_is_given_twice_when_a_buyer_leaves_during_the_opening() {
+    const LATE: i64 = 6;
+    const LONG: std::time::Duration = std::time::Duration::from_secs(3_000);
+    let shop = Shop::new().await;
+    let sold = ItemId::new(1).expect("positive");
+    let limits = RoomLimits {
+        per_second: 1,
+        inside_max: 9,
+        waiting_max: 99,
+        silent: LONG,
+        ticket: LONG,
+        proof_bits_max: 0,
+    };
+    let room = || Room::new(RedisClient::new(&shop.config).expect("the URL is fine"), limits);
+    let one = room();
+    let two = room();
+    let now = OffsetDateTime::now_utc();
+    let window = SaleWindow::new(now + Duration::minutes(10), now + Duration::DAY);
+    let poll = |id, shift| RoomPoll {
+        item: sold,
+        buyer: UserId::new(id).expect("positive"),
+        window: window.expect("in order"),
+        paused: false,
+        shift,
+        shown: None,
+        proof: None,
+        life: LONG,
+    };
+    for id in 1..LATE {
+        let joined = one.poll(&poll(id, Duration::ZERO)).await.expect("joined");
+        assert_eq!(joined.status, RoomStatus::Early);
+    }
+    let shift = Duration::minutes(11);
+    let late = two.poll(&poll(LATE, shift)).await.expect("joined");
+    assert_eq!(late.status, RoomStatus::Behind);
+    let first_list = one.early(sold).await.expect("read").expect("a list");
+    let gone = first_list[0];
+    let left = two.leave(sold, gone, Leaving::GivesBack, shift).await.expect("left");
+    assert_eq!(left, Left::Waiting);
+    let second_list = two.early(sold).await.expect("read").expect("a list");
+    one.place(sold, &first_list, shift, LONG).await.expect("written");
+    // As if the last part were not written yet.
+    let mut redis = redis_of(&shop);
+    let state = key(&shop, 1, "");
+    let frozen = [&*state, "state", "frozen"];
+    redis::cmd("HSET").arg(&frozen).exec_async(&mut redis).await.expect("frozen");
+    two.place(sold, &second_list, shift, LONG).await.expect("written");
+
+    let mut numbers = Vec::new();
+    for part in [":waiting", ":silent"] {
+        let mut read = redis::cmd("ZRANGE");
+        read.arg(key(&shop, 1, part)).arg(0).arg(-1).arg("WITHSCORES");
+        let standing: Vec<(i64, f64)> = read.query_async(&mut redis).await.expect("read");
+        let has_gone = standing.iter().any(|(id, _)| *id == gone.get());
+        assert_eq!(has_gone, part == ":silent", "aside, where nobody is behind: {standing:?}");
+        numbers.extend(standing.into_iter().map(|(_, number)| number));
+    }
+    let given = numbers.len();
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    assert_eq!((given, numbers.len()), (6, 6), "{numbers:?}");
 }
 
 #[tokio::test]

@@ -4,9 +4,10 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::assert_problem;
+use super::one_line::{inside, redis_time};
 use super::waiting_room::{buy, item, place, shop_with, solved, stand, ticket};
-use crate::support::{Client, Instance};
+use super::{BOUND, assert_problem, eventually, when};
+use crate::support::{Client, Instance, Shop, redis_of};
 
 async fn leave(instance: &Instance, buyer: i64, item: i64) {
     let request =
@@ -120,4 +121,60 @@ async fn a_ticket_that_was_given_back_buys_nothing() {
     }
     let refused = buy(&two.buyer(1), sold, &given_back[0].1).await;
     assert_problem(&refused, (403, "ticket_expired"), "the one of before");
+}
+
+/// Waits by the clock of Redis until a key that lives for a second from now on is gone.
+async fn two_seconds_pass(shop: &Shop) {
+    let began = redis_time(&mut redis_of(shop)).await;
+    eventually(BOUND, || async {
+        let now = redis_time(&mut redis_of(shop)).await;
+        when(now >= began + 2.0, now)
+    })
+    .await;
+}
+
+/// Buyer 2, whose ticket ends last, leaves first; buyer 1 leaves within the last second of the own ticket.
+#[tokio::test]
+async fn a_ticket_that_was_given_back_stays_so_when_others_end() {
+    let shop = shop_with(|room| (room.per_second, room.ticket_seconds) = (100_000, 300)).await;
+    let instance = shop.start().await;
+    let sold = item(&instance, json!({ "stock": 10 })).await;
+    let seconds = |seconds| instance.clock.shift(time::Duration::seconds(seconds));
+    ticket(&stand(&instance.buyer(1), sold, json!({})).await);
+    seconds(200);
+    let held = ticket(&stand(&instance.buyer(2), sold, json!({})).await).to_owned();
+    leave(&instance, 2, sold).await;
+    seconds(99);
+    leave(&instance, 1, sold).await;
+    two_seconds_pass(&shop).await;
+    let refused = buy(&instance.buyer(2), sold, &held).await;
+    assert_problem(&refused, (403, "ticket_expired"), "given back");
+}
+
+/// A buyer is out after a purchase. The tickets in hand are given back all the same, also those of earlier stays.
+#[tokio::test]
+async fn whoever_has_bought_gives_all_tickets_back() {
+    let shop = shop_with(|room| (room.per_second, room.ticket_seconds) = (100_000, 3_000)).await;
+    let instance = shop.start().await;
+    let sold = item(&instance, json!({ "stock": 10, "per_buyer_limit": 9 })).await;
+    let buyer = instance.buyer(1);
+    let bought_with = async || {
+        let held = ticket(&stand(&buyer, sold, json!({})).await).to_owned();
+        assert_eq!(buy(&buyer, sold, &held).await.status, 201);
+        eventually(BOUND, || async {
+            let seen = inside(&mut redis_of(&shop), &shop, sold).await;
+            when(seen == 0, seen)
+        })
+        .await;
+        held
+    };
+    let held = [bought_with().await, bought_with().await];
+    assert_eq!(buy(&buyer, sold, &held[0]).await.status, 201, "good until its end");
+    leave(&instance, 1, sold).await;
+    for given_back in &held {
+        let refused = buy(&buyer, sold, given_back).await;
+        assert_problem(&refused, (403, "ticket_expired"), "given back");
+    }
+    let again = ticket(&stand(&buyer, sold, json!({})).await).to_owned();
+    assert_eq!(buy(&buyer, sold, &again).await.status, 201, "a ticket of a new stay");
 }

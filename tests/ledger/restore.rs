@@ -14,7 +14,7 @@ use web::token::{Holder, Role, Tokens};
 
 use crate::http::{PASSWORD, sign_in, sign_up};
 use crate::process::program::{program, run, told};
-use crate::support::{Client, Instance, Shop, eventually, when};
+use crate::support::{Client, Instance, Shop, eventually, own_redis, when};
 
 const NEW_SECRET: &str = "another secret for tests, of thirty-two characters and more";
 
@@ -170,4 +170,31 @@ async fn a_restored_ledger_sells_after_its_check_alone() {
     forget(&shop, "items", item).await;
     let (_, said) = run(&shop, &["doctor"]).await;
     assert!(said.contains("Redis has keys of 1 items that the ledger does not have"), "{said}");
+}
+
+/// Redis has a quarter of a million keys of another application.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_ledger_is_compared_with_all_keys_of_redis() {
+    const SET: &str = "for i = 1, 10000 do redis.call('SET', ARGV[1] .. ':' .. i, '') end";
+    const LOAD: &str =
+        "for i = 1, 100 do redis.call('SET', ARGV[1] .. '{item:' .. i .. '}:key', '') end";
+    const DROP: &str =
+        "for i = 1, 100 do redis.call('DEL', ARGV[1] .. '{item:' .. i .. '}:key') end";
+    let redis = own_redis(1, &[]).await.remove(0);
+    let shop = Shop::with(|config| config.redis_url = Secret::new(redis.url())).await;
+    for part in 0..25 {
+        let name = format!("other{part}");
+        let () = redis.run(&["EVAL", SET, "0", &name]).await.expect("other keys");
+    }
+    let prefix = shop.config.redis.prefix.clone();
+    let () = redis.run(&["EVAL", LOAD, "0", &prefix]).await.expect("keys of items");
+    let (code, said) = run(&shop, &["restored"]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("redis: it still has keys of 100 items"), "{said}");
+    let () = redis.run(&["EVAL", DROP, "0", &prefix]).await.expect("deleted");
+    let (_, said) = run(&shop, &["restored"]).await;
+    assert!(said.contains("redis: ok"), "{said}");
+    let (_, said) = run(&shop, &["doctor"]).await;
+    assert!(said.contains("by 200000 keys: not all were looked at"), "{said}");
+    redis.stop().await;
 }

@@ -73,6 +73,10 @@ async fn each_missing_right_is_named() {
             format!("{whole} -set -pexpire -unlink -del"),
             "lacks the rights +set +pexpire +unlink +del:".to_owned(),
         ),
+        (
+            format!("{whole} -watch -multi -exec -subscribe"),
+            "lacks the rights +watch +multi +exec +subscribe:".to_owned(),
+        ),
         ("~other:* &PREFIX* +@all".to_owned(), format!("lacks the rights ~{prefix}*:")),
         ("~PREFIX* &other:* +@all".to_owned(), format!("lacks the rights &{prefix}*:")),
     ] {

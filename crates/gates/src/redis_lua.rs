@@ -19,7 +19,8 @@
 //!
 //! # What can go wrong
 //! * When Redis loses its data the counter comes back from the ledger; only the arbiter then stands
-//!   between the units in flight and a second sale. An older copy is noticed by its epoch.
+//!   between the units in flight and a second sale. A copy of an earlier load is noticed by its epoch.
+//!   An older copy of the same load has too many units until the reconciliation: the arbiter refuses them.
 //! * A server whose clock is wrong opens and closes the sale at the wrong time, within what the
 //!   service's own clock allows.
 //! * A lost answer leaves units that no order has: the retry gets them, or the reconciliation.

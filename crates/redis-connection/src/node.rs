@@ -121,7 +121,10 @@ impl Node {
     }
 
     /// Makes a connection for one caller.
-    pub(crate) async fn own(&self) -> RedisResult<MultiplexedConnection> {
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub async fn own(&self) -> RedisResult<MultiplexedConnection> {
         connect(&self.inner.client, &self.inner.config).await
     }
 

@@ -8,6 +8,10 @@
 //! an arbiter are only inspected: their counter alone prevents overselling. Of a counter that is
 //! split over buckets the sum is compared, and single buckets are repaired.
 //!
+//! The counter of a sale has a field for each buyer. It is removed when the sale has been over for a day. If
+//! the sale is prolonged later, the counter is loaded again, as after a loss of Redis' data; items without an
+//! arbiter keep theirs.
+//!
 //! The tables that strategies have beside the stock are settled too. There the ledger can say at once which is right.
 //!
 //! A run inspects the open sales first, and then some that are over. It stops at its bound, and the
@@ -185,7 +189,14 @@ impl Reconcile {
         layout: CounterLayout,
         counted: CountedItem,
     ) -> Result<Option<Inspection>, CounterError> {
-        let CountedItem { item, available, version, arbiter, epoch } = counted;
+        let CountedItem { item, available, version, arbiter, epoch, is_long_over } = counted;
+        if is_long_over && arbiter == Some(ArbiterMode::On) {
+            match layout {
+                CounterLayout::Whole => self.counters.forget(item).await?,
+                CounterLayout::Split => self.buckets.forget(item).await?,
+            }
+            return Ok(None);
+        }
         let seen = match layout {
             CounterLayout::Whole => {
                 self.counters.peek_with_queue(item).await?.map(CounterState::Whole)

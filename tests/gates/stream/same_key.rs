@@ -107,3 +107,54 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
     let lengths = reader.lengths(&[id]).concat().await;
     assert!(matches!(lengths[..], [(_, Ok((0, 0)))]), "something is left: {lengths:?}");
 }
+
+/// What requests queued is remembered for a while, not for the whole sale; and a request that is still
+/// asked for stays known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_were_queued_are_forgotten_after_a_while() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+    let queue = queue_of(&shop);
+    let queued = key(&shop, item, "queued");
+    let requests = key(&shop, item, "requests");
+    // Each order is decided, so that nothing but the memory of requests knows it.
+    let push = async |request: &str| {
+        let purchase = purchase(&shop, item, request).await;
+        let answer = queue.push(&purchase, None).await.expect("asked");
+        eventually("the order to be decided", || async {
+            let mut count = redis::cmd("HLEN");
+            count.arg(&queued);
+            let fields: u64 = count.query_async(&mut redis_of(&shop)).await.expect("read");
+            (fields == 0).then_some(())
+        })
+        .await;
+        answer
+    };
+    // As if its time were over, twice.
+    let time_is_over = async || {
+        let mut set = redis::cmd("HSET");
+        set.arg(&requests).arg("since").arg(1);
+        set.exec_async(&mut redis_of(&shop)).await.expect("written");
+    };
+    assert_eq!(push("first").await, Push::Queued);
+    assert_eq!(push("asked-again").await, Push::Queued);
+    time_is_over().await;
+    assert_eq!(push("second").await, Push::Queued);
+    let known = push("asked-again").await;
+    assert!(matches!(known, Push::Known(..)), "within the time that is promised: {known:?}");
+    time_is_over().await;
+    assert_eq!(push("third").await, Push::Queued);
+    for request in ["asked-again", "second", "third"] {
+        let known = push(request).await;
+        assert!(matches!(known, Push::Known(..)), "{request}: {known:?}");
+    }
+    for hash in [&requests, &format!("{requests}-before")] {
+        let mut read = redis::cmd("HKEYS");
+        read.arg(hash);
+        let fields: Vec<String> = read.query_async(&mut redis_of(&shop)).await.expect("read");
+        assert!(fields.iter().all(|field| !field.ends_with(":first")), "{fields:?}");
+        assert!(fields.len() <= 4, "{fields:?}");
+    }
+    assert_clean(&instance, item).await;
+}

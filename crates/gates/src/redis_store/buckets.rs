@@ -71,6 +71,14 @@ impl Buckets {
         Ok(parts.filter(|parts| parts.iter().all(|part| part.epoch == parts[0].epoch)))
     }
 
+    /// Removes every bucket, as [`Counters::forget`] removes a counter.
+    ///
+    /// # Errors
+    /// Redis'; doing it again is fine.
+    pub async fn forget(&self, item: ItemId) -> Result<(), CounterError> {
+        self.counters.forget(item).await
+    }
+
     /// Moves the sum of the buckets to `available`, bucket by bucket, while all are still as they
     /// were read; answers whether all was done. The buckets are in several slots, so a unit taken
     /// at the same moment may be missed: the next comparison finds it, and the arbiter sells it

@@ -2,8 +2,9 @@
 //!
 //! A counter is loaded from the ledger under an epoch that the ledger hands out; the ledger is
 //! never written from a counter (see `loads.rs`). A missing counter means "not loaded", not zero.
-//! An epoch that is not the ledger's means that Redis was emptied or is an older copy: the counter
-//! is loaded again.
+//! An epoch that is not the ledger's means that Redis was emptied or has a copy of an earlier load:
+//! the counter is loaded again. An older copy of the same load is not noticed by its epoch. It has too
+//! many units until the reconciliation, and the arbiter refuses the surplus.
 
 use std::sync::{Arc, LazyLock};
 

@@ -85,6 +85,18 @@ impl Counters {
         Ok(Some(parts))
     }
 
+    /// Removes the counter with the units of its buyers. It is loaded again when it is used again.
+    ///
+    /// # Errors
+    /// Redis'; doing it again is fine.
+    pub async fn forget(&self, item: ItemId) -> Result<(), CounterError> {
+        for part in 0..self.layout.parts {
+            let mut command = redis::cmd("UNLINK");
+            command.arg(self.key_of(item, part)).exec_async(&mut self.redis.shared()).await?;
+        }
+        Ok(())
+    }
+
     /// Sets the counter to the ledger's figure at `version` of the stock, minus the queued units,
     /// if counter and queue are still as they were read; answers whether it was set.
     pub async fn repair(

@@ -2,13 +2,14 @@
 //!
 //! | key | type | life | what |
 //! |---|---|---|---|
-//! | `{item:ID}:stock` | hash: `available`, `epoch`, `version`, `b:<buyer>` | until it is loaded again | units left by the gate's count, and units of each buyer; without `available` it is being loaded |
+//! | `{item:ID}:stock` | hash: `available`, `epoch`, `version`, `b:<buyer>` | a day after the sale, with an arbiter | units left by the gate's count, and units of each buyer; without `available` it is being loaded |
 //! | `{item:ID}:takes` | hash: request -> `first` or `again`; `since` | ten minutes | which requests took units |
 //! | `{item:ID}:takes-before` | as `takes` | the ten minutes after | the requests of the ten minutes before |
-//! | `{item:ID:B}:stock` | hash: `available`, `epoch`, `version` | until it is loaded again | bucket B of a split counter |
+//! | `{item:ID:B}:stock` | hash: `available`, `epoch`, `version` | as `stock` | bucket B of a split counter |
 //! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
 //! | `{item:ID}:queued` | hash (see `queue/push.lua`) | as `queue` | those orders by id, by buyer and by request, and their units |
-//! | `{item:ID}:requests` | hash: request -> order | ten minutes after the last | which requests were queued |
+//! | `{item:ID}:requests` | hash: request -> order; `since` | ten minutes | which requests were queued |
+//! | `{item:ID}:requests-before` | as `requests` | the ten minutes after | the requests of the ten minutes before |
 //! | `{item:ID}:room`, `{item:ID}:room:PART` | see `room/poll.lua` | a day after the sale | the waiting room: who waits, in which sequence, and who is inside |
 //! | `{item:ID}:parked` | stream | until an operator resolves them | dead letters: orders that could not be decided |
 //! | `…lock…` | see `leaselock::redis` | a lease | locks and their fence counters |
@@ -37,6 +38,7 @@ pub use condition::Condition;
 pub use connection::{RedisClient, RedisOptions, connect_when_used};
 pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
+pub use known_items::KnownItems;
 pub use queue::Queue;
 pub use redis_connection::{DENIED, SharedConnection, Topology, is_denial};
 pub use rights::MissingRights;

@@ -27,8 +27,7 @@ const THAT_CREATE: [&str; 8] = [
 ];
 
 /// The other commands, of the program and of its scripts. A command for another type than a text fails, after the check
-/// of rights, and the others leave the key as it is. `WATCH`, `MULTI` and `SUBSCRIBE` would change the shared connection,
-/// and are not tried.
+/// of rights, and the others leave the key as it is.
 const THAT_SELL: [&str; 37] = [
     "GET KEY",
     "EXISTS KEY",
@@ -69,6 +68,12 @@ const THAT_SELL: [&str; 37] = [
     "WAIT 0 1",
 ];
 
+/// Commands that would change the shared connection, so they are tried on another one. The last one ends the transaction.
+const OF_TRANSACTIONS: [&str; 3] = ["WATCH KEY", "MULTI", "EXEC"];
+
+/// Commands by which a cluster is found.
+const OF_CLUSTERS: [&str; 2] = ["CLUSTER NODES", "CLUSTER SLOTS"];
+
 /// What the account may not do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingRights {
@@ -95,7 +100,9 @@ impl MissingRights {
         let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
         if detail.contains("to run the") {
             let list = if tells { &mut self.telling } else { &mut self.selling };
-            list.push(name);
+            if !list.contains(&name) {
+                list.push(name);
+            }
         } else if detail.contains("channel") {
             self.channels = true;
         } else {
@@ -117,6 +124,10 @@ impl RedisClient {
         }
         self.try_all(&mut missing, &THAT_TELL, true).await?;
         self.try_all(&mut missing, &THAT_SELL, false).await?;
+        self.try_alone(&mut missing).await?;
+        if self.shared().shape() == "cluster" {
+            self.try_all(&mut missing, &OF_CLUSTERS, false).await?;
+        }
         for last in LAST {
             self.try_all(&mut missing, &[last], false).await?;
         }
@@ -137,14 +148,33 @@ impl RedisClient {
             async move { shared.ask_each(&command).await }
         });
         for (line, answers) in lines.iter().zip(join_all(tries).await) {
-            let name = line.split(' ').next().unwrap_or(line);
             // Other errors say nothing about rights: that the key is no hash, or is on another primary.
             let refused = |error: &RedisError| error.code() == Some("NOPERM");
             let refusal = answers?.into_iter().filter_map(Result::err).find(refused);
-            missing.note(name, tells, refusal);
+            missing.note(name_of(line), tells, refusal);
         }
         Ok(())
     }
+
+    /// Tries the commands that a caller needs a connection alone for.
+    async fn try_alone(&self, missing: &mut MissingRights) -> RedisResult<()> {
+        let key = format!("{}doctor", self.prefix());
+        for primary in self.shared().primaries().await? {
+            let mut own = primary.own().await?;
+            for line in OF_TRANSACTIONS {
+                let answer = command(line, &key).exec_async(&mut own).await;
+                missing.note(name_of(line), false, answer.err());
+            }
+            let subscribe = async { primary.subscribe().await?.subscribe(&*key).await };
+            missing.note("SUBSCRIBE", false, subscribe.await.err());
+        }
+        Ok(())
+    }
+}
+
+/// The name of a line's command.
+fn name_of(line: &'static str) -> &'static str {
+    line.split(' ').next().unwrap_or(line)
 }
 
 /// The command of a line, with the real key.

@@ -63,7 +63,8 @@ impl CounterLayout {
         let table = self.table();
         let condition = sales.condition();
         let statement = format!(
-            "SELECT stock.item_id, available, version, arbiter, epoch FROM {table} \
+            "SELECT stock.item_id, available, version, arbiter, epoch, \
+             items.ends_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AS is_long_over FROM {table} \
              JOIN stock ON stock.item_id = {table}.item_id \
              JOIN items ON items.id = {table}.item_id \
              WHERE {table}.item_id > ? AND {condition} ORDER BY {table}.item_id LIMIT ?"
@@ -101,12 +102,14 @@ pub struct CountedItem {
     pub arbiter: Option<ArbiterMode>,
     /// The number of the counter's last load.
     pub epoch: u64,
+    /// Whether the sale has been over for a day, by the database's clock.
+    pub is_long_over: bool,
 }
 
 from_row!(CountedItem {
     item: "item_id", available, version,
     arbiter as String => |text| ArbiterMode::parse(&text),
-    epoch,
+    epoch, is_long_over,
 });
 
 /// Lists items with a queue behind the item `after`, at most `limit`.

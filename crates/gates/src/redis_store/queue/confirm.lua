@@ -4,7 +4,7 @@
 -- KEYS[2]  the queued orders, a hash (see push.lua)
 -- ARGV[1]  the request, named by buyer and key
 -- ARGV[2]  its order and units
--- ARGV[3]  how long requests are remembered, in milliseconds
+-- ARGV[3]  how long requests are remembered at most, in milliseconds
 -- ARGV[4]  the field of the order in KEYS[2]
 -- Answers 1 when its order is queued.
 if redis.call('HEXISTS', KEYS[2], ARGV[4]) == 0 then

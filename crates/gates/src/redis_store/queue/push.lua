@@ -3,7 +3,8 @@
 -- KEYS[2]  the queue, a stream
 -- KEYS[3]  the queued orders, a hash: units, u:<buyer> -> units, b:<buyer> -> orders, o:<order>,
 --          r:<request> -> order units
--- KEYS[4]  the requests that were queued, a hash: request -> order units
+-- KEYS[4]  the requests that were queued, a hash: request -> order units; and since when they are written there
+-- KEYS[5]  those of the time before, a hash
 -- ARGV[1]  the epoch that the caller knows
 -- ARGV[2]  units
 -- ARGV[3]  the order
@@ -11,7 +12,7 @@
 -- ARGV[5]  the request, named by buyer and key; empty when it cannot be sent again
 -- ARGV[6]  units that the buyer may have in the queue; -1 for any number
 -- ARGV[7]  entries that the queue may have
--- ARGV[8]  how long requests are remembered, in milliseconds
+-- ARGV[8]  how long requests are remembered at least, in milliseconds; twice that at most
 -- ARGV[9]  the order as it is queued
 -- ARGV[10] 1 when replicas are waited for behind the script
 -- Answers queued; known with the order and its units; nothing_left, limit, full; or not_loaded
@@ -20,14 +21,35 @@ local seen = redis.call('HMGET', KEYS[1], 'epoch', 'available')
 if seen[1] ~= ARGV[1] or not seen[2] then
   return {'not_loaded', ''}
 end
+
+-- What is older than the time before is forgotten, so that a long sale does not fill the memory.
+local function remember(order_and_units)
+  local time = redis.call('TIME')
+  local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+  local since = tonumber(redis.call('HGET', KEYS[4], 'since') or '')
+  if since and now_ms - since >= tonumber(ARGV[8]) then
+    redis.call('UNLINK', KEYS[5])
+    redis.call('RENAME', KEYS[4], KEYS[5])
+    since = nil
+  end
+  -- Also when the clock was set back.
+  if not since or since > now_ms then
+    redis.call('HSET', KEYS[4], 'since', now_ms)
+  end
+  redis.call('HSET', KEYS[4], ARGV[5], order_and_units)
+  redis.call('PEXPIRE', KEYS[4], 2 * ARGV[8])
+end
+
 if ARGV[5] ~= '' then
   -- The memory of requests runs out; what is queued does not.
   local known = redis.call('HGET', KEYS[3], 'r:' .. ARGV[5]) or redis.call('HGET', KEYS[4], ARGV[5])
+  local is_of_before = not known
+  known = known or redis.call('HGET', KEYS[5], ARGV[5])
   if known then
-    if ARGV[10] == '1' then
-      -- Written once more, so that WAIT covers the time when it was queued.
-      redis.call('HSET', KEYS[4], ARGV[5], known)
-      redis.call('PEXPIRE', KEYS[4], ARGV[8])
+    -- A request that is still asked for stays known. With replicas it is written once more in any case, so that WAIT
+    -- covers the time when it was queued.
+    if is_of_before or ARGV[10] == '1' then
+      remember(known)
     end
     return {'known', known}
   end
@@ -53,7 +75,6 @@ local orders = redis.call('HGET', KEYS[3], 'b:' .. ARGV[4])
 redis.call('HSET', KEYS[3], 'b:' .. ARGV[4], (orders and orders .. ' ' or '') .. ARGV[3])
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[3], 'r:' .. ARGV[5], ARGV[3] .. ' ' .. ARGV[2])
-  redis.call('HSET', KEYS[4], ARGV[5], ARGV[3] .. ' ' .. ARGV[2])
-  redis.call('PEXPIRE', KEYS[4], ARGV[8])
+  remember(ARGV[3] .. ' ' .. ARGV[2])
 end
 return {'queued', ''}

@@ -11,8 +11,8 @@ use super::{Intention, Queue, field_of};
 use crate::redis_store::counters::{CounterError, READ_ATTEMPTS_MAX};
 use shop_domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
 
-/// How long the queued requests of an item are remembered after the last one. Later, a queued
-/// request is found beside its order, and the others in the ledger.
+/// How long a queued request is remembered at least; twice that at most. Later, a queued request is
+/// found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
 static PUSH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("push.lua")));
 static CONFIRM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("confirm.lua")));
@@ -64,7 +64,7 @@ impl Queue {
             let epoch = self.counters.epoch(item).await?;
             let mut call = PUSH.key(self.counters.key(item));
             call.key(self.key(item, "queue")).key(self.key(item, "queued"));
-            call.key(self.key(item, "requests"));
+            call.key(self.key(item, "requests")).key(self.key(item, "requests-before"));
             call.arg(epoch).arg(purchase.quantity.units()).arg(purchase.order_id.to_string());
             call.arg(purchase.buyer.get()).arg(&request).arg(limit.unwrap_or(-1));
             call.arg(self.backlog_max).arg(remembered_ms());
@@ -106,16 +106,17 @@ impl Queue {
         key: &RequestKey,
     ) -> Result<Option<QueuedRequest>, CounterError> {
         let request = request_of(buyer, key);
-        let known: (Option<String>, Option<String>) = redis::pipe()
+        let known: Vec<Option<String>> = redis::pipe()
             .hget(self.key(item, "queued"), format!("r:{request}"))
             .hget(self.key(item, "requests"), &request)
+            .hget(self.key(item, "requests-before"), &request)
             .query_async(&mut self.redis.shared())
             .await?;
-        let Some(known) = known.0.or(known.1) else { return Ok(None) };
+        let Some(known) = known.into_iter().flatten().next() else { return Ok(None) };
         let Some((order, _)) = known_order(&known) else { return Ok(None) };
         let Some(order) = self.find_in(item, order).await? else { return Ok(None) };
         let mut call = CONFIRM.key(self.key(item, "requests"));
-        call.key(self.key(item, "queued")).arg(&request).arg(known).arg(remembered_ms());
+        call.key(self.key(item, "queued")).arg(&request).arg(known).arg(2 * remembered_ms());
         call.arg(field_of(order.id));
         let is_replicated = match &self.replicated {
             None => true,

@@ -148,7 +148,7 @@ pub struct ShownTicket {
 /// Why a buyer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// The buyer gives the place, or the ticket, back.
+    /// The buyer gives the place and all tickets back.
     GivesBack,
     /// A purchase has its outcome. The ticket is good until its end.
     HasPurchased,
@@ -254,6 +254,7 @@ impl Room {
     ) -> RedisResult<Left> {
         let mut call = self.call(&LEAVE, item);
         call.arg(buyer.get()).arg(u8::from(leaving == Leaving::GivesBack)).arg(shift_ms(shift));
+        call.arg(ms(self.limits.ticket));
         let left: u8 = call.invoke_async(&mut self.redis.shared()).await?;
         Ok(match left {
             2 => Left::Inside,
@@ -262,8 +263,8 @@ impl Room {
         })
     }
 
-    /// Lists the buyers who came before the opening, in the order of their places; `None` while the list can
-    /// still change, and when the room is open already, or was lost.
+    /// Lists the buyers who came before the opening, in the order of their places, also those that have left since;
+    /// `None` while the list can still change, and when the room is open already, or was lost.
     ///
     /// # Errors
     /// Redis'.

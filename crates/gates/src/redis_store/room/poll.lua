@@ -9,7 +9,8 @@
 -- KEYS[6]  the admitted buyers, a sorted set by the end of their tickets, in milliseconds
 -- KEYS[7]  proofs of work that were used, a sorted set by the end of their validity in milliseconds
 -- KEYS[8]  the zero bits that a turn costs, a hash by waiting buyer: fixed at the join
--- KEYS[9]  tickets that were given back, a sorted set of buyer:end by the end
+-- KEYS[9]  buyers who gave their tickets back, a sorted set by the latest end that one of those can have, in
+--          milliseconds
 -- KEYS[10] numbers that queue tokens brought back, a set of buyer:number
 -- ARGV[1]  the buyer
 -- ARGV[2]  the beginning of the sale, in milliseconds
@@ -230,9 +231,12 @@ if ahead < turns then
     redis.call('ZREM', KEYS[at], buyer)
   end
   redis.call('HDEL', KEYS[8], buyer)
-  -- The end tells the tickets of one buyer apart.
-  while redis.call('ZSCORE', KEYS[9], buyer .. ':' .. forgotten_at) do
-    forgotten_at = forgotten_at + 1
+  -- A ticket that ends later is none of those that were given back. A clock that was ahead counts no more.
+  local given_back = tonumber(redis.call('ZSCORE', KEYS[9], buyer) or '0')
+  if given_back >= forgotten_at + 1000 then
+    redis.call('ZREM', KEYS[9], buyer)
+  else
+    forgotten_at = math.max(forgotten_at, given_back + 1)
   end
   redis.call('ZADD', KEYS[6], forgotten_at, buyer)
   local count, before = tonumber(room[6] or '0'), flow

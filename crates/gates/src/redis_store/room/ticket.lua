@@ -11,4 +11,4 @@ local ticket_end = tonumber(ARGV[2])
 if ticket_end <= now or ticket_end > now + ARGV[4] + 1000 then
   return 0
 end
-return redis.call('ZSCORE', KEYS[9], ARGV[1] .. ':' .. ARGV[2]) and 0 or 1
+return ticket_end <= tonumber(redis.call('ZSCORE', KEYS[9], ARGV[1]) or '0') and 0 or 1
