@@ -16,7 +16,7 @@ use super::step::{
 use super::{OrderSteps, StepError};
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
-use crate::sql::statement::in_list;
+use crate::sql::statement::{Binds, in_list};
 use crate::sql::{Database, Fault, answered, begin_on, lost_commit, transact, within};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
@@ -173,8 +173,7 @@ async fn recover_lost_commit(pool: &Database, batch: ExpiryBatch) -> Option<Expi
         let mut transaction = begin_on(&mut connection).await?;
         let lock = "SELECT status FROM orders WHERE id = ? AND item_id = ? FOR UPDATE";
         let status = sqlx::query_scalar(lock)
-            .bind(first.id.to_string())
-            .bind(first.item_id.get())
+            .binds((first.id.to_string(), first.item_id.get()))
             .fetch_optional(&mut *transaction)
             .await?;
         // Nothing was written.
