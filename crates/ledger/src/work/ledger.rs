@@ -6,8 +6,7 @@ use super::ask::change_or_refuse;
 use super::breaker::Breaker;
 use super::item_concurrency::ItemConcurrency;
 use super::item_permit::ItemPermit;
-use super::retry::{ATTEMPTS_MAX, pause};
-use super::{ask, failed_change, failed_read, nothing_was_sent};
+use super::{ATTEMPTS_MAX, ask, failed_change, failed_read, nothing_was_sent, pause};
 use crate::sql::limits::is_silence;
 use crate::sql::{
     Database, Fault, LedgerTransaction, WorkError, contended, transact, unconfirmed, with_new_id,
