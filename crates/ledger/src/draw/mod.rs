@@ -28,7 +28,7 @@ use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::WaitingLine;
 use crate::work::cache::Cache;
 use crate::work::item_permit::ItemPermit;
-use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
+use crate::work::{Ledger, RetryPolicy, stock_lock};
 use draw_proof::{Micros, ShopKeys};
 use shop_domain::{DrawEntry, ItemId, LedgerError, PartyChoice, Refusal, UserId};
 
@@ -94,8 +94,8 @@ impl Draws {
         buyer: UserId,
         choice: &PartyChoice,
     ) -> Result<Result<DrawEntry, EntryRefusal>, LedgerError> {
-        let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-        let entered = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+        let permit = &self.ledger.permit(item).await?;
+        let entered = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
                 if let Err(refusal) = lock_open(transaction, permit).await? {
                     return Ok(Err(refusal));
@@ -132,7 +132,7 @@ impl Draws {
                 entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
             })
         });
-        entered.await.map_err(|error| failed_change(&error))
+        entered.await
     }
 
     /// Takes the entry of a buyer back. A repetition has no further effect.
@@ -144,11 +144,11 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Result<(), EntryRefusal>, LedgerError> {
-        let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-        let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+        let permit = &self.ledger.permit(item).await?;
+        let withdrawn = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(withdraw_in(transaction, permit, buyer))
         });
-        withdrawn.await.map_err(|error| failed_change(&error))
+        withdrawn.await
     }
 
     /// The number of entries, a moment old.

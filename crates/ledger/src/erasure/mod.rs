@@ -158,12 +158,11 @@ async fn end_places(
 
 /// Takes the person's entry of a draw back. A draw that closed meanwhile keeps the entry, and gives it no live place.
 async fn withdraw(ledger: &Ledger, item: ItemId, user: UserId) -> Result<(), LedgerError> {
-    let permit = ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-    let withdrawn = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+    let permit = ledger.permit(item).await?;
+    let withdrawn = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
         Box::pin(draw::withdraw_in(transaction, &permit, user))
     });
-    let _kept = withdrawn.await.map_err(|error: sqlx::Error| failed_change(&error))?;
-    Ok(())
+    withdrawn.await.map(|_kept| ())
 }
 
 async fn delete_account(

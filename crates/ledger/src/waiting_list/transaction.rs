@@ -1,15 +1,14 @@
 //! The transactions of the waiting lists.
 
-use futures::future::BoxFuture;
-
 use super::{JoinRefusal, LineChange, WaitingLine};
 use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::{LedgerTransaction, transact, within};
+use crate::sql::{transact, within};
 use crate::work::item_permit::ItemPermit;
-use crate::work::{Ledger, RetryPolicy, failed_change};
+use crate::work::{Ledger, RetryPolicy};
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 
-/// Writes the waiting lists. Clones share everything.
+/// Writes the waiting lists. Joining and leaving are idempotent, so a lost COMMIT is tried again too. Clones share
+/// everything.
 #[derive(Clone)]
 pub struct Waitlist {
     ledger: Ledger,
@@ -39,8 +38,11 @@ impl Waitlist {
         item: &Item,
         buyer: UserId,
     ) -> Result<Result<(Place, Option<u64>), JoinRefusal>, LedgerError> {
-        let permit = self.ledger.permit(item.id).await.map_err(|error| failed_change(&error))?;
-        self.change(|transaction| Box::pin(self.line.join(transaction, &permit, item, buyer))).await
+        let permit = self.ledger.permit(item.id).await?;
+        let joined = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
+            Box::pin(self.line.join(transaction, &permit, item, buyer))
+        });
+        joined.await
     }
 
     /// Takes a buyer out of an item's line; the unit of an open offer goes to the next one. Returns `None`
@@ -53,8 +55,11 @@ impl Waitlist {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<LineChange>, LedgerError> {
-        let permit = self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-        self.change(|transaction| Box::pin(self.line.leave(transaction, &permit, buyer))).await
+        let permit = self.ledger.permit(item).await?;
+        let left = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
+            Box::pin(self.line.leave(transaction, &permit, buyer))
+        });
+        left.await
     }
 
     /// Ends offers that were not accepted in time, and the line of a sale that is over; then offers the units
@@ -68,14 +73,5 @@ impl Waitlist {
             Box::pin(self.line.tend(transaction, &permit))
         });
         within(TRANSACTION_MAX, Box::pin(tend)).await
-    }
-
-    /// Makes a change. Joining and leaving are idempotent, so a lost COMMIT is tried again too.
-    async fn change<'w, T>(
-        &self,
-        work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, sqlx::Result<T>>,
-    ) -> Result<T, LedgerError> {
-        let changed = self.ledger.transact(RetryPolicy::IDEMPOTENT, work).await;
-        changed.map_err(|error| failed_change(&error))
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::rows::account::guests;
-use crate::work::{Ledger, RetryPolicy, failed_change};
+use crate::work::{Ledger, RetryPolicy};
 use shop_domain::{BuyerReference, LedgerError, ShopId, UserId};
 
 /// Finds the buyers of a shop's references; new ones get a row. There is none for a shop that does not exist.
@@ -27,14 +27,14 @@ pub async fn find_or_create(
         return Ok(found);
     }
     let new = &new;
-    let made = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+    let made = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
         Box::pin(async move {
             guests::insert(transaction, shop, new).await?;
             // Another request may have been first with some of them.
             guests::find(&mut **transaction, shop, new).await
         })
     });
-    let made = made.await.map_err(|error| match failed_change(&error) {
+    let made = made.await.map_err(|error| match error {
         // Only guests without orders may have been made.
         LedgerError::OutcomeUnknown => LedgerError::Unavailable,
         known => known,
