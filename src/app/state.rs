@@ -24,6 +24,7 @@ use web::kit::Kit;
 use web::rates::{Rate, Rates};
 use web::session::{Authenticator, AuthenticatorParts};
 use web::session_cookie::SessionCookie;
+use web::stream_limiter::{StreamLimiter, StreamLimits};
 use web::streams::Streams;
 use web::token::Tokens;
 
@@ -48,7 +49,7 @@ pub(super) fn kit(
         metrics: shared.metrics.clone(),
     });
     let streams = Streams {
-        limit: Arc::new(shared.hub.clone()),
+        limiter: StreamLimiter::new(stream_limits(config), shared.metrics.clone()),
         rates: Arc::clone(&rates),
         authenticator: authenticator.clone(),
         lifecycle: shared.lifecycle.clone(),
@@ -182,4 +183,17 @@ fn rates(config: &Config) -> Rates {
         Rate { per_second: limits.address_per_second, burst: limits.address_burst },
         limits.loopback_exempt,
     )
+}
+
+fn stream_limits(config: &Config) -> StreamLimits {
+    let all = config.live.streams_max;
+    let limits = &config.limits;
+    // Rounded down: the share of a few streams may be 0.
+    let kept = all.saturating_mul(config.live.streams_kept_percent) / 100;
+    StreamLimits {
+        all,
+        strangers: all.saturating_sub(kept),
+        each_user: limits.user_streams_max,
+        each_address: limits.address_streams_max,
+    }
 }
