@@ -98,14 +98,14 @@ impl App {
     /// As [`Self::build`].
     pub fn build_with(
         config: Config,
-        extensions: &'static [&'static dyn Extension],
+        extensions: &'static [&'static Extension],
     ) -> BoxFuture<'static, Result<Self, String>> {
         Box::pin(Self::build_parts(config, extensions, Vec::new()))
     }
 
     async fn build_parts(
         config: Config,
-        extensions: &[&dyn Extension],
+        extensions: &[&Extension],
         mut listeners: Vec<Listener>,
     ) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
@@ -161,7 +161,7 @@ impl App {
         let mut identity = None;
         let mut paid_elsewhere = PaidElsewhere::default();
         for extension in extensions {
-            let parts = extension.build(&core, &config.sections)?;
+            let parts = (extension.build)(&core, &config.sections)?;
             routes.push(parts.routes);
             draws = draws.or(parts.draws);
             workers.extend(parts.workers);
