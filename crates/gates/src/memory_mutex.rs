@@ -14,13 +14,9 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::item_mutexes::ItemMutexes;
-use super::kit::memory_gate;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use shop_domain::{Outcome, Purchase};
+use super::kit::memory_gate::MemoryGate;
+use super::{Breaks, Card, Entry};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -37,18 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
         takes_options: false,
     },
     build: |context| {
-        Ok(Arc::new(MemoryMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
+        let mutexes = Some(ItemMutexes::default());
+        Ok(Arc::new(MemoryGate { context: context.clone(), mutexes }))
     },
 };
-
-struct MemoryMutex {
-    context: StrategyContext,
-    mutexes: ItemMutexes,
-}
-
-#[async_trait]
-impl Strategy for MemoryMutex {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        memory_gate::purchase(&self.context, &purchase, deadline, Some(&self.mutexes)).await
-    }
-}

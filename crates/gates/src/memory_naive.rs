@@ -15,12 +15,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
-use super::kit::memory_gate;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use shop_domain::{Outcome, Purchase};
+use super::kit::memory_gate::MemoryGate;
+use super::{Breaks, Card, Entry};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -36,16 +32,5 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |context| Ok(Arc::new(MemoryNaive { context: context.clone() })),
+    build: |context| Ok(Arc::new(MemoryGate { context: context.clone(), mutexes: None })),
 };
-
-struct MemoryNaive {
-    context: StrategyContext,
-}
-
-#[async_trait]
-impl Strategy for MemoryNaive {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        memory_gate::purchase(&self.context, &purchase, deadline, None).await
-    }
-}

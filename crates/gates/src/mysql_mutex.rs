@@ -15,13 +15,9 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::item_mutexes::ItemMutexes;
-use super::kit::textbook;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use shop_domain::{Outcome, Purchase};
+use super::kit::textbook::LedgerGate;
+use super::{Breaks, Card, Entry};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -38,22 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         takes_options: false,
     },
     build: |context| {
-        Ok(Arc::new(MysqlMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
+        let mutexes = Some(ItemMutexes::default());
+        Ok(Arc::new(LedgerGate { context: context.clone(), mutexes }))
     },
 };
-
-struct MysqlMutex {
-    context: StrategyContext,
-    mutexes: ItemMutexes,
-}
-
-#[async_trait]
-impl Strategy for MysqlMutex {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let _held = match self.mutexes.lock(&purchase, deadline).await {
-            Ok(guard) => guard,
-            Err(outcome) => return outcome,
-        };
-        textbook::on_ledger(&self.context, &purchase, deadline).await
-    }
-}

@@ -13,12 +13,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
-use super::kit::textbook;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use shop_domain::{Outcome, Purchase};
+use super::kit::textbook::LedgerGate;
+use super::{Breaks, Card, Entry};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -34,16 +30,5 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |context| Ok(Arc::new(MysqlNaive { context: context.clone() })),
+    build: |context| Ok(Arc::new(LedgerGate { context: context.clone(), mutexes: None })),
 };
-
-struct MysqlNaive {
-    context: StrategyContext,
-}
-
-#[async_trait]
-impl Strategy for MysqlNaive {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        textbook::on_ledger(&self.context, &purchase, deadline).await
-    }
-}

@@ -15,13 +15,9 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::compare_and_set::CompareAndSet;
-use super::{Breaks, Card, Entry, Strategy};
+use super::{Breaks, Card, Entry};
 use ledger::write::{StockWrite, UnguardedWrite};
-use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -38,22 +34,10 @@ pub(super) const ENTRY: Entry = Entry {
         takes_options: false,
     },
     build: |context| {
-        let on_timestamp = CompareAndSet::new(context, |item, seen, available| {
+        Ok(Arc::new(CompareAndSet::new(context, |item, seen, available| {
             let changed_at = seen.changed_at;
             let unguarded = UnguardedWrite::CompareTimestamp { available, changed_at };
             StockWrite::of(item, StockWrite::GuardedByTimestamp(changed_at), unguarded)
-        });
-        Ok(Arc::new(MysqlTimestamp { on_timestamp }))
+        })))
     },
 };
-
-struct MysqlTimestamp {
-    on_timestamp: CompareAndSet,
-}
-
-#[async_trait]
-impl Strategy for MysqlTimestamp {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        self.on_timestamp.purchase(&purchase, deadline).await
-    }
-}

@@ -19,13 +19,9 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::compare_and_set::CompareAndSet;
-use super::{Breaks, Card, Entry, Strategy};
+use super::{Breaks, Card, Entry};
 use ledger::write::{StockWrite, UnguardedWrite};
-use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -42,22 +38,10 @@ pub(super) const ENTRY: Entry = Entry {
         takes_options: false,
     },
     build: |context| {
-        let on_version = CompareAndSet::new(context, |item, seen, available| {
+        Ok(Arc::new(CompareAndSet::new(context, |item, seen, available| {
             let version = seen.version;
             let unguarded = UnguardedWrite::CompareVersion { available, version };
             StockWrite::of(item, StockWrite::GuardedByVersion(version), unguarded)
-        });
-        Ok(Arc::new(MysqlVersion { on_version }))
+        })))
     },
 };
-
-struct MysqlVersion {
-    on_version: CompareAndSet,
-}
-
-#[async_trait]
-impl Strategy for MysqlVersion {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        self.on_version.purchase(&purchase, deadline).await
-    }
-}

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{ledger_view, redis_gate};
-use crate::StrategyContext;
+use crate::{Strategy, StrategyContext};
 use ledger::cache::Cache;
 use ledger::rows::stock::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
@@ -40,16 +41,19 @@ impl CompareAndSet {
     pub fn new(context: &StrategyContext, comparison: Comparison) -> Self {
         Self { context: context.clone(), trying: Cache::new(ITEMS_MAX), comparison }
     }
+}
 
+#[async_trait]
+impl Strategy for CompareAndSet {
     /// Tries until the write meets the row that was read, each time in a new transaction; gives up
     /// at the deadline.
-    pub async fn purchase(&self, purchase: &Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
         let make = || Arc::new(Semaphore::new(TRYING_MAX));
         let trying = self.trying.get_or_insert_with(purchase.item.id, make);
         for _ in 0..TRIES_MAX {
             let permit = tokio::time::timeout_at(deadline, trying.acquire()).await;
             let Ok(Ok(permit)) = permit else { break };
-            let answer = match self.try_once(purchase, deadline).await {
+            let answer = match self.try_once(&purchase, deadline).await {
                 Ok(answer) => answer,
                 Err(outcome) => return outcome,
             };
@@ -63,7 +67,9 @@ impl CompareAndSet {
         }
         Outcome::Unavailable(Unavailable::Contended)
     }
+}
 
+impl CompareAndSet {
     /// # Errors
     /// The outcome when nothing was tried.
     async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
