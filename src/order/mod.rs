@@ -164,7 +164,7 @@ impl Orders {
     /// Tells the counters of returned units, and the buyers who wait of their offers.
     async fn publish_line(&self, item: ItemId, change: &LineChange, returned: &[(UserId, i64)]) {
         let version = change.stock_version.unwrap_or_default();
-        self.counters.apply_order_delta(item, (version, change.to_stock), returned).await;
+        self.counters.apply_delta(item, (version, change.to_stock), returned).await;
         self.steps.line().count(change);
         change.changed.iter().for_each(|(buyer, _)| self.hub.waiting_changed(item, *buyer));
     }

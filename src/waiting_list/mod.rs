@@ -127,7 +127,7 @@ impl WaitingLists {
     /// Counts a change that was committed, and tells the counters and the buyers of it.
     pub async fn publish(&self, item: ItemId, change: &LineChange) {
         if let Some(version) = change.stock_version.filter(|_| change.to_stock != 0) {
-            self.parts.counters.apply_restock_delta(item, version, change.to_stock).await;
+            self.parts.counters.apply_delta(item, (version, change.to_stock), &[]).await;
         }
         self.parts.line.count(change);
         for (buyer, _) in &change.changed {

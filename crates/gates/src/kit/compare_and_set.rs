@@ -41,6 +41,17 @@ impl CompareAndSet {
     pub fn new(context: &StrategyContext, comparison: Comparison) -> Self {
         Self { context: context.clone(), trying: Cache::new(ITEMS_MAX), comparison }
     }
+
+    /// # Errors
+    /// The outcome when nothing was tried.
+    async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
+        let seen = ledger_view::read(&self.context.arbiter, purchase).await?;
+        hold!("stock-read", purchase.buyer.get());
+        let available = seen.available - purchase.quantity.signed();
+        let stock = (self.comparison)(&purchase.item, &seen, available);
+        let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
+        Ok(self.context.arbiter.write(&write).await)
+    }
 }
 
 #[async_trait]
@@ -66,18 +77,5 @@ impl Strategy for CompareAndSet {
             }
         }
         Outcome::Unavailable(Unavailable::Contended)
-    }
-}
-
-impl CompareAndSet {
-    /// # Errors
-    /// The outcome when nothing was tried.
-    async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
-        let seen = ledger_view::read(&self.context.arbiter, purchase).await?;
-        hold!("stock-read", purchase.buyer.get());
-        let available = seen.available - purchase.quantity.signed();
-        let stock = (self.comparison)(&purchase.item, &seen, available);
-        let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
-        Ok(self.context.arbiter.write(&write).await)
     }
 }
