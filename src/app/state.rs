@@ -1,22 +1,17 @@
-//! Builds the state of the HTTP handlers.
+//! Builds what the HTTP handlers and the extensions share.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::locks::LockServers;
 use super::shared::Shared;
-use crate::account::{self, Accounts, HashingPool, OperatorLog};
-use crate::audit::Auditor;
+use crate::account::{self, Accounts, HashingPool};
 use crate::config::Config;
 use crate::http::item_form::ItemForm;
-use crate::http::{AppParts, AppState};
 use crate::order::Orders;
 use crate::purchase::Purchases;
-use crate::readiness::Readiness;
 use crate::trial::TrialSales;
 use crate::waiting_list::WaitingLists;
 use extension::Core;
-use extension::ports::{AnnounceDraws, IdentityProvider, PaidElsewhere};
 use web::address::Proxies;
 use web::body::BodyLimits;
 use web::cors::CorsOrigins;
@@ -105,60 +100,6 @@ pub(super) fn core(
             Duration::from_millis(2 * config.purchase.sold_out_ms),
         )),
     })
-}
-
-/// The state of the handlers of the core.
-///
-/// # Errors
-/// A sentence when a setting cannot be used.
-pub(super) fn state(
-    config: &Config,
-    shared: &Shared,
-    kit: Arc<Kit>,
-    lock_servers: &LockServers,
-    cases: UseCases,
-) -> Result<AppState, String> {
-    let UseCases { accounts, identity, orders, purchases, paid_elsewhere, waiting_lists, draws } =
-        cases;
-    let parts = AppParts {
-        identity,
-        locks: purchases.strategies().locks(),
-        purchases,
-        orders,
-        paid_elsewhere,
-        waiting_lists,
-        draws,
-        catalog: shared.catalog.clone(),
-        accounts,
-        operator_log: OperatorLog::new(shared.ledger.clone()),
-        auditor: Auditor::new(shared.ledger.clone(), shared.counters.clone()),
-        readiness: Arc::new(Readiness::new(
-            shared.pool.clone(),
-            shared.redis.clone(),
-            config.queue.replicas_min,
-            lock_servers.probes(),
-        )),
-        hub: shared.hub.clone(),
-        watch: shared.watch.clone(),
-        job_status: shared.job_status.clone(),
-        currency: config.currency()?,
-        traces: shared.traces.clone(),
-        instance: shared.instance.clone(),
-    };
-    Ok(AppState::new(kit, parts))
-}
-
-/// The use cases of the core.
-pub(super) struct UseCases {
-    pub accounts: Accounts,
-    /// Of an extension; `None`: there is no identity provider.
-    pub identity: Option<Arc<dyn IdentityProvider>>,
-    pub orders: Orders,
-    pub purchases: Purchases,
-    pub paid_elsewhere: PaidElsewhere,
-    pub waiting_lists: WaitingLists,
-    /// Announces draws, if an extension does.
-    pub draws: Option<Arc<dyn AnnounceDraws>>,
 }
 
 pub(super) fn accounts(config: &Config, shared: &Shared) -> Accounts {
