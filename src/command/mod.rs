@@ -47,7 +47,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::{Config, process_variables};
 use ledger::Ledger;
 use ledger::breaker::Breakers;
-use ledger::rows::{self, actions};
+use ledger::rows::{self, Fault, actions};
 #[cfg(not(feature = "dev"))]
 use no_dev as dev;
 use passed_sockets::PassedSockets;
@@ -172,6 +172,15 @@ pub type ExitResult = Result<ExitCode, String>;
 fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
     eprintln!("seckill: {sentence}");
     Ok(ExitCode::from(1))
+}
+
+/// The sentence for a change that the ledger has not made.
+#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
+fn not_done(error: ledger::Error) -> String {
+    match Fault::of(&error) {
+        Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
+        _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),
+    }
 }
 
 /// Reads the settings; variables that are unset are looked up in the file that `seckill dev`
