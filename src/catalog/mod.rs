@@ -29,7 +29,7 @@ use shop_domain::{Clock, ItemId, LedgerError, OrderStatus};
 
 use list::ShopList;
 
-pub use create::{CreateError, Created, check, create};
+pub use create::{CreateError, check, create};
 pub use groups::GroupError;
 pub use ledger::catalog::{EditError, StrategyError};
 pub use ledger::rows::items::StockedItem;

@@ -17,7 +17,7 @@ use shop_domain::product::NewProduct;
 use shop_domain::{ItemId, LedgerError, LimitGroup, Product};
 
 pub use crate::rows::item::creations::KeyedRequest;
-pub use create::{Creation, NewItems, create, find_created};
+pub use create::{Created, NewItems, create, find_created};
 pub use edit::{EditError, StrategyError, edit};
 
 /// Creates a group for an operator.
