@@ -1,11 +1,9 @@
 //! Products, of which items are the variants.
 
-use super::list::ListScope;
-use super::{Catalog, CatalogRead, StockedItem};
-use ledger::Unreachable;
+use super::{Catalog, StockedItem};
 use ledger::catalog::create_product;
 use ledger::rows::actions::Actor;
-use ledger::rows::products;
+use ledger::rows::{items, products};
 use shop_domain::product::NewProduct;
 use shop_domain::{LedgerError, Product, ProductId};
 
@@ -49,16 +47,11 @@ impl Catalog {
         self.ledger.read(products::find(&self.ledger.pool, id)).await
     }
 
-    /// Reads the items of a product, oldest first, as [`Catalog::list_shop`] reads the shop's.
+    /// Reads the items of a product, oldest first.
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn variants(
-        &self,
-        id: ProductId,
-    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        let mut read = self.list(ListScope::Product(id)).await?;
-        read.value.sort_by_key(|stocked| stocked.item.id);
-        Ok(read)
+    pub async fn variants(&self, id: ProductId) -> Result<Vec<StockedItem>, LedgerError> {
+        self.ledger.read(items::list_product(&self.ledger.pool, id)).await
     }
 }
