@@ -130,13 +130,12 @@ impl Shared {
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::WaitlistParts {
-            waitlist: Waitlist::new(self.ledger.clone(), self.line.clone()),
+            waitlist: Waitlist { ledger: self.ledger.clone(), line: self.line.clone() },
             counters: self.counters.clone(),
             metrics: self.metrics.clone(),
             catalog: self.catalog.clone(),
             hub: self.hub.clone(),
             clock: self.clock.clone(),
-            line: self.line.clone(),
         })
     }
 }

@@ -45,7 +45,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let clock = Clock::default();
     let events = Outbox::new(config.events.enabled);
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
-    let waitlist = Waitlist::new(super::ledger(&config)?, line);
+    let waitlist = Waitlist { ledger: super::ledger(&config)?, line };
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
     let keys = account::subject_keys(&config.secret, &config.secret_previous);
     let request =

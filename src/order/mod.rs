@@ -49,14 +49,8 @@ impl Orders {
         metrics: Metrics,
         line: WaitingLine,
     ) -> Self {
-        let steps = OrderSteps::new(ledger, line);
+        let steps = OrderSteps { ledger, line };
         Self { steps, counters, queue, hub, metrics }
-    }
-
-    /// The ledger of these orders.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        self.steps.ledger()
     }
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
@@ -165,7 +159,7 @@ impl Orders {
     async fn publish_line(&self, item: ItemId, change: &LineChange, returned: &[(UserId, i64)]) {
         let version = change.stock_version.unwrap_or_default();
         self.counters.apply_delta(item, (version, change.to_stock), returned).await;
-        self.steps.line().count(change);
+        self.steps.line.count(change);
         change.changed.iter().for_each(|(buyer, _)| self.hub.waiting_changed(item, *buyer));
     }
 }

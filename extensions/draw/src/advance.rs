@@ -56,7 +56,7 @@ impl Draws {
     /// # Errors
     /// The database's, when it does not answer; what was done stays done.
     pub async fn advance(&self) -> ledger::Result<Advanced> {
-        let pool = &self.parts.transactions.ledger().pool;
+        let pool = &self.parts.transactions.ledger.pool;
         let due = draws::due(pool).await?;
         self.held.keep_only(&due);
         let mut advanced = Advanced { due: due.len(), ..Advanced::default() };
@@ -112,7 +112,7 @@ impl Draws {
         while let Some(change) = places.write_next().await? {
             self.parts.lists.publish(item, &change).await;
             if looked.elapsed() >= PLACING_MAX {
-                if draws::due(&draws.ledger().pool).await? != [item] {
+                if draws::due(&draws.ledger.pool).await? != [item] {
                     break;
                 }
                 looked = Instant::now();
@@ -125,7 +125,7 @@ impl Draws {
 
     /// Notes that another session has the lock of a draw.
     async fn held(&self, item: ItemId) -> Result<Ended, StepError> {
-        let placed = draws::placed(&self.parts.transactions.ledger().pool, item).await?;
+        let placed = draws::placed(&self.parts.transactions.ledger.pool, item).await?;
         let is_long = self.held.note(item, placed) >= HELD_MAX;
         Ok(if is_long { Ended::Held } else { Ended::Done })
     }

@@ -63,7 +63,7 @@ pub enum EntryRefusal {
 
 /// The draws.
 pub struct Draws {
-    ledger: Ledger,
+    pub ledger: Ledger,
     line: WaitingLine,
     entries_max: u64,
     keys: Arc<ShopKeys>,
@@ -76,12 +76,6 @@ impl Draws {
     #[must_use]
     pub fn new(ledger: Ledger, line: WaitingLine, entries_max: u64, keys: Arc<ShopKeys>) -> Self {
         Self { ledger, line, entries_max, keys, counts: Cache::new(COUNTS_MAX) }
-    }
-
-    /// The ledger of these draws.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
     }
 
     /// Enters a buyer, or moves the entry that the buyer has to the party of choice. Returns the entry.

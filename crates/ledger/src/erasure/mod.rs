@@ -80,7 +80,7 @@ pub async fn erase(
     request: &ErasureRequest<'_>,
 ) -> Result<Erasure, EraseError> {
     let user = request.user;
-    let ledger = waitlist.ledger();
+    let ledger = &waitlist.ledger;
     if ledger.read(has_open_order(&ledger.pool, user)).await? {
         return Err(EraseError::OrdersOpen);
     }
@@ -106,7 +106,7 @@ pub async fn erase(
 /// # Errors
 /// When the ledger does not say whose turn it is.
 pub async fn finish(waitlist: &Waitlist) -> Result<Finished, LedgerError> {
-    let pool = &waitlist.ledger().pool;
+    let pool = &waitlist.ledger.pool;
     let mut finished = Finished::default();
     for user in erased::due(pool).await.map_err(|error| failed_read(&error))? {
         if let Err(error) = finish_one(waitlist, user, &mut finished.lines).await {
@@ -125,7 +125,7 @@ async fn finish_one(
     lines: &mut Vec<(ItemId, LineChange)>,
 ) -> Result<(), LedgerError> {
     end_places(waitlist, user, lines).await?;
-    let settled = erased::settle(&waitlist.ledger().pool, user).await;
+    let settled = erased::settle(&waitlist.ledger.pool, user).await;
     settled.map_err(|error| failed_change(&error))
 }
 
@@ -138,7 +138,7 @@ async fn end_places(
     user: UserId,
     lines: &mut Vec<(ItemId, LineChange)>,
 ) -> Result<(), LedgerError> {
-    let ledger = waitlist.ledger();
+    let ledger = &waitlist.ledger;
     let mut failed = None;
     for item in ledger.read(entries_of(&ledger.pool, user)).await? {
         if let Err(error) = withdraw(ledger, item, user).await {

@@ -83,29 +83,12 @@ impl WorkError for StepError {
 /// Writes steps of orders. Clones share everything.
 #[derive(Clone)]
 pub struct OrderSteps {
-    ledger: Ledger,
-    line: WaitingLine,
+    pub ledger: Ledger,
+    /// Who gets units that come back.
+    pub line: WaitingLine,
 }
 
 impl OrderSteps {
-    /// The steps in `ledger`. Returned units go to the buyers in `line`.
-    #[must_use]
-    pub fn new(ledger: Ledger, line: WaitingLine) -> Self {
-        Self { ledger, line }
-    }
-
-    /// The ledger of these orders.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    /// The line in front of units that come back.
-    #[must_use]
-    pub fn line(&self) -> &WaitingLine {
-        &self.line
-    }
-
     /// Makes one step of an owner's order.
     ///
     /// # Errors

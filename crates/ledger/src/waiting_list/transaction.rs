@@ -11,23 +11,11 @@ use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 /// everything.
 #[derive(Clone)]
 pub struct Waitlist {
-    ledger: Ledger,
-    line: WaitingLine,
+    pub ledger: Ledger,
+    pub line: WaitingLine,
 }
 
 impl Waitlist {
-    /// The waiting lists in `ledger`.
-    #[must_use]
-    pub fn new(ledger: Ledger, line: WaitingLine) -> Self {
-        Self { ledger, line }
-    }
-
-    /// The ledger of these waiting lists.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     /// Puts a buyer at the end of an item's line, or returns the place that the buyer has. Beside a new place
     /// in a long line stands the number of buyers in front of it.
     ///
