@@ -22,7 +22,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-local",
         family: "lock",
         store: "mysql",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "One lock per item in this process's memory; under the lock the stock is read, checked and written.",
         breaks_when: "A second instance has locks of its own.",

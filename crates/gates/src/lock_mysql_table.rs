@@ -25,7 +25,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-mysql-table",
         family: "lock",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: a row with owner, fence and lease, judged by the server's clock; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its lease. Then the arbiter compares the fences and refuses the late write of the earlier holder.",

@@ -25,7 +25,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redis-getset",
         family: "lock",
         store: "mysql",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "One lock per item: the value of the lock's key is its expiry time; after that time another buyer takes the lock over with GETSET; under the lock the stock is read, checked and written.",
         breaks_when: "The clocks of two instances disagree: one instance regards the other's lock as expired.",

@@ -22,7 +22,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redis-setnx",
         family: "lock",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: SETNX without an expiry; under the lock the stock is read, checked and written.",
         breaks_when: "The holder dies: the item is never sold again until an operator deletes the key.",

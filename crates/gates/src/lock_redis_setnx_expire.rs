@@ -24,7 +24,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redis-setnx-expire",
         family: "lock",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: SETNX, then EXPIRE; a waiting process repairs a missing expiry; under the lock the stock is read, checked and written.",
         breaks_when: "A holder dies between SETNX and EXPIRE: the lock stays until another process waits for it. Or a holder is paused beyond its lease: there is no fence.",

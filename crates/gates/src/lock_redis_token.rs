@@ -25,7 +25,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redis-token",
         family: "lock",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: SET NX PX with a random owner and compare-and-delete; the release notifies the next waiting process; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",

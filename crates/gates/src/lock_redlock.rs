@@ -25,7 +25,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redlock",
         family: "lock",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item, held on a majority of independent Redis servers; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its lease, or a server restarts without its data; there is no fence, so only the arbiter's condition on the stock is left.",

@@ -23,7 +23,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "memory-mutex",
         family: "mutex",
         store: "memory",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "A number in this process, read, checked and written under a mutex.",
         breaks_when: "A second instance has a number and a mutex of its own.",

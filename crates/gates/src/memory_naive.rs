@@ -23,7 +23,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "memory-naive",
         family: "naive",
         store: "memory",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "Read a number in this process, check it, write it back lower.",
         breaks_when: "Two buyers read before either has written.",

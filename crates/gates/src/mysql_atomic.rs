@@ -27,7 +27,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-atomic",
         family: "sql",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One conditional UPDATE takes the stock if enough is left.",
         breaks_when: "Never oversells; all purchases of a popular item update the same row, so their commits run one after the other.",

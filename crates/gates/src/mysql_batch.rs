@@ -31,7 +31,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-batch",
         family: "batch",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "The waiting buyers of all items are in one queue, and one durable transaction writes the orders of many of them.",
         breaks_when: "Never oversells; each buyer waits for the commit of a whole batch.",

@@ -29,7 +29,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-for-update",
         family: "sql",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "SELECT ... FOR UPDATE locks the row; the program checks the stock; then UPDATE and COMMIT.",
         breaks_when: "Never oversells; the row of a popular item stays locked for one round trip longer than with `mysql-atomic`.",

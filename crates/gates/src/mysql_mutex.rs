@@ -24,7 +24,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-mutex",
         family: "mutex",
         store: "mysql",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "An in-process mutex around SELECT, check, UPDATE and COMMIT.",
         breaks_when: "A second instance has a mutex of its own.",

@@ -31,7 +31,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-mutex-in-tx",
         family: "mutex",
         store: "mysql",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "An in-process mutex around SELECT, check and UPDATE, released before COMMIT.",
         breaks_when: "The next buyer reads the stock before the previous buyer's COMMIT.",

@@ -28,7 +28,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-mutex-per-request",
         family: "mutex",
         store: "mysql",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "Each request makes a mutex of its own and takes it around SELECT, check, UPDATE and COMMIT.",
         breaks_when: "Always: no two requests share a mutex.",

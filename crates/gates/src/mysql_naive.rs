@@ -21,7 +21,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-naive",
         family: "naive",
         store: "mysql",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "SELECT the stock, check it in the program, UPDATE it to the computed number.",
         breaks_when: "Two buyers read before either has written.",

@@ -24,7 +24,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-timestamp",
         family: "cas",
         store: "mysql",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "Compare-and-set on a timestamp in whole seconds; losers try again.",
         breaks_when: "Two writes have the same timestamp: the later one does not notice the earlier one.",

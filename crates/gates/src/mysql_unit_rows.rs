@@ -50,7 +50,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-unit-rows",
         family: "sql",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "A row for each unit: SELECT ... FOR UPDATE SKIP LOCKED takes a free one, and buyers do not wait for each other.",
         breaks_when: "Never oversells; two statements more than with `mysql-atomic`, and behind an arbiter all buyers still meet at the stock row.",

@@ -28,7 +28,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "mysql-version",
         family: "cas",
         store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "Compare-and-set on a version column; losers try again in a new transaction.",
         breaks_when: "Never oversells; under load most tries are wasted and retries run out.",

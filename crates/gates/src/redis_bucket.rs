@@ -36,7 +36,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "redis-bucket",
         family: "script",
         store: "redis",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "The counter is split over eight keys; the buyer's id chooses the key that is tried first, and the others follow.",
         breaks_when: "Redis loses a bucket while purchases run.",

@@ -48,7 +48,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "redis-lua",
         family: "script",
         store: "redis",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One script checks the sale's window, the buyer's limit and the stock, and takes the units.",
         breaks_when: "Redis loses the counter while purchases run.",

@@ -26,7 +26,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "redis-mutex",
         family: "mutex",
         store: "redis",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "An in-process mutex around GET, check and SET.",
         breaks_when: "A second instance has a mutex of its own.",

@@ -22,7 +22,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "redis-naive",
         family: "naive",
         store: "redis",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "GET the counter, check it in the program, SET it to the computed number.",
         breaks_when: "Two buyers read before either has written.",

@@ -53,7 +53,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: NAME,
         family: "queue",
         store: "redis",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One script takes the units and queues the order, which a consumer makes durable.",
         breaks_when: "Redis loses the queue: without an append-only file all queued orders are lost; with appendfsync everysec, about two seconds of them.",

@@ -43,7 +43,6 @@ pub(super) const ENTRY: Entry = Entry {
         name: "redis-watch",
         family: "watch",
         store: "redis",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
         breaks_when: "Redis loses the counter; and under load most tries are wasted.",
