@@ -148,6 +148,22 @@ pub struct Card {
 }
 
 impl Card {
+    /// The beginning of most cards.
+    const USUAL: Self = Self {
+        name: "",
+        family: "",
+        store: "mysql",
+        breaks_with: Breaks::Alone,
+        summary: "",
+        breaks_when: "",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    };
+    /// The beginning of the cards of locks.
+    const LOCK: Self = Self { family: "lock", takes_options: true, ..Self::USUAL };
+
     /// Whether the gate alone, with the arbiter off and several instances, never oversells.
     #[must_use]
     pub fn is_safe(&self) -> bool {
@@ -315,6 +331,7 @@ mod tests {
                 "{}",
                 card.name
             );
+            assert!(!card.family.is_empty(), "{}", card.name);
             assert!(["mysql", "redis", "memory"].contains(&card.store), "{}", card.name);
             let sources = ["S0", "S1", "S2", "S3", "S4", "ours"];
             assert!(

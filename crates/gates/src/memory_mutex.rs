@@ -26,10 +26,8 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::WithTwoInstances,
         summary: "A number in this process, read, checked and written under a mutex.",
         breaks_when: "A second instance has a number and a mutex of its own.",
-        needs: &[],
-        durable_before_reply: true,
         source: "S1, S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         let mutexes = Some(ItemMutexes::default());

@@ -26,10 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Alone,
         summary: "Read a number in this process, check it, write it back lower.",
         breaks_when: "Two buyers read before either has written.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| Ok(Arc::new(MemoryGate { context: context.clone(), mutexes: None })),
 };

@@ -23,14 +23,10 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-mutex",
         family: "mutex",
-        store: "mysql",
         breaks_with: Breaks::WithTwoInstances,
         summary: "An in-process mutex around SELECT, check, UPDATE and COMMIT.",
         breaks_when: "A second instance has a mutex of its own.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         let mutexes = Some(ItemMutexes::default());

@@ -20,14 +20,10 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-naive",
         family: "naive",
-        store: "mysql",
         breaks_with: Breaks::Alone,
         summary: "SELECT the stock, check it in the program, UPDATE it to the computed number.",
         breaks_when: "Two buyers read before either has written.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| Ok(Arc::new(LedgerGate { context: context.clone(), mutexes: None })),
 };

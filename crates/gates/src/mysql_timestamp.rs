@@ -23,14 +23,10 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-timestamp",
         family: "cas",
-        store: "mysql",
         breaks_with: Breaks::Alone,
         summary: "Compare-and-set on a timestamp in whole seconds; losers try again.",
         breaks_when: "Two writes have the same timestamp: the later one does not notice the earlier one.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         Ok(Arc::new(CompareAndSet::new(context, |item, seen, available| {

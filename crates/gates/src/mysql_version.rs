@@ -27,14 +27,10 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-version",
         family: "cas",
-        store: "mysql",
         breaks_with: Breaks::Never,
         summary: "Compare-and-set on a version column; losers try again in a new transaction.",
         breaks_when: "Never oversells; under load most tries are wasted and retries run out.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         Ok(Arc::new(CompareAndSet::new(context, |item, seen, available| {

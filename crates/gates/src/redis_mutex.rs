@@ -30,9 +30,7 @@ pub(super) const ENTRY: Entry = Entry {
         summary: "An in-process mutex around GET, check and SET.",
         breaks_when: "A second instance has a mutex of its own.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         let mutexes = Some(ItemMutexes::default());

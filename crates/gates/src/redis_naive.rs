@@ -26,9 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
         summary: "GET the counter, check it in the program, SET it to the computed number.",
         breaks_when: "Two buyers read before either has written.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| Ok(Arc::new(CounterGate { context: context.clone(), mutexes: None })),
 };

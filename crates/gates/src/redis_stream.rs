@@ -59,7 +59,7 @@ pub(super) const ENTRY: Entry = Entry {
         needs: &[Dependency::Redis],
         durable_before_reply: false,
         source: "ours",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| Ok(Arc::new(RedisStream { context: context.clone() })),
 };
