@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::payments::{MessageResult, PaymentParts, Payments};
-use ledger::order::refund::{self, ByHand, RefundResult};
+use crate::payments::{PaymentParts, Payments};
+use ledger::order::refund::{self, ByHand};
 use ledger::rows::actions::Actor;
 use ledger::rows::payments::{self, Payment};
 use shop_domain::LedgerError;
-use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
+use shop_domain::payment::{PaymentId, PaymentStatus};
 
 /// Refunds that one run tells the provider.
 const REFUNDS_MAX: u32 = 50;
@@ -61,18 +61,6 @@ impl Payments {
             }
         }
         Ok(asked)
-    }
-
-    /// Notes that money went back, as the provider says.
-    pub(crate) async fn take_refund(
-        &self,
-        received: &ReceivedPayment,
-    ) -> Result<MessageResult, LedgerError> {
-        Ok(match refund::note_message(&self.parts.ledger, received).await? {
-            RefundResult::Refunded => MessageResult::Refunded,
-            RefundResult::PartlyRefunded => MessageResult::PartlyRefunded,
-            RefundResult::Unchanged => MessageResult::Unchanged,
-        })
     }
 
     /// Lists payments, of one status or of all, behind the id `after`.
