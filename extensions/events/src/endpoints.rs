@@ -3,7 +3,7 @@
 use ledger::Ledger;
 use outgoing_https::Target;
 
-use ledger::endpoints::{self as changes, EndpointChange};
+use ledger::endpoints as changes;
 use ledger::rows::actions::Actor;
 use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
@@ -13,6 +13,7 @@ use web::too_long;
 use crate::filter::Filter;
 use crate::problems;
 
+pub use ledger::endpoints::EndpointChange;
 pub use ledger::rows::endpoints::{DeadLetter, Endpoint};
 pub use ledger::rows::event_log::LoggedEvent;
 
@@ -125,16 +126,6 @@ impl Endpoints {
         }
     }
 
-    /// Switches an endpoint on or off.
-    pub async fn switch(
-        &self,
-        id: EndpointId,
-        enabled: bool,
-        actor: &Actor,
-    ) -> Result<(), EndpointError> {
-        self.change(id, &EndpointChange::Switch(enabled), actor).await
-    }
-
     /// Changes which events an endpoint gets from now on.
     pub async fn set_filter(
         &self,
@@ -144,11 +135,6 @@ impl Endpoints {
     ) -> Result<(), EndpointError> {
         filter.check().map_err(EndpointError::InvalidFilter)?;
         self.change(id, &EndpointChange::Filter(filter.stored()), actor).await
-    }
-
-    /// Deletes an endpoint with its dead letters.
-    pub async fn delete(&self, id: EndpointId, actor: &Actor) -> Result<(), EndpointError> {
-        self.change(id, &EndpointChange::Delete, actor).await
     }
 
     /// Orders that the events from `first` to `last` are delivered again, as far as the log has
@@ -209,7 +195,8 @@ impl Endpoints {
         self.ledger.read(event_log::read(&self.ledger.pool, first, i64::MAX, limit)).await
     }
 
-    async fn change(
+    /// Makes a change that needs no check.
+    pub async fn change(
         &self,
         id: EndpointId,
         change: &EndpointChange,
