@@ -34,7 +34,7 @@ pub mod work;
 pub mod write;
 
 pub use failover::LedgerOptions;
-pub use rows::account::guest_accounts as guests;
+pub use rows::account::guests;
 pub use rows::event::endpoint_changes as endpoints;
 pub use shop_domain::Unreachable;
 pub use sql::Database;
