@@ -35,7 +35,6 @@ pub mod write;
 
 pub use failover::LedgerOptions;
 pub use rows::account::guests;
-pub use rows::event::endpoint_changes as endpoints;
 pub use shop_domain::Unreachable;
 pub use sql::Database;
 /// An error of the database, and a result with it.

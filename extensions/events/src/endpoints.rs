@@ -3,7 +3,6 @@
 use ledger::Ledger;
 use outgoing_https::Target;
 
-use ledger::endpoints as changes;
 use ledger::rows::actions::Actor;
 use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
@@ -13,8 +12,7 @@ use web::too_long;
 use crate::filter::Filter;
 use crate::problems;
 
-pub use ledger::endpoints::EndpointChange;
-pub use ledger::rows::endpoints::{DeadLetter, Endpoint};
+pub use ledger::rows::endpoints::{DeadLetter, Endpoint, EndpointChange};
 pub use ledger::rows::event_log::LoggedEvent;
 
 /// The most endpoints.
@@ -113,7 +111,7 @@ impl Endpoints {
         let secret = webhooks::new_secret();
         let what = (new.target.as_str(), secret.as_str());
         let filter = new.filter.stored();
-        Ok(changes::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
+        Ok(endpoints::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
     }
 
     /// The position behind which a new endpoint begins.
@@ -202,7 +200,7 @@ impl Endpoints {
         change: &EndpointChange,
         actor: &Actor,
     ) -> Result<(), EndpointError> {
-        let is_there = changes::change(&self.ledger, id, change, actor).await?;
+        let is_there = endpoints::change(&self.ledger, id, change, actor).await?;
         is_there.then_some(()).ok_or(EndpointError::NotFound)
     }
 }
