@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use futures::{StreamExt, stream};
 
 use crate::beacon::DrawRound;
 use crate::draws::Draws;
+use extension::job::Job;
 use ledger::draw::Step;
 use ledger::rows::{draws, nothing_was_sent};
 use shop_domain::ItemId;
@@ -30,6 +32,26 @@ pub struct Advanced {
     pub failed: usize,
     /// Those whose lock another session has, for longer than [`HELD_MAX`] and without progress.
     pub held: usize,
+}
+
+/// The job that advances the draws.
+pub struct AdvanceDraws {
+    pub draws: Draws,
+}
+
+#[async_trait]
+impl Job for AdvanceDraws {
+    async fn run(&self) -> Result<String, String> {
+        let Advanced { due, failed, held } =
+            self.draws.advance().await.map_err(|error| error.to_string())?;
+        if failed > 0 {
+            return Err(format!("{failed} of {due} draws failed, see the log"));
+        }
+        if held > 0 {
+            return Err(format!("{held} of {due} draws wait for a lock that another session has"));
+        }
+        Ok(format!("{due} draws due"))
+    }
 }
 
 /// The draws whose lock another session has.

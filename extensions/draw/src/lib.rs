@@ -6,7 +6,6 @@
 mod advance;
 mod beacon;
 mod draws;
-mod job;
 mod list;
 mod problems;
 mod route;
@@ -24,9 +23,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
 
+use crate::advance::AdvanceDraws;
 use crate::beacon::Beacons;
 use crate::draws::{DrawParts, Draws};
-use crate::job::AdvanceDraws;
 use crate::settings::Draw as Settings;
 
 routes_state!(RoutesState, RoutesParts { draws: Draws });

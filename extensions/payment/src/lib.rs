@@ -9,7 +9,6 @@ mod payments;
 mod problems;
 mod provider;
 mod refunds;
-mod request_refunds;
 mod route;
 mod settings;
 mod take_error;
@@ -32,7 +31,7 @@ use webhooks::WebhookClient;
 
 use crate::payments::{PaymentParts, Payments};
 use crate::provider::{Demo, Provider, Webhook};
-use crate::request_refunds::RequestRefunds;
+use crate::refunds::RequestRefunds;
 use crate::settings::{Outgoing, Payment as Settings};
 
 /// The shortest secret, in bytes.
