@@ -13,7 +13,6 @@
 //! buyers who are entering.
 
 mod announce;
-mod pause;
 mod steps;
 
 use std::sync::Arc;
@@ -34,7 +33,6 @@ use shop_domain::{DrawEntry, ItemId, LedgerError, PartyChoice, Refusal, UserId};
 
 pub(crate) use announce::announce;
 pub use announce::beacon_of;
-pub(crate) use pause::note_pause;
 pub use steps::{Places, Step};
 
 /// Entries are counted again after this; more than the limit may enter meanwhile.
@@ -252,6 +250,20 @@ async fn lock_open(
         Some(0) => Ok(()),
         Some(_) => Err(EntryRefusal::EntriesClosed),
     })
+}
+
+/// Notes that a pause of a sale that is drawn begins or ends now. From then on no offer ends, until each one has its
+/// whole time again.
+///
+/// # Errors
+/// The database's; the caller rolls back.
+pub(crate) async fn note_pause(
+    transaction: &mut MySqlConnection,
+    permit: &ItemPermit,
+) -> sqlx::Result<()> {
+    stock_lock::lock(transaction, permit).await?;
+    let note = "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) WHERE item_id = ?";
+    sqlx::query(note).bind(permit.item().get()).run(transaction).await
 }
 
 /// A time as signed texts have it.

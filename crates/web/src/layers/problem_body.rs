@@ -15,8 +15,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Headers that the layers add to one response at most.
 const HEADERS_ADDED: usize = 10;
 
-/// The id of a request, which is in the response's head, in a problem's body and in the log: 16 random hexadecimal digits.
-/// It is our own: an id in the log cannot be chosen from outside.
+/// The id of a request, which is in the response's head, in a problem's body and in the log: 16 random hexadecimal
+/// digits. It is our own: an id in the log cannot be chosen from outside.
 #[derive(Clone, Copy)]
 pub struct RequestId([u8; 16]);
 
