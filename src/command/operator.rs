@@ -19,14 +19,8 @@ use web::token::Role;
 use super::ExitResult;
 
 /// The arguments: the action on the accounts.
-#[derive(clap::Args)]
-pub struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(clap::Subcommand)]
-enum Action {
+pub enum Action {
     /// Create the account of an operator. The password is asked for on a terminal.
     Create {
         #[arg(value_parser = parse_name)]
@@ -69,17 +63,17 @@ struct Roles {
 }
 
 #[derive(clap::Args)]
-struct PasswordSource {
+pub struct PasswordSource {
     /// A file whose first line is the password; `-` reads standard input.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 }
 
 /// Changes or lists the operators. Exit 1 when there is no such account, or the name is taken.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
+pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let config = super::settings(file)?;
     let pool = rows::pool(&config)?;
-    let ended = match &arguments.action {
+    let ended = match action {
         Action::Create { name, role, source } => create(&pool, name, *role, source).await,
         Action::Grant { name, role } => grant(&pool, name, *role).await,
         Action::List => list(&pool).await,

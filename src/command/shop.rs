@@ -18,14 +18,8 @@ use web::token::{Holder, Tokens};
 const NAME_LENGTH_MAX: usize = 64;
 
 /// The arguments: the action on the shops.
-#[derive(clap::Args)]
-pub struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(clap::Subcommand)]
-enum Action {
+pub enum Action {
     /// Create a shop, and print a token for its program.
     Create {
         #[arg(value_parser = parse_name)]
@@ -51,11 +45,11 @@ enum Action {
 }
 
 /// Changes or lists the shops. Exit 1 when there is no such shop, or the name is taken.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
+pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     let pool = rows::pool(&config)?;
-    let ended = act(&config, &pool, &arguments.action).await;
+    let ended = act(&config, &pool, action).await;
     pool.close().await;
     ended
 }
