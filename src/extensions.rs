@@ -4,17 +4,17 @@
 use extension::Extension;
 
 /// Every extension that this program was built with.
-pub const ALL: &[&dyn Extension] = &[
+pub static ALL: &[&Extension] = &[
     #[cfg(feature = "draw")]
-    &draw::Draw,
+    &draw::EXTENSION,
     #[cfg(feature = "events")]
-    &events::Events,
+    &events::EXTENSION,
     #[cfg(feature = "files")]
-    &files::Files,
+    &files::EXTENSION,
     #[cfg(feature = "identity")]
-    &identity::Identity,
+    &identity::EXTENSION,
     #[cfg(feature = "lab")]
-    &lab::Lab,
+    &lab::EXTENSION,
     #[cfg(feature = "payment")]
-    &payment::Payment,
+    &payment::EXTENSION,
 ];

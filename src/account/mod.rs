@@ -110,7 +110,7 @@ impl Accounts {
     /// Makes accounts of the parts.
     #[must_use]
     pub fn new(parts: AccountParts) -> Self {
-        let throttle = SignInThrottle::new(parts.ledger.pool.clone(), parts.ledger.breaker.clone());
+        let throttle = SignInThrottle::new(parts.ledger.clone());
         Self { parts, throttle }
     }
 

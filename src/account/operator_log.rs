@@ -1,9 +1,9 @@
-//! The log of operators' actions. A change of an item writes its line in its own transaction, see
-//! `catalog`; every other action is recorded here.
+//! The log of operators' actions, as pages show it. Who does something writes its line, most in the transaction of the
+//! change.
 
 use ledger::Ledger;
 use ledger::rows::actions;
-use shop_domain::{ItemId, LedgerError, OrderId, UserId};
+use shop_domain::{LedgerError, OrderId, UserId};
 
 pub use ledger::rows::actions::{Action, Actor, NAMES as ACTION_NAMES};
 
@@ -18,17 +18,6 @@ impl OperatorLog {
     #[must_use]
     pub fn new(ledger: Ledger) -> Self {
         Self { ledger }
-    }
-
-    /// Writes a line for an action outside of the ledger; `detail` has its parameters.
-    pub async fn record(
-        &self,
-        actor: &Actor,
-        action: &'static str,
-        item: Option<ItemId>,
-        detail: &serde_json::Value,
-    ) -> ledger::Result<()> {
-        actions::record_alone(&self.ledger.pool, actor, action, item, detail).await
     }
 
     /// Reads at most `limit` lines, newest first, those older than the line `before`: of `operator`

@@ -8,10 +8,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ledger::Database;
+use ledger::Ledger;
 
 use super::SignInError;
-use ledger::breaker::Breaker;
 use ledger::rows::failures::{self, Failures};
 use ledger::rows::{self, failed_change};
 use shop_domain::LedgerError;
@@ -30,8 +29,7 @@ const ATTEMPTS_BETWEEN_CLEAN_UPS: u32 = 100;
 /// Counts failed sign-ins in the ledger, for all instances together. Clones share it.
 #[derive(Clone)]
 pub(super) struct SignInThrottle {
-    pool: Database,
-    breaker: Breaker,
+    ledger: Ledger,
     attempts: Arc<AtomicU32>,
 }
 
@@ -43,8 +41,8 @@ pub(super) struct Attempt {
 }
 
 impl SignInThrottle {
-    pub(super) fn new(pool: Database, breaker: Breaker) -> Self {
-        Self { pool, breaker, attempts: Arc::default() }
+    pub(super) fn new(ledger: Ledger) -> Self {
+        Self { ledger, attempts: Arc::default() }
     }
 
     /// Counts an attempt as failed, before the password is verified.
@@ -58,9 +56,8 @@ impl SignInThrottle {
     ) -> Result<Attempt, SignInError> {
         let account = failures::account_of(username_folded);
         let from = address.to_string();
-        let counting = failures::count(&self.pool, &account, &from, WINDOW_SECONDS, is_allowed);
-        let counted = rows::change(&self.breaker, counting).await;
-        let failures = counted.map_err(|error| match failed_change(&error) {
+        let counting = failures::count(&self.ledger, &account, &from, WINDOW_SECONDS, is_allowed);
+        let failures = counting.await.map_err(|error| match failed_change(&error) {
             // Only a count may have changed.
             LedgerError::OutcomeUnknown => LedgerError::Unavailable,
             known => known,
@@ -70,7 +67,7 @@ impl SignInThrottle {
         }
         let attempts = self.attempts.fetch_add(1, Ordering::Relaxed);
         if attempts.is_multiple_of(ATTEMPTS_BETWEEN_CLEAN_UPS) {
-            let deleted = failures::forget_old(&self.pool, WINDOW_SECONDS).await;
+            let deleted = failures::forget_old(&self.ledger.pool, WINDOW_SECONDS).await;
             if let Err(error) = deleted {
                 tracing::debug!(%error, "old failed sign-ins not deleted");
             }
@@ -81,8 +78,8 @@ impl SignInThrottle {
     /// Removes an attempt from the count: the password was right.
     pub(super) async fn forgive(&self, attempt: &Attempt) {
         let from = attempt.address.to_string();
-        let forgiving = failures::forgive(&self.pool, &attempt.account, &from);
-        if let Err(error) = rows::change(&self.breaker, forgiving).await {
+        let forgiving = failures::forgive(&self.ledger.pool, &attempt.account, &from);
+        if let Err(error) = rows::change(&self.ledger.breaker, forgiving).await {
             // The count expires within a minute.
             tracing::debug!(%error, "successful sign-in still counts as a failed one");
         }

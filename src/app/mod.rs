@@ -9,16 +9,19 @@ mod workers;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ledger::Database;
 
+use crate::account::OperatorLog;
+use crate::audit::Auditor;
 use crate::config::Config;
 use crate::extensions;
-use crate::http;
+use crate::http::{self, AppParts, AppState};
 use crate::order::Orders;
-use crate::readiness::Probe;
+use crate::readiness::{Probe, Readiness};
 use extension::Extension;
 use extension::Worker;
 use extension::ports::PaidElsewhere;
@@ -27,7 +30,6 @@ use locks::LockServers;
 use shared::{Shared, Writers};
 use shop_domain::Clock;
 use shop_domain::outcome::Dependency;
-use state::UseCases;
 use utoipa_axum::router::OpenApiRouter;
 use web::address::Proxies;
 use web::connection_limiter::ConnectionLimiter;
@@ -62,7 +64,7 @@ pub struct App {
     listeners: Vec<Listener>,
     prober: Prober,
     probes: Probes,
-    state: http::AppState,
+    state: AppState,
     extended_routes: Vec<OpenApiRouter>,
     layers: LayerParts,
     workers: Vec<Worker>,
@@ -98,14 +100,14 @@ impl App {
     /// As [`Self::build`].
     pub fn build_with(
         config: Config,
-        extensions: &'static [&'static dyn Extension],
+        extensions: &'static [&'static Extension],
     ) -> BoxFuture<'static, Result<Self, String>> {
         Box::pin(Self::build_parts(config, extensions, Vec::new()))
     }
 
     async fn build_parts(
         config: Config,
-        extensions: &[&dyn Extension],
+        extensions: &[&Extension],
         mut listeners: Vec<Listener>,
     ) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
@@ -161,7 +163,7 @@ impl App {
         let mut identity = None;
         let mut paid_elsewhere = PaidElsewhere::default();
         for extension in extensions {
-            let parts = extension.build(&core, &config.sections)?;
+            let parts = (extension.build)(&core, &config.sections)?;
             routes.push(parts.routes);
             draws = draws.or(parts.draws);
             workers.extend(parts.workers);
@@ -175,16 +177,31 @@ impl App {
                     .to_owned(),
             );
         }
-        let cases = UseCases {
-            accounts,
-            identity,
-            orders,
+        let parts = AppParts {
+            locks: purchases.strategies().locks(),
             purchases,
+            orders,
             paid_elsewhere,
             waiting_lists,
             draws,
+            catalog: shared.catalog.clone(),
+            accounts,
+            identity,
+            operator_log: OperatorLog::new(shared.ledger.clone()),
+            auditor: Auditor::new(shared.ledger.clone(), shared.counters.clone()),
+            readiness: Arc::new(Readiness::new(
+                shared.pool.clone(),
+                shared.redis.clone(),
+                config.queue.replicas_min,
+                lock_servers.probes(),
+            )),
+            hub: shared.hub.clone(),
+            watch: shared.watch.clone(),
+            job_status: shared.job_status.clone(),
+            currency: config.currency()?,
+            traces: shared.traces.clone(),
+            instance: shared.instance.clone(),
         };
-        let state = state::state(&config, &shared, kit, &lock_servers, cases)?;
         let layers = LayerParts {
             hosts: Hosts::new(&config.http.hosts, is_loopback),
             cors: CorsOrigins::parse(&config.http.cors_origins)?,
@@ -198,7 +215,7 @@ impl App {
             listeners,
             prober: prober.0,
             probes: prober.1,
-            state,
+            state: AppState::new(kit, parts),
             extended_routes: routes,
             layers,
             workers,

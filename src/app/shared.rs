@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::account::Revocations;
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
+use crate::live::{BuyerChange, Hub, Watch};
 use crate::waiting_list::{self, WaitingLists};
 use extension::job::JobStatus;
 use gates::redis_store::{Counters, Queue, RedisClient};
@@ -74,7 +74,7 @@ impl Shared {
             lifecycle.worker("traces", worker(lifecycle.drained()));
         }
         let redis = RedisClient::new(config)?;
-        let (hub, outbox) = Hub::new(stream_limits(config), metrics.clone());
+        let (hub, outbox) = Hub::new();
         let breakers = Breakers::new(&metrics);
         let writer = Writer::new(config.database_url.reveal())?;
         let pool = rows::pool_to(&writer, config, config.mysql.pool_max);
@@ -130,13 +130,12 @@ impl Shared {
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::WaitlistParts {
-            waitlist: Waitlist::new(self.ledger.clone(), self.line.clone()),
+            waitlist: Waitlist { ledger: self.ledger.clone(), line: self.line.clone() },
             counters: self.counters.clone(),
             metrics: self.metrics.clone(),
             catalog: self.catalog.clone(),
             hub: self.hub.clone(),
             clock: self.clock.clone(),
-            line: self.line.clone(),
         })
     }
 }
@@ -177,18 +176,5 @@ impl Writers {
         let group_commit =
             GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
         Self { arbiter, group_commit, batch_pools }
-    }
-}
-
-fn stream_limits(config: &Config) -> StreamLimits {
-    let all = config.live.streams_max;
-    let limits = &config.limits;
-    // Rounded down: the share of a few streams may be 0.
-    let kept = all.saturating_mul(config.live.streams_kept_percent) / 100;
-    StreamLimits {
-        all,
-        strangers: all.saturating_sub(kept),
-        each_user: limits.user_streams_max,
-        each_address: limits.address_streams_max,
     }
 }

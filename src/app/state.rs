@@ -1,22 +1,17 @@
-//! Builds the state of the HTTP handlers.
+//! Builds what the HTTP handlers and the extensions share.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::locks::LockServers;
 use super::shared::Shared;
-use crate::account::{self, Accounts, HashingPool, OperatorLog};
-use crate::audit::Auditor;
+use crate::account::{self, Accounts, HashingPool};
 use crate::config::Config;
 use crate::http::item_form::ItemForm;
-use crate::http::{AppParts, AppState};
 use crate::order::Orders;
 use crate::purchase::Purchases;
-use crate::readiness::Readiness;
 use crate::trial::TrialSales;
 use crate::waiting_list::WaitingLists;
 use extension::Core;
-use extension::ports::{AnnounceDraws, IdentityProvider, PaidElsewhere};
 use web::address::Proxies;
 use web::body::BodyLimits;
 use web::cors::CorsOrigins;
@@ -24,6 +19,7 @@ use web::kit::Kit;
 use web::rates::{Rate, Rates};
 use web::session::{Authenticator, AuthenticatorParts};
 use web::session_cookie::SessionCookie;
+use web::stream_limiter::{StreamLimiter, StreamLimits};
 use web::streams::Streams;
 use web::token::Tokens;
 
@@ -48,7 +44,7 @@ pub(super) fn kit(
         metrics: shared.metrics.clone(),
     });
     let streams = Streams {
-        limit: Arc::new(shared.hub.clone()),
+        limiter: StreamLimiter::new(stream_limits(config), shared.metrics.clone()),
         rates: Arc::clone(&rates),
         authenticator: authenticator.clone(),
         lifecycle: shared.lifecycle.clone(),
@@ -106,60 +102,6 @@ pub(super) fn core(
     })
 }
 
-/// The state of the handlers of the core.
-///
-/// # Errors
-/// A sentence when a setting cannot be used.
-pub(super) fn state(
-    config: &Config,
-    shared: &Shared,
-    kit: Arc<Kit>,
-    lock_servers: &LockServers,
-    cases: UseCases,
-) -> Result<AppState, String> {
-    let UseCases { accounts, identity, orders, purchases, paid_elsewhere, waiting_lists, draws } =
-        cases;
-    let parts = AppParts {
-        identity,
-        locks: purchases.strategies().locks(),
-        purchases,
-        orders,
-        paid_elsewhere,
-        waiting_lists,
-        draws,
-        catalog: shared.catalog.clone(),
-        accounts,
-        operator_log: OperatorLog::new(shared.ledger.clone()),
-        auditor: Auditor::new(shared.ledger.clone(), shared.counters.clone()),
-        readiness: Arc::new(Readiness::new(
-            shared.pool.clone(),
-            shared.redis.clone(),
-            config.queue.replicas_min,
-            lock_servers.probes(),
-        )),
-        hub: shared.hub.clone(),
-        watch: shared.watch.clone(),
-        job_status: shared.job_status.clone(),
-        currency: config.currency()?,
-        traces: shared.traces.clone(),
-        instance: shared.instance.clone(),
-    };
-    Ok(AppState::new(kit, parts))
-}
-
-/// The use cases of the core.
-pub(super) struct UseCases {
-    pub accounts: Accounts,
-    /// Of an extension; `None`: there is no identity provider.
-    pub identity: Option<Arc<dyn IdentityProvider>>,
-    pub orders: Orders,
-    pub purchases: Purchases,
-    pub paid_elsewhere: PaidElsewhere,
-    pub waiting_lists: WaitingLists,
-    /// Announces draws, if an extension does.
-    pub draws: Option<Arc<dyn AnnounceDraws>>,
-}
-
 pub(super) fn accounts(config: &Config, shared: &Shared) -> Accounts {
     let settings = &config.session;
     Accounts::new(account::AccountParts {
@@ -182,4 +124,17 @@ fn rates(config: &Config) -> Rates {
         Rate { per_second: limits.address_per_second, burst: limits.address_burst },
         limits.loopback_exempt,
     )
+}
+
+fn stream_limits(config: &Config) -> StreamLimits {
+    let all = config.live.streams_max;
+    let limits = &config.limits;
+    // Rounded down: the share of a few streams may be 0.
+    let kept = all.saturating_mul(config.live.streams_kept_percent) / 100;
+    StreamLimits {
+        all,
+        strangers: all.saturating_sub(kept),
+        each_user: limits.user_streams_max,
+        each_address: limits.address_streams_max,
+    }
 }

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::edit::check_strategy;
 use super::{Catalog, StockedItem, StrategyError};
-use ledger::catalog::{self, Creation, KeyedRequest, NewItems};
+use ledger::catalog::{self, Created, KeyedRequest, NewItems};
 use ledger::rows::actions::Actor;
 use ledger::rows::{self, failed_change};
 use shop_domain::{ArbiterMode, ItemId, ItemKind, LedgerError, NewItem};
@@ -43,20 +43,8 @@ pub async fn create(
 ) -> ledger::Result<StockedItem> {
     let items = std::slice::from_ref(new);
     let new = NewItems { items, now, actor: None, first_id: id, request: None };
-    match catalog::create(pool, new).await? {
-        Creation::New(created) => created.into_iter().next().ok_or(ledger::Error::RowNotFound),
-        // There is no key.
-        Creation::Repeated(_) | Creation::KeyReused => Err(ledger::Error::RowNotFound),
-    }
-}
-
-/// Items that a request has created.
-#[derive(Clone, Debug)]
-pub struct Created {
-    /// In the order of the request.
-    pub items: Vec<StockedItem>,
-    /// Whether an earlier request with the same key and body has created them.
-    pub is_repeated: bool,
+    let created = catalog::create(pool, new).await?;
+    created.and_then(|created| created.items.into_iter().next()).ok_or(ledger::Error::RowNotFound)
 }
 
 /// Checks whether a new item may be created.
@@ -90,8 +78,7 @@ impl Catalog {
         request: Option<KeyedRequest<'_>>,
     ) -> Result<Option<Created>, LedgerError> {
         let Some(request) = request else { return Ok(None) };
-        let items = self.ledger.read(catalog::find_created(&self.ledger.pool, request)).await?;
-        Ok(items.map(|items| Created { items, is_repeated: true }))
+        self.ledger.read(catalog::find_created(&self.ledger.pool, request)).await
     }
 
     /// Finds the products and the groups of items that new items name and that do not exist. Returns the
@@ -141,11 +128,8 @@ impl Catalog {
         }
         let Ledger { pool, breaker, .. } = &self.ledger;
         let created = rows::change(breaker, Box::pin(catalog::create(pool, new))).await;
-        let created = match created.map_err(|error| failed_change(&error))? {
-            Creation::New(items) => Created { items, is_repeated: false },
-            Creation::Repeated(items) => Created { items, is_repeated: true },
-            Creation::KeyReused => return Err(CreateError::KeyReused),
-        };
+        let created = created.map_err(|error| failed_change(&error))?;
+        let created = created.ok_or(CreateError::KeyReused)?;
         for stocked in &created.items {
             // A request for this id may have cached that there is no such item.
             self.forget(stocked.item.id);

@@ -41,7 +41,7 @@ impl Catalog {
 
 pub(super) fn check_strategy(name: &str, kind: ItemKind) -> Result<(), StrategyError> {
     let card = gates::card(name).ok_or(StrategyError::Unknown)?;
-    if kind == ItemKind::Shop && !card.safe {
+    if kind == ItemKind::Shop && !card.is_safe() {
         return Err(StrategyError::Unsafe);
     }
     Ok(())

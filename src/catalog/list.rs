@@ -8,22 +8,12 @@ use tokio::time::Instant;
 use super::{AGE_MAX, Catalog, CatalogRead, StockedItem};
 use ledger::rows::{self, items};
 use ledger::{Ledger, Unreachable};
-use shop_domain::ProductId;
 
 /// How long a sale stays on the shop's list after its end.
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
 
 /// A list, and the time of its read.
 type DatedList = (Vec<StockedItem>, Instant);
-
-/// What a list has.
-#[derive(Clone, Copy)]
-pub(super) enum ListScope {
-    /// The shop's sales that ended after this time.
-    Shop(OffsetDateTime),
-    /// The items of a product.
-    Product(ProductId),
-}
 
 /// The last list.
 #[derive(Default)]
@@ -39,40 +29,18 @@ impl Catalog {
         &self,
         now: OffsetDateTime,
     ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        self.list(ListScope::Shop(now - LISTED_AFTER_END)).await
-    }
-
-    /// Reads a list.
-    pub(super) async fn list(
-        &self,
-        scope: ListScope,
-    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
         let Ledger { pool, breaker, .. } = &self.ledger;
-        let read = match scope {
-            ListScope::Shop(since) => rows::ask(breaker, items::list_shop(pool, since)).await,
-            ListScope::Product(id) => rows::ask(breaker, items::list_product(pool, id)).await,
-        };
-        match read {
+        match rows::ask(breaker, items::list_shop(pool, now - LISTED_AFTER_END)).await {
             Ok(value) => {
-                if matches!(scope, ListScope::Shop(_)) {
-                    self.shop.learn(&value);
-                }
+                self.shop.learn(&value);
                 Ok(CatalogRead { value, age: None })
             }
             Err(error) => {
                 if !breaker.is_open() {
                     tracing::warn!(%error, "catalog not read");
                 }
-                self.last(scope)
+                self.shop.last()
             }
-        }
-    }
-
-    /// The last list, as long as the ledger does not answer; that of a product is not kept.
-    fn last(&self, scope: ListScope) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        match scope {
-            ListScope::Shop(_) => self.shop.last(),
-            ListScope::Product(_) => Err(Unreachable),
         }
     }
 }

@@ -7,7 +7,6 @@
 
 mod create;
 mod edit;
-mod groups;
 mod list;
 mod products;
 
@@ -29,12 +28,11 @@ use shop_domain::{Clock, ItemId, LedgerError, OrderStatus};
 
 use list::ShopList;
 
-pub use create::{CreateError, Created, check, create};
-pub use groups::GroupError;
+pub use create::{CreateError, check, create};
 pub use ledger::catalog::{EditError, StrategyError};
 pub use ledger::rows::items::StockedItem;
 pub use ledger::rows::orders::OrderCount;
-pub use products::ProductError;
+pub use products::{GroupError, ProductError};
 
 pub use ledger::Unreachable;
 

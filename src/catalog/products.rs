@@ -1,19 +1,28 @@
-//! Products, of which items are the variants.
+//! Products, of which items are the variants, and groups of items that share a limit.
 
-use super::list::ListScope;
-use super::{Catalog, CatalogRead, StockedItem};
-use ledger::Unreachable;
-use ledger::catalog::create_product;
+use super::{Catalog, StockedItem};
+use ledger::catalog::{create_group, create_product};
 use ledger::rows::actions::Actor;
-use ledger::rows::products;
+use ledger::rows::{items, limit_groups, products};
 use shop_domain::product::NewProduct;
-use shop_domain::{LedgerError, Product, ProductId};
+use shop_domain::{LedgerError, LimitGroup, Product, ProductId};
 
 /// The reason why a product was not created; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProductError {
     /// There are as many products as there may be.
     #[error("too many products")]
+    TooMany,
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// The reason why a group was not created; nothing changed unless the ledger did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// There are as many groups as there may be.
+    #[error("too many groups")]
     TooMany,
     /// The ledger.
     #[error(transparent)]
@@ -49,16 +58,32 @@ impl Catalog {
         self.ledger.read(products::find(&self.ledger.pool, id)).await
     }
 
-    /// Reads the items of a product, oldest first, as [`Catalog::list_shop`] reads the shop's.
+    /// Reads the items of a product, oldest first.
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn variants(
+    pub async fn variants(&self, id: ProductId) -> Result<Vec<StockedItem>, LedgerError> {
+        self.ledger.read(items::list_product(&self.ledger.pool, id)).await
+    }
+
+    /// Lists the groups, oldest first.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn limit_groups(&self) -> Result<Vec<LimitGroup>, LedgerError> {
+        self.ledger.read(limit_groups::list(&self.ledger.pool)).await
+    }
+
+    /// Creates a group for an operator.
+    pub async fn create_limit_group(
         &self,
-        id: ProductId,
-    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        let mut read = self.list(ListScope::Product(id)).await?;
-        read.value.sort_by_key(|stocked| stocked.item.id);
-        Ok(read)
+        name: &str,
+        per_buyer_limit: u32,
+        actor: &Actor,
+    ) -> Result<LimitGroup, GroupError> {
+        if self.limit_groups().await?.len() >= limit_groups::GROUPS_MAX {
+            return Err(GroupError::TooMany);
+        }
+        Ok(create_group(&self.ledger, name, per_buyer_limit, actor).await?)
     }
 }

@@ -47,7 +47,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::{Config, process_variables};
 use ledger::Ledger;
 use ledger::breaker::Breakers;
-use ledger::rows::{self, actions};
+use ledger::rows::{self, Fault, actions};
 #[cfg(not(feature = "dev"))]
 use no_dev as dev;
 use passed_sockets::PassedSockets;
@@ -92,7 +92,7 @@ async fn run_command(arguments: Arguments, sockets: PassedSockets) -> ExitResult
         Command::Token(arguments) => token::run(file, &arguments),
         Command::Healthcheck => healthcheck::run(file).await,
         Command::Doctor(arguments) => Box::pin(doctor::run(file, &arguments)).await,
-        Command::Operator(arguments) => Box::pin(operator::run(file, &arguments)).await,
+        Command::Operator(action) => Box::pin(operator::run(file, &action)).await,
         Command::Audit(arguments) => audit::run(file, &arguments).await,
         Command::Restored => Box::pin(restored::run(file)).await,
         #[cfg(feature = "files")]
@@ -100,8 +100,8 @@ async fn run_command(arguments: Arguments, sockets: PassedSockets) -> ExitResult
         #[cfg(feature = "files")]
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
         Command::Verify(action) => verify::run(file, &action),
-        Command::Shop(arguments) => Box::pin(shop::run(file, &arguments)).await,
-        Command::User(arguments) => Box::pin(user::run(file, &arguments)).await,
+        Command::Shop(action) => Box::pin(shop::run(file, &action)).await,
+        Command::User(action) => Box::pin(user::run(file, &action)).await,
         Command::Openapi => openapi::run(),
         #[cfg(feature = "archive")]
         Command::Manual(arguments) => manual::run(&arguments),
@@ -138,11 +138,14 @@ enum Command {
     /// Say what is wrong with this installation: exit 1 when `serve` would not start.
     Doctor(doctor::Arguments),
     /// Operators: create the first one, list them, give and take roles, set a password.
-    Operator(operator::Arguments),
+    #[command(subcommand)]
+    Operator(operator::Action),
     /// Other shops, whose programs order for guests: create one, list them, make and end their tokens.
-    Shop(shop::Arguments),
+    #[command(subcommand)]
+    Shop(shop::Action),
     /// People: delete one who has asked for it.
-    User(user::Arguments),
+    #[command(subcommand)]
+    User(user::Action),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
     Audit(audit::Arguments),
     /// After a restore, before the first start: check the secret, Redis and the audit. Exit 1 when something is left to do.
@@ -172,6 +175,15 @@ pub type ExitResult = Result<ExitCode, String>;
 fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
     eprintln!("seckill: {sentence}");
     Ok(ExitCode::from(1))
+}
+
+/// The sentence for a change that the ledger has not made.
+#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
+fn not_done(error: ledger::Error) -> String {
+    match Fault::of(&error) {
+        Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
+        _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),
+    }
 }
 
 /// Reads the settings; variables that are unset are looked up in the file that `seckill dev`

@@ -10,23 +10,17 @@ use serde::Deserialize;
 use crate::account::password;
 use crate::config::Config;
 use ledger::Database;
+use ledger::rows;
 use ledger::rows::operators;
 use ledger::rows::users::NewAccount;
-use ledger::rows::{self, Fault};
 use shop_domain::{UserId, Username};
 use web::token::Role;
 
 use super::ExitResult;
 
 /// The arguments: the action on the accounts.
-#[derive(clap::Args)]
-pub struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(clap::Subcommand)]
-enum Action {
+pub enum Action {
     /// Create the account of an operator. The password is asked for on a terminal.
     Create {
         #[arg(value_parser = parse_name)]
@@ -69,17 +63,17 @@ struct Roles {
 }
 
 #[derive(clap::Args)]
-struct PasswordSource {
+pub struct PasswordSource {
     /// A file whose first line is the password; `-` reads standard input.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 }
 
 /// Changes or lists the operators. Exit 1 when there is no such account, or the name is taken.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
+pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let config = super::settings(file)?;
     let pool = rows::pool(&config)?;
-    let ended = match &arguments.action {
+    let ended = match action {
         Action::Create { name, role, source } => create(&pool, name, *role, source).await,
         Action::Grant { name, role } => grant(&pool, name, *role).await,
         Action::List => list(&pool).await,
@@ -102,7 +96,7 @@ pub(super) async fn check(config: &Config, user: UserId) -> Result<(), String> {
         Ok(false) => {
             Err(format!("user {user} is no operator; `seckill operator list` names the operators"))
         }
-        Err(error) => Err(not_done(&error)),
+        Err(error) => Err(super::not_done(error)),
     }
 }
 
@@ -119,7 +113,7 @@ async fn create(
         role: role.as_str(),
         demo: false,
     };
-    let created = operators::create(pool, &new).await.map_err(|error| not_done(&error))?;
+    let created = operators::create(pool, &new).await.map_err(super::not_done)?;
     let Some(user) = created else {
         let name = name.typed();
         return super::refuse(format_args!(
@@ -132,7 +126,7 @@ async fn create(
 
 async fn grant(pool: &Database, name: &Username, role: Role) -> ExitResult {
     let changed = operators::set_role(pool, name, role.as_str()).await;
-    let Some(user) = changed.map_err(|error| not_done(&error))? else { return no_account(name) };
+    let Some(user) = changed.map_err(super::not_done)? else { return no_account(name) };
     println!("{}, user id {user}, has the role {} now", name.typed(), role.as_str());
     Ok(ExitCode::SUCCESS)
 }
@@ -140,13 +134,13 @@ async fn grant(pool: &Database, name: &Username, role: Role) -> ExitResult {
 async fn set_password(pool: &Database, name: &Username, source: &PasswordSource) -> ExitResult {
     let hash = source.read_hash(name)?;
     let changed = operators::set_password(pool, name, &hash).await;
-    let Some(user) = changed.map_err(|error| not_done(&error))? else { return no_account(name) };
+    let Some(user) = changed.map_err(super::not_done)? else { return no_account(name) };
     println!("{}, user id {user}, has a new password, and its sessions have ended", name.typed());
     Ok(ExitCode::SUCCESS)
 }
 
 async fn list(pool: &Database) -> ExitResult {
-    let listed = operators::list(pool).await.map_err(|error| not_done(&error))?;
+    let listed = operators::list(pool).await.map_err(super::not_done)?;
     for operator in &listed {
         println!("{}\t{}\t{}", operator.id, operator.role, operator.username);
     }
@@ -200,13 +194,6 @@ impl PasswordSource {
 
 fn no_account(name: &Username) -> ExitResult {
     super::refuse(format_args!("there is no account {}", name.typed()))
-}
-
-fn not_done(error: &ledger::Error) -> String {
-    match Fault::of(error) {
-        Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
-        _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),
-    }
 }
 
 fn parse_name(text: &str) -> Result<Username, String> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ledger::Database;
+use ledger::rows;
 use ledger::rows::shops::{self, Creation, SHOPS_MAX, Shop};
-use ledger::rows::{self, Fault};
 use shop_domain::ShopId;
 use time::{Duration, OffsetDateTime};
 
@@ -18,14 +18,8 @@ use web::token::{Holder, Tokens};
 const NAME_LENGTH_MAX: usize = 64;
 
 /// The arguments: the action on the shops.
-#[derive(clap::Args)]
-pub struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(clap::Subcommand)]
-enum Action {
+pub enum Action {
     /// Create a shop, and print a token for its program.
     Create {
         #[arg(value_parser = parse_name)]
@@ -51,11 +45,11 @@ enum Action {
 }
 
 /// Changes or lists the shops. Exit 1 when there is no such shop, or the name is taken.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
+pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     let pool = rows::pool(&config)?;
-    let ended = act(&config, &pool, &arguments.action).await;
+    let ended = act(&config, &pool, action).await;
     pool.close().await;
     ended
 }
@@ -71,7 +65,7 @@ async fn act(config: &Config, pool: &Database, action: &Action) -> ExitResult {
     let system_user = super::caller::system_user();
     tracing::info!(system_user, shop = name, "shop {what}, by a command");
     if let Action::End { .. } = action {
-        let Some(shop) = shops::end(pool, name).await.map_err(not_done)? else {
+        let Some(shop) = shops::end(pool, name).await.map_err(super::not_done)? else {
             return no_shop(name);
         };
         eprintln!("the shop {} and its tokens have ended", shop.name);
@@ -84,13 +78,13 @@ async fn act(config: &Config, pool: &Database, action: &Action) -> ExitResult {
         Action::Rotate { .. } => shops::rotate(pool, name).await,
         _ => shops::find(pool, name).await,
     };
-    let Some(shop) = found.map_err(not_done)? else { return no_shop(name) };
+    let Some(shop) = found.map_err(super::not_done)? else { return no_shop(name) };
     signer.print(shop.id, shop.generation);
     Ok(ExitCode::SUCCESS)
 }
 
 async fn create(pool: &Database, name: &str, signer: &Signer) -> ExitResult {
-    match shops::create(pool, name).await.map_err(not_done)? {
+    match shops::create(pool, name).await.map_err(super::not_done)? {
         Creation::Made(id) => {
             eprintln!("made the shop {name} with the number {id}");
             signer.print(id, 0);
@@ -106,7 +100,7 @@ async fn create(pool: &Database, name: &str, signer: &Signer) -> ExitResult {
 }
 
 async fn list(pool: &Database) -> ExitResult {
-    let listed = shops::list(pool).await.map_err(not_done)?;
+    let listed = shops::list(pool).await.map_err(super::not_done)?;
     for Shop { id, name, generation, ended_at, .. } in &listed {
         let state = if ended_at.is_some() { "ended" } else { "open" };
         println!("{id}\t{state}\t{generation}\t{name}");
@@ -144,14 +138,6 @@ impl Signer {
 
 fn no_shop(name: &str) -> ExitResult {
     super::refuse(format_args!("no shop {name} goes on; `seckill shop list` names the shops"))
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
-fn not_done(error: ledger::Error) -> String {
-    match Fault::of(&error) {
-        Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
-        _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),
-    }
 }
 
 fn parse_name(text: &str) -> Result<String, String> {

@@ -15,14 +15,8 @@ use super::{ExitResult, parse};
 use crate::account;
 
 /// The arguments: the action on a person.
-#[derive(clap::Args)]
-pub struct Arguments {
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(clap::Subcommand)]
-enum Action {
+pub enum Action {
     /// Delete the account of a person, end its sessions, and leave its waiting lists. Orders stay without a name.
     Erase {
         /// The user id.
@@ -35,8 +29,8 @@ enum Action {
 }
 
 /// Deletes a person. Exit 1 when something is open.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
-    let Action::Erase { id, operator } = arguments.action;
+pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
+    let Action::Erase { id, operator } = *action;
     let config = super::settings(file)?;
     if config.secret.is_empty() {
         return Err("the setting `secret` is missing: it hides who a deleted person of the identity provider is".to_owned());
@@ -45,7 +39,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let clock = Clock::default();
     let events = Outbox::new(config.events.enabled);
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
-    let waitlist = Waitlist::new(super::ledger(&config)?, line);
+    let waitlist = Waitlist { ledger: super::ledger(&config)?, line };
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
     let keys = account::subject_keys(&config.secret, &config.secret_previous);
     let request =

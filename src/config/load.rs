@@ -13,7 +13,7 @@ use settings::Sections;
 
 /// The commented defaults of the core and of all extensions.
 pub static DEFAULTS: LazyLock<String> = LazyLock::new(|| {
-    let parts = extensions::ALL.iter().map(|extension| extension.defaults());
+    let parts = extensions::ALL.iter().map(|extension| extension.defaults);
     std::iter::once(include_str!("defaults.toml")).chain(parts).collect::<Vec<_>>().join("\n")
 });
 
@@ -52,7 +52,7 @@ impl Config {
         let config = Self::of_table(table)?;
         config.check()?;
         for extension in extensions::ALL {
-            extension.check(&config.sections).map_err(ConfigError::Contradiction)?;
+            (extension.check)(&config.sections).map_err(ConfigError::Contradiction)?;
         }
         Ok(config)
     }
@@ -61,9 +61,9 @@ impl Config {
     pub(super) fn of_table(table: Table) -> Result<Self, ConfigError> {
         let mut own = table.clone();
         for extension in
-            extensions::ALL.iter().filter(|extension| !READ_BY_BOTH.contains(&extension.name()))
+            extensions::ALL.iter().filter(|extension| !READ_BY_BOTH.contains(&extension.name))
         {
-            own.remove(extension.name());
+            own.remove(extension.name);
         }
         let config: Self = Value::Table(own).try_into().map_err(|error| {
             ConfigError::Unreadable(format!("the settings do not fit: {error}"))

@@ -14,7 +14,7 @@ use web::problem::{self, ProblemBody, ProblemType};
 const PROBLEM: &str = "application/problem+json";
 /// The tables of the types of problem: of all routes, of the core, and of the extensions.
 pub(super) fn tables() -> Vec<&'static [&'static ProblemType]> {
-    let of_extensions = extensions::ALL.iter().map(|extension| extension.problems());
+    let of_extensions = extensions::ALL.iter().map(|extension| extension.problems);
     [web::problems::ALL, problems::ALL].into_iter().chain(of_extensions).collect()
 }
 /// The tags of operations without a sign-in.

@@ -2,7 +2,7 @@
 
 use crate::account::Actor;
 use async_trait::async_trait;
-use extension::ports::{self, CreatedItems, KeyedRequest, NewItems, UnknownName};
+use extension::ports::{self, Created, KeyedRequest, NewItems, UnknownName};
 use shop_domain::{Currency, NewItem};
 use web::body::Integer;
 use web::problem::Problem;
@@ -47,10 +47,8 @@ impl NewItems for Catalog {
         new: &[NewItem],
         actor: &Actor,
         request: Option<KeyedRequest<'_>>,
-    ) -> Result<CreatedItems, Problem> {
-        let created = self.create_all(new, actor, request).await?;
-        let items = created.items.into_iter().map(|stocked| stocked.item).collect();
-        Ok(CreatedItems { items, is_repeated: created.is_repeated })
+    ) -> Result<Created, Problem> {
+        Ok(self.create_all(new, actor, request).await?)
     }
 }
 

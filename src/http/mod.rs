@@ -120,7 +120,7 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
 pub fn openapi() -> OpenApi {
     let mut document = routes(document::begin()).into_openapi();
     for extension in extensions::ALL {
-        document.merge(extension.document());
+        document.merge((extension.document)());
     }
     document::complete(&mut document);
     document

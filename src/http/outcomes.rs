@@ -94,7 +94,7 @@ problems! {
 pub fn of_step(error: StepError) -> Problem {
     match error {
         StepError::NotFound => problems::ORDER_NOT_FOUND.problem(),
-        StepError::Contended | StepError::Locked(_) => problems::CONTENDED.problem(),
+        StepError::Locked(_) => problems::CONTENDED.problem(),
         StepError::HoldOver => problems::HOLD_OVER.problem(),
         StepError::NotExtendable => problems::HOLD_NOT_EXTENDABLE.problem(),
         StepError::NotReturnable => problems::ORDER_NOT_RETURNABLE.problem(),
@@ -106,10 +106,8 @@ pub fn of_step(error: StepError) -> Problem {
         StepError::LimitReached => problems::LIMIT_REACHED.detail(
             "The hold of this order expired, and you have bought the limit with other orders.",
         ),
-        StepError::Overloaded => Problem::no_connection(),
-        StepError::Away => Problem::dependency("mysql"),
         StepError::Unavailable(_) => Problem::dependency_lost("mysql"),
-        StepError::ReadOnly => Problem::read_only(),
+        StepError::Ledger(error) => error.into(),
     }
 }
 

@@ -9,23 +9,17 @@
 
 mod channel;
 mod outcome_counts;
-mod stream_limiter;
 mod watch;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, mpsc};
 
 use shop_domain::{ItemId, Order, OrderId, UserId};
-use shop_metrics::Metrics;
-use web::streams::{StreamLimit, StreamPermit, TooManyStreams};
 
 pub use channel::{receive, send};
 pub use outcome_counts::OutcomeCounts;
-use stream_limiter::StreamLimiter;
-pub use stream_limiter::{StreamLimits, Watcher};
 pub use watch::Watch;
 
 /// Order events that wait for one slow stream; older ones are dropped then.
@@ -52,38 +46,19 @@ pub enum What {
     Place(ItemId),
 }
 
-/// The event hub of one instance: takes events and opens streams. Clones share everything.
+/// The event hub of one instance: takes events, and gives them to streams. Clones share everything.
 #[derive(Clone)]
 pub struct Hub {
     owners: Arc<Mutex<HashMap<UserId, broadcast::Sender<BuyerChange>>>>,
     outbox: mpsc::Sender<BuyerChange>,
-    streams: StreamLimiter,
-    metrics: Metrics,
-}
-
-/// One open stream; dropping it closes it in the limits and the metrics.
-pub struct Stream {
-    metrics: Metrics,
-    _permit: stream_limiter::StreamPermit,
 }
 
 impl Hub {
-    /// Makes a hub with these limits on streams, and the receiving end of its outbox for [`send`].
+    /// Makes a hub, and the receiving end of its outbox for [`send`].
     #[must_use]
-    pub fn new(limits: StreamLimits, metrics: Metrics) -> (Self, mpsc::Receiver<BuyerChange>) {
+    pub fn new() -> (Self, mpsc::Receiver<BuyerChange>) {
         let (outbox, inbox) = mpsc::channel(OUTBOX_MAX);
-        let streams = StreamLimiter::new(limits);
-        (Self { owners: Arc::default(), outbox, streams, metrics }, inbox)
-    }
-
-    /// Opens a stream within the limits.
-    ///
-    /// # Errors
-    /// When too many streams are open.
-    pub fn open_stream(&self, watcher: Watcher) -> Result<Stream, TooManyStreams> {
-        let permit = self.streams.take(watcher)?;
-        self.metrics.streams.inc();
-        Ok(Stream { metrics: self.metrics.clone(), _permit: permit })
+        (Self { owners: Arc::default(), outbox }, inbox)
     }
 
     /// Publishes a change of an order to this instance and to the others.
@@ -123,26 +98,5 @@ impl Hub {
 
     fn owners(&self) -> MutexGuard<'_, HashMap<UserId, broadcast::Sender<BuyerChange>>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.metrics.streams.dec();
-    }
-}
-
-impl StreamLimit for Hub {
-    fn open(
-        &self,
-        user: Option<UserId>,
-        address: Option<IpAddr>,
-    ) -> Result<StreamPermit, TooManyStreams> {
-        let watcher = match user {
-            Some(user) => Watcher::User(user, address),
-            None => Watcher::Stranger(address),
-        };
-        let stream = self.open_stream(watcher)?;
-        Ok(Box::new(stream))
     }
 }

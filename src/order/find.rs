@@ -45,7 +45,7 @@ impl Orders {
         id: OrderId,
         owner: UserId,
     ) -> Result<Option<Order>, LedgerError> {
-        let ledger = self.ledger();
+        let ledger = &self.steps.ledger;
         ledger.read(orders::find(&ledger.pool, id, owner)).await
     }
 
@@ -66,7 +66,7 @@ impl Orders {
             tracing::warn!(%error, "queued orders not listed");
         }
         queued.retain(|order| before.is_none_or(|before| order.id < before));
-        let ledger = self.ledger();
+        let ledger = &self.steps.ledger;
         let listed = ledger.read(orders::list(&ledger.pool, owner, before, limit));
         let mut orders = listed.await?;
         for order in queued {

@@ -53,14 +53,8 @@ impl Orders {
         metrics: Metrics,
         line: WaitingLine,
     ) -> Self {
-        let steps = OrderSteps::new(ledger, line);
+        let steps = OrderSteps { ledger, line };
         Self { steps, counters, queue, hub, metrics }
-    }
-
-    /// The ledger of these orders.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        self.steps.ledger()
     }
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
@@ -177,8 +171,8 @@ impl Orders {
     /// Tells the counters of returned units, and the buyers who wait of their offers.
     async fn publish_line(&self, item: ItemId, change: &LineChange, returned: &[(UserId, i64)]) {
         let version = change.stock_version.unwrap_or_default();
-        self.counters.apply_order_delta(item, (version, change.to_stock), returned).await;
-        self.steps.line().count(change);
+        self.counters.apply_delta(item, (version, change.to_stock), returned).await;
+        self.steps.line.count(change);
         change.changed.iter().for_each(|(buyer, _)| self.hub.waiting_changed(item, *buyer));
     }
 }

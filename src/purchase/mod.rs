@@ -18,7 +18,6 @@ mod admit;
 mod check;
 mod earlier;
 mod find;
-mod finishing;
 mod gate;
 mod join_or_poll;
 mod keys;

@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::live::Hub;
 use gates::redis_store::Counters;
 use ledger::rows::waiting_list;
-use ledger::waiting_list::{LineChange, WaitingLine, Waitlist};
+use ledger::waiting_list::{LineChange, Waitlist};
 use shop_domain::{
     ArbiterMode, Clock, Item, ItemId, LedgerError, Place, Refusal, UserId, WaitingStatus,
 };
@@ -50,7 +50,6 @@ pub struct WaitlistParts {
     pub hub: Hub,
     pub metrics: Metrics,
     pub clock: Clock,
-    pub line: WaitingLine,
 }
 
 /// The waiting lists. Clones share everything.
@@ -90,7 +89,7 @@ impl WaitingLists {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<LinePosition>, LedgerError> {
-        let ledger = self.parts.waitlist.ledger();
+        let ledger = &self.parts.waitlist.ledger;
         match ledger.read(waiting_list::last(&ledger.pool, item, buyer)).await? {
             Some(place) => self.position(place).await.map(Some),
             None => Ok(None),
@@ -118,7 +117,7 @@ impl WaitingLists {
     /// Measures all lines, for the metrics.
     pub async fn measure(&self) -> ledger::Result<()> {
         let WaitlistParts { waitlist, metrics, .. } = &self.parts;
-        let pool = &waitlist.ledger().pool;
+        let pool = &waitlist.ledger.pool;
         let lines = waiting_list::lines(pool, self.parts.clock.now()).await?;
         metrics.waiting.set(lines.waiting, lines.offered, lines.idle);
         Ok(())
@@ -127,9 +126,9 @@ impl WaitingLists {
     /// Counts a change that was committed, and tells the counters and the buyers of it.
     pub async fn publish(&self, item: ItemId, change: &LineChange) {
         if let Some(version) = change.stock_version.filter(|_| change.to_stock != 0) {
-            self.parts.counters.apply_restock_delta(item, version, change.to_stock).await;
+            self.parts.counters.apply_delta(item, (version, change.to_stock), &[]).await;
         }
-        self.parts.line.count(change);
+        self.parts.waitlist.line.count(change);
         for (buyer, _) in &change.changed {
             self.parts.hub.waiting_changed(item, *buyer);
         }
@@ -160,7 +159,7 @@ impl WaitingLists {
         if place.status != WaitingStatus::Waiting {
             return Ok(LinePosition { place, ahead: 0 });
         }
-        let ledger = self.parts.waitlist.ledger();
+        let ledger = &self.parts.waitlist.ledger;
         let ahead = ledger.read(waiting_list::ahead(&ledger.pool, &place)).await?;
         Ok(LinePosition { place, ahead })
     }

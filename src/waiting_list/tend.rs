@@ -64,7 +64,7 @@ impl WaitingLists {
     /// # Errors
     /// The database's, when the items cannot be read or no connection can be had; what was done stays done.
     pub async fn tend(&self) -> ledger::Result<TendRun> {
-        let pool = &self.parts.waitlist.ledger().pool;
+        let pool = &self.parts.waitlist.ledger.pool;
         let items = waiting_list::items_to_tend(pool, self.parts.clock.now()).await?;
         self.deferred.end();
         let (deferred, items): (Vec<_>, Vec<_>) =

@@ -77,7 +77,7 @@ impl Wanted {
 fn safe(wanted: impl Fn(&[Dependency]) -> bool) -> Vec<&'static str> {
     let cards = LIST.iter().map(|entry| entry.card);
     let cards = cards.filter(|card| card.name != WITHOUT_EXPIRY);
-    cards.filter(|card| card.safe && wanted(card.needs)).map(|card| card.name).collect()
+    cards.filter(|card| card.is_safe() && wanted(card.needs)).map(|card| card.name).collect()
 }
 
 /// What a trial sells, and how its services are started.

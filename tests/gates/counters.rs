@@ -42,7 +42,7 @@ impl GateTestbed {
     }
 
     fn buckets(&self) -> Buckets {
-        Buckets::new(self.redis.clone(), self.shop.pool.clone(), Metrics::new())
+        Buckets::beside(&self.counters())
     }
 
     async fn left(&self) -> i64 {

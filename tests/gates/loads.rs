@@ -220,7 +220,8 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
 async fn a_late_claim_of_a_load_changes_nothing() {
     let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
-    let buckets = Buckets::new(redis_of(&shop), shop.pool.clone(), Metrics::new());
+    let counters = Counters::new(redis_of(&shop), shop.pool.clone(), Metrics::new());
+    let buckets = Buckets::beside(&counters);
     for first in 1..=2 {
         let all = buckets.take(item, 5, 0).await.expect("taken");
         assert!(matches!(all, Gathered::All(_)), "{all:?}");

@@ -229,9 +229,9 @@ async fn what_a_repair_has_counted_is_not_told_again() {
     run(&job).await;
     run(&job).await;
     assert_eq!(testbed.left(item).await, STOCK + 4);
-    testbed.counters.apply_restock_delta(item, 1, 4).await;
+    testbed.counters.apply_delta(item, (1, 4), &[]).await;
     assert_eq!(testbed.left(item).await, STOCK + 4, "the repair knew of it");
-    testbed.counters.apply_restock_delta(item, 2, 4).await;
+    testbed.counters.apply_delta(item, (2, 4), &[]).await;
     assert_eq!(testbed.left(item).await, STOCK + 8, "a later change");
     assert_eq!(testbed.metrics.counters_given_back.get(), 0, "no purchase gave a unit back");
 }

@@ -82,7 +82,7 @@ async fn the_sweep_reads_one_order_of_each_item() {
     let metrics = Metrics::new();
     let breaker = Breakers::new(&metrics).mysql;
     let line = WaitingLine::new(Clock::default(), Outbox::default(), metrics, 1);
-    let steps = OrderSteps::new(Ledger::new(pool.clone(), breaker), line);
+    let steps = OrderSteps { ledger: Ledger::new(pool.clone(), breaker), line };
     let before = rows_read(&pool).await;
     assert_eq!(steps.overdue_items().await.expect("listed"), []);
     let read = rows_read(&pool).await - before;

@@ -30,36 +30,20 @@ use ports::{
 };
 
 /// An optional feature.
-pub trait Extension: Send + Sync {
+pub struct Extension {
     /// Its name, which is that of its section of the settings.
-    fn name(&self) -> &'static str;
-
-    /// Its sections of `defaults.toml`, with a comment for each key; none by default.
-    fn defaults(&self) -> &'static str {
-        ""
-    }
-
-    /// Refuses settings that are out of range or contradict each other.
-    ///
-    /// # Errors
-    /// A sentence for the operator.
-    fn check(&self, _sections: &Sections) -> Result<(), String> {
-        Ok(())
-    }
-
+    pub name: &'static str,
+    /// Its sections of `defaults.toml`, with a comment for each key.
+    pub defaults: &'static str,
+    /// Refuses settings that are out of range or contradict each other, in a sentence for the operator.
+    pub check: fn(&Sections) -> Result<(), String>,
     /// Its table of types of problem.
-    fn problems(&self) -> &'static [&'static ProblemType] {
-        &[]
-    }
-
-    /// The description of its routes.
-    fn document(&self) -> OpenApi;
-
-    /// Builds its parts.
-    ///
-    /// # Errors
-    /// A sentence for the operator: a setting that cannot be used, a file that cannot be read.
-    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String>;
+    pub problems: &'static [&'static ProblemType],
+    /// Describes its routes.
+    pub document: fn() -> OpenApi,
+    /// Builds its parts. The error is a sentence for the operator: a setting that cannot be used, a file that cannot be
+    /// read.
+    pub build: fn(&Core, &Sections) -> Result<Parts, String>,
 }
 
 /// What the core gives to extensions. Clones share everything.

@@ -19,7 +19,7 @@ use web::problem::Problem;
 use web::session::Session;
 use web::token::Role;
 
-pub use ledger::catalog::KeyedRequest;
+pub use ledger::catalog::{Created, KeyedRequest};
 
 /// Sales of items that do not belong to the shop, for trying a strategy out.
 #[async_trait]
@@ -90,15 +90,7 @@ pub trait NewItems: Send + Sync {
         new: &[NewItem],
         actor: &Actor,
         request: Option<KeyedRequest<'_>>,
-    ) -> Result<CreatedItems, Problem>;
-}
-
-/// Items that a request has created.
-pub struct CreatedItems {
-    /// In the order of the request.
-    pub items: Vec<Arc<Item>>,
-    /// Whether an earlier request with the same key and body has created them.
-    pub is_repeated: bool,
+    ) -> Result<Created, Problem>;
 }
 
 /// Something that a new item names and that does not exist.

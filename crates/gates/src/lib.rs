@@ -131,9 +131,7 @@ pub struct Card {
     pub family: &'static str,
     /// The store of the counter that it decides by: `mysql`, `redis` or `memory`.
     pub store: &'static str,
-    /// Whether the gate alone, with the arbiter off and several instances, never oversells.
-    pub safe: bool,
-    /// The number of instances that breaks the gate; `Never` exactly when it is safe.
+    /// The number of instances that breaks the gate.
     pub breaks_with: Breaks,
     /// Its way of deciding, in one sentence.
     pub summary: &'static str,
@@ -150,6 +148,28 @@ pub struct Card {
 }
 
 impl Card {
+    /// The beginning of most cards.
+    const USUAL: Self = Self {
+        name: "",
+        family: "",
+        store: "mysql",
+        breaks_with: Breaks::Alone,
+        summary: "",
+        breaks_when: "",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    };
+    /// The beginning of the cards of locks.
+    const LOCK: Self = Self { family: "lock", takes_options: true, ..Self::USUAL };
+
+    /// Whether the gate alone, with the arbiter off and several instances, never oversells.
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        self.breaks_with == Breaks::Never
+    }
+
     /// The number of instances that breaks the gate of the strategy with these options: a lock on
     /// the buyer alone leaves the stock to the arbiter.
     #[must_use]
@@ -311,8 +331,8 @@ mod tests {
                 "{}",
                 card.name
             );
+            assert!(!card.family.is_empty(), "{}", card.name);
             assert!(["mysql", "redis", "memory"].contains(&card.store), "{}", card.name);
-            assert_eq!(card.safe, card.breaks_with == Breaks::Never, "{}", card.name);
             let sources = ["S0", "S1", "S2", "S3", "S4", "ours"];
             assert!(
                 card.source.split(", ").all(|source| sources.contains(&source)),

@@ -20,16 +20,11 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-etcd",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: each contender puts a key into a queue in etcd and watches the key before its own, and the first key holds the lock; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its lease. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
         needs: &[Dependency::Etcd],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let mutex = context.locks.etcd()?;

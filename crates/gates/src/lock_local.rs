@@ -20,16 +20,11 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-local",
-        family: "lock",
-        store: "mysql",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "One lock per item in this process's memory; under the lock the stock is read, checked and written.",
         breaks_when: "A second instance has locks of its own.",
-        needs: &[],
-        durable_before_reply: true,
         source: "S1",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let mutex = Arc::new(local::mutex(&local::Names::default(), &context.locks.tasks));

@@ -22,16 +22,10 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-mysql-named",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: GET_LOCK on a session that does nothing else; under the lock the stock is read, checked and written.",
         breaks_when: "The session that holds the locks ends, or another server takes over the writes. In both cases all locks of the session end at once. There is no fence, so a late write of a former holder is not detected. On Galera, an instance that uses another node does not see the lock.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let locks = &context.locks;

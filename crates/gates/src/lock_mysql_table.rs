@@ -23,16 +23,10 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-mysql-table",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: a row with owner, fence and lease, judged by the server's clock; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its lease. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let locks = &context.locks;

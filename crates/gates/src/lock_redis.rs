@@ -40,16 +40,12 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-redis",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "Tries the buyer's lock without waiting, then waits for the item's lock; under both it reads the stock, checks it and writes.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
         source: "S0, S1, S2, S3, S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let locks = &context.locks;

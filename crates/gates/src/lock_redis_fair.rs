@@ -23,16 +23,11 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-redis-fair",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item with a queue in Redis, which serves the processes in order of arrival; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let locks = &context.locks;

@@ -23,16 +23,12 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-redis-getset",
-        family: "lock",
-        store: "mysql",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "One lock per item: the value of the lock's key is its expiry time; after that time another buyer takes the lock over with GETSET; under the lock the stock is read, checked and written.",
         breaks_when: "The clocks of two instances disagree: one instance regards the other's lock as expired.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
         source: "S2",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let locks = &context.locks;

@@ -20,16 +20,12 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-redis-setnx",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: SETNX without an expiry; under the lock the stock is read, checked and written.",
         breaks_when: "The holder dies: the item is never sold again until an operator deletes the key.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
         source: "S0, S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let locks = &context.locks;

@@ -22,16 +22,12 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-redis-setnx-expire",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: SETNX, then EXPIRE; a waiting process repairs a missing expiry; under the lock the stock is read, checked and written.",
         breaks_when: "A holder dies between SETNX and EXPIRE: the lock stays until another process waits for it. Or a holder is paused beyond its lease: there is no fence.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
         source: "S0",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let locks = &context.locks;

@@ -23,16 +23,12 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-redis-token",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: SET NX PX with a random owner and compare-and-delete; the release notifies the next waiting process; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
         source: "S1, S2, S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let mutex = Arc::clone(&context.locks.token);

@@ -23,16 +23,12 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-redlock",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item, held on a majority of independent Redis servers; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its lease, or a server restarts without its data; there is no fence, so only the arbiter's condition on the stock is left.",
         needs: &[Dependency::Redlock],
-        durable_before_reply: true,
         source: "S1, S2",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let locks = &context.locks;

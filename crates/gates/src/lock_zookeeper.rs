@@ -22,16 +22,11 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-zookeeper",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: each contender puts an ephemeral node into a queue in ZooKeeper and watches the node before its own, and the first node holds the lock; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its session. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
         needs: &[Dependency::Zookeeper],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let mutex = context.locks.zookeeper()?.sequential;

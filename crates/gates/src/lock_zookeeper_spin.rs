@@ -20,16 +20,11 @@ use shop_domain::outcome::Dependency;
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "lock-zookeeper-spin",
-        family: "lock",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One lock per item: one ephemeral node in ZooKeeper, which every waiting contender watches; under the lock the stock is read, checked and written.",
         breaks_when: "A holder is paused beyond its session. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
         needs: &[Dependency::Zookeeper],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: true,
+        ..Card::LOCK
     },
     build: |context| {
         let mutex = context.locks.zookeeper()?.spin;

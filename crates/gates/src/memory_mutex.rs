@@ -14,41 +14,23 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::item_mutexes::ItemMutexes;
-use super::kit::memory_gate;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use shop_domain::{Outcome, Purchase};
+use super::kit::memory_gate::MemoryGate;
+use super::{Breaks, Card, Entry};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "memory-mutex",
         family: "mutex",
         store: "memory",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "A number in this process, read, checked and written under a mutex.",
         breaks_when: "A second instance has a number and a mutex of its own.",
-        needs: &[],
-        durable_before_reply: true,
         source: "S1, S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
-        Ok(Arc::new(MemoryMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
+        let mutexes = Some(ItemMutexes::default());
+        Ok(Arc::new(MemoryGate { context: context.clone(), mutexes }))
     },
 };
-
-struct MemoryMutex {
-    context: StrategyContext,
-    mutexes: ItemMutexes,
-}
-
-#[async_trait]
-impl Strategy for MemoryMutex {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        memory_gate::purchase(&self.context, &purchase, deadline, Some(&self.mutexes)).await
-    }
-}

@@ -15,37 +15,18 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
-use super::kit::memory_gate;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use shop_domain::{Outcome, Purchase};
+use super::kit::memory_gate::MemoryGate;
+use super::{Breaks, Card, Entry};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "memory-naive",
         family: "naive",
         store: "memory",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "Read a number in this process, check it, write it back lower.",
         breaks_when: "Two buyers read before either has written.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
-    build: |context| Ok(Arc::new(MemoryNaive { context: context.clone() })),
+    build: |context| Ok(Arc::new(MemoryGate { context: context.clone(), mutexes: None })),
 };
-
-struct MemoryNaive {
-    context: StrategyContext,
-}
-
-#[async_trait]
-impl Strategy for MemoryNaive {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        memory_gate::purchase(&self.context, &purchase, deadline, None).await
-    }
-}

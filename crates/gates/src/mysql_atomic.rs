@@ -26,15 +26,10 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-atomic",
         family: "sql",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One conditional UPDATE takes the stock if enough is left.",
         breaks_when: "Never oversells; all purchases of a popular item update the same row, so their commits run one after the other.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         let arbiter = context.arbiter.clone();

@@ -30,15 +30,11 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-batch",
         family: "batch",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "The waiting buyers of all items are in one queue, and one durable transaction writes the orders of many of them.",
         breaks_when: "Never oversells; each buyer waits for the commit of a whole batch.",
-        needs: &[],
-        durable_before_reply: true,
         source: "ours",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| Ok(Arc::new(MysqlBatch { group_commit: context.group_commit.clone() })),
 };

@@ -15,45 +15,21 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::item_mutexes::ItemMutexes;
-use super::kit::textbook;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use shop_domain::{Outcome, Purchase};
+use super::kit::textbook::LedgerGate;
+use super::{Breaks, Card, Entry};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-mutex",
         family: "mutex",
-        store: "mysql",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "An in-process mutex around SELECT, check, UPDATE and COMMIT.",
         breaks_when: "A second instance has a mutex of its own.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
-        Ok(Arc::new(MysqlMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
+        let mutexes = Some(ItemMutexes::default());
+        Ok(Arc::new(LedgerGate { context: context.clone(), mutexes }))
     },
 };
-
-struct MysqlMutex {
-    context: StrategyContext,
-    mutexes: ItemMutexes,
-}
-
-#[async_trait]
-impl Strategy for MysqlMutex {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let _held = match self.mutexes.lock(&purchase, deadline).await {
-            Ok(guard) => guard,
-            Err(outcome) => return outcome,
-        };
-        textbook::on_ledger(&self.context, &purchase, deadline).await
-    }
-}

@@ -30,15 +30,10 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-mutex-in-tx",
         family: "mutex",
-        store: "mysql",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "An in-process mutex around SELECT, check and UPDATE, released before COMMIT.",
         breaks_when: "The next buyer reads the stock before the previous buyer's COMMIT.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         Ok(Arc::new(MysqlMutexInTx { context: context.clone(), mutexes: ItemMutexes::default() }))

@@ -27,15 +27,10 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-mutex-per-request",
         family: "mutex",
-        store: "mysql",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "Each request makes a mutex of its own and takes it around SELECT, check, UPDATE and COMMIT.",
         breaks_when: "Always: no two requests share a mutex.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| Ok(Arc::new(MysqlMutexPerRequest { context: context.clone() })),
 };

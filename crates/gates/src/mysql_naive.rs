@@ -13,37 +13,17 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
-use super::kit::textbook;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use shop_domain::{Outcome, Purchase};
+use super::kit::textbook::LedgerGate;
+use super::{Breaks, Card, Entry};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-naive",
         family: "naive",
-        store: "mysql",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "SELECT the stock, check it in the program, UPDATE it to the computed number.",
         breaks_when: "Two buyers read before either has written.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
-    build: |context| Ok(Arc::new(MysqlNaive { context: context.clone() })),
+    build: |context| Ok(Arc::new(LedgerGate { context: context.clone(), mutexes: None })),
 };
-
-struct MysqlNaive {
-    context: StrategyContext,
-}
-
-#[async_trait]
-impl Strategy for MysqlNaive {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        textbook::on_ledger(&self.context, &purchase, deadline).await
-    }
-}

@@ -15,45 +15,24 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::compare_and_set::CompareAndSet;
-use super::{Breaks, Card, Entry, Strategy};
+use super::{Breaks, Card, Entry};
 use ledger::write::{StockWrite, UnguardedWrite};
-use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-timestamp",
         family: "cas",
-        store: "mysql",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "Compare-and-set on a timestamp in whole seconds; losers try again.",
         breaks_when: "Two writes have the same timestamp: the later one does not notice the earlier one.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
-        let on_timestamp = CompareAndSet::new(context, |item, seen, available| {
+        Ok(Arc::new(CompareAndSet::new(context, |item, seen, available| {
             let changed_at = seen.changed_at;
             let unguarded = UnguardedWrite::CompareTimestamp { available, changed_at };
             StockWrite::of(item, StockWrite::GuardedByTimestamp(changed_at), unguarded)
-        });
-        Ok(Arc::new(MysqlTimestamp { on_timestamp }))
+        })))
     },
 };
-
-struct MysqlTimestamp {
-    on_timestamp: CompareAndSet,
-}
-
-#[async_trait]
-impl Strategy for MysqlTimestamp {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        self.on_timestamp.purchase(&purchase, deadline).await
-    }
-}

@@ -49,15 +49,11 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-unit-rows",
         family: "sql",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "A row for each unit: SELECT ... FOR UPDATE SKIP LOCKED takes a free one, and buyers do not wait for each other.",
         breaks_when: "Never oversells; two statements more than with `mysql-atomic`, and behind an arbiter all buyers still meet at the stock row.",
-        needs: &[],
-        durable_before_reply: true,
         source: "ours",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         let pools = Cache::new(ITEMS_MAX);

@@ -19,45 +19,24 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::compare_and_set::CompareAndSet;
-use super::{Breaks, Card, Entry, Strategy};
+use super::{Breaks, Card, Entry};
 use ledger::write::{StockWrite, UnguardedWrite};
-use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "mysql-version",
         family: "cas",
-        store: "mysql",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "Compare-and-set on a version column; losers try again in a new transaction.",
         breaks_when: "Never oversells; under load most tries are wasted and retries run out.",
-        needs: &[],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
-        let on_version = CompareAndSet::new(context, |item, seen, available| {
+        Ok(Arc::new(CompareAndSet::new(context, |item, seen, available| {
             let version = seen.version;
             let unguarded = UnguardedWrite::CompareVersion { available, version };
             StockWrite::of(item, StockWrite::GuardedByVersion(version), unguarded)
-        });
-        Ok(Arc::new(MysqlVersion { on_version }))
+        })))
     },
 };
-
-struct MysqlVersion {
-    on_version: CompareAndSet,
-}
-
-#[async_trait]
-impl Strategy for MysqlVersion {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        self.on_version.purchase(&purchase, deadline).await
-    }
-}

@@ -36,14 +36,12 @@ pub(super) const ENTRY: Entry = Entry {
         name: "redis-bucket",
         family: "script",
         store: "redis",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "The counter is split over eight keys; the buyer's id chooses the key that is tried first, and the others follow.",
         breaks_when: "Redis loses a bucket while purchases run.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
         source: "ours",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| Ok(Arc::new(RedisBucket { context: context.clone() })),
 };

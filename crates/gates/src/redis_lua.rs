@@ -49,14 +49,11 @@ pub(super) const ENTRY: Entry = Entry {
         name: "redis-lua",
         family: "script",
         store: "redis",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "One script checks the sale's window, the buyer's limit and the stock, and takes the units.",
         breaks_when: "Redis loses the counter while purchases run.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| Ok(Arc::new(RedisLua { context: context.clone() })),
 };

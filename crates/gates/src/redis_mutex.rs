@@ -16,60 +16,24 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
 use super::kit::item_mutexes::ItemMutexes;
-use super::kit::{redis_gate, textbook};
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::kit::textbook::CounterGate;
+use super::{Breaks, Card, Entry};
 use shop_domain::outcome::Dependency;
-use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-mutex",
         family: "mutex",
         store: "redis",
-        safe: false,
         breaks_with: Breaks::WithTwoInstances,
         summary: "An in-process mutex around GET, check and SET.",
         breaks_when: "A second instance has a mutex of its own.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
-        Ok(Arc::new(RedisMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
+        let mutexes = Some(ItemMutexes::default());
+        Ok(Arc::new(CounterGate { context: context.clone(), mutexes }))
     },
 };
-
-struct RedisMutex {
-    context: StrategyContext,
-    mutexes: ItemMutexes,
-}
-
-#[async_trait]
-impl Strategy for RedisMutex {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        loop {
-            let held = match self.mutexes.lock(&purchase, deadline).await {
-                Ok(guard) => guard,
-                Err(outcome) => return outcome,
-            };
-            let taken = textbook::on_counter(&self.context, &purchase).await;
-            drop(held);
-            match taken {
-                Ok(Some(epoch)) => {
-                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
-                }
-                Ok(None) => {}
-                Err(outcome) => return outcome,
-            }
-            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
-            if let Some(outcome) = ended {
-                return outcome;
-            }
-        }
-    }
-}

@@ -13,50 +13,20 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
-use super::kit::{redis_gate, textbook};
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::kit::textbook::CounterGate;
+use super::{Breaks, Card, Entry};
 use shop_domain::outcome::Dependency;
-use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-naive",
         family: "naive",
         store: "redis",
-        safe: false,
         breaks_with: Breaks::Alone,
         summary: "GET the counter, check it in the program, SET it to the computed number.",
         breaks_when: "Two buyers read before either has written.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
-        source: "S4",
-        takes_options: false,
+        ..Card::USUAL
     },
-    build: |context| Ok(Arc::new(RedisNaive { context: context.clone() })),
+    build: |context| Ok(Arc::new(CounterGate { context: context.clone(), mutexes: None })),
 };
-
-struct RedisNaive {
-    context: StrategyContext,
-}
-
-#[async_trait]
-impl Strategy for RedisNaive {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        loop {
-            match textbook::on_counter(&self.context, &purchase).await {
-                Ok(Some(epoch)) => {
-                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
-                }
-                Ok(None) => {}
-                Err(outcome) => return outcome,
-            }
-            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
-            if let Some(outcome) = ended {
-                return outcome;
-            }
-        }
-    }
-}

@@ -43,14 +43,12 @@ pub(super) const ENTRY: Entry = Entry {
         name: "redis-watch",
         family: "watch",
         store: "redis",
-        safe: true,
         breaks_with: Breaks::Never,
         summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
         breaks_when: "Redis loses the counter; and under load most tries are wasted.",
         needs: &[Dependency::Redis],
-        durable_before_reply: true,
         source: "S0, S4",
-        takes_options: false,
+        ..Card::USUAL
     },
     build: |context| {
         let trying = Semaphore::new(TRYING_MAX);

@@ -34,8 +34,7 @@ pub mod work;
 pub mod write;
 
 pub use failover::LedgerOptions;
-pub use rows::account::guest_accounts as guests;
-pub use rows::event::endpoint_changes as endpoints;
+pub use rows::account::guests;
 pub use shop_domain::Unreachable;
 pub use sql::Database;
 /// An error of the database, and a result with it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dev_servers::faulty_link::{FaultyLink, Trap};
 use dev_servers::{DATABASE, MysqlOptions, MysqlServer};
 use futures::future::join_all;
-use ledger::catalog::{Creation, NewItems, create};
+use ledger::catalog::{NewItems, create};
 use ledger::failover::pool_of;
 use ledger::schema::migrate;
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
@@ -191,7 +191,7 @@ async fn make(pool: &Database, items: &[NewItem]) -> Vec<Arc<Item>> {
     let now = OffsetDateTime::now_utc();
     let new = NewItems { items, now, actor: None, first_id: None, request: None };
     match create(pool, new).await {
-        Ok(Creation::New(items)) => items.into_iter().map(|one| one.item).collect(),
+        Ok(Some(created)) => created.items.into_iter().map(|one| one.item).collect(),
         other => panic!("the items are not made: {other:?}"),
     }
 }

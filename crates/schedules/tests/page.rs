@@ -32,7 +32,7 @@ fn programs() -> String {
     for card in LIST.iter().map(|entry| entry.card) {
         let mut program = json!({
             "name": card.name,
-            "safe": card.safe,
+            "safe": card.is_safe(),
             "instances": if card.breaks_with == Breaks::WithTwoInstances { 2 } else { 1 },
             "summary": card.summary,
             "breaks_when": card.breaks_when,

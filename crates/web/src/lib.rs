@@ -2,7 +2,7 @@
 //!
 //! [`server`] accepts connections, on a [`listener`] of TCP or a unix socket; [`layers`] has the middleware around every request; [`extract`],
 //! [`body`], [`paging`] and [`session_cookie`] parse requests, [`token`] the sessions; [`address`], [`hosts`],
-//! [`connection_limiter`] and [`rates`] limit one client, [`budget`] and [`flight`] what it does not read; [`problem`] is
+//! [`connection_limiter`], [`stream_limiter`] and [`rates`] limit one client, [`budget`] and [`flight`] what it does not read; [`problem`] is
 //! how a failure is answered, [`problems`] the table of the failures that all routes share, [`accept`] what an answer may be. An extractor takes its part
 //! of the routes' state by `FromRef`.
 
@@ -35,6 +35,7 @@ pub mod server;
 pub mod session;
 pub mod session_cookie;
 mod socket_file;
+pub mod stream_limiter;
 pub mod streams;
 pub mod token;
 mod too_long;

@@ -79,7 +79,7 @@ impl From<LedgerError> for Problem {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Contended => problems::CONTENDED.problem(),
-            LedgerError::Overloaded => Self::no_connection(),
+            LedgerError::Overloaded => problems::OVERLOADED.detail(NO_CONNECTION),
             LedgerError::Unavailable => Self::dependency("mysql"),
             LedgerError::ReadOnly => Self::read_only(),
             // A mistake of ours: the log says which column.
@@ -92,14 +92,6 @@ impl From<LedgerError> for Problem {
 impl From<Unreachable> for Problem {
     fn from(_: Unreachable) -> Self {
         Self::dependency("mysql")
-    }
-}
-
-impl Problem {
-    /// All connections to the ledger are in use; nothing changed.
-    #[must_use]
-    pub fn no_connection() -> Self {
-        problems::OVERLOADED.detail(NO_CONNECTION)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::problem::Problem;
 use crate::problems;
 use crate::rates::Rates;
 use crate::session::Authenticator;
+use crate::stream_limiter::{StreamLimiter, StreamPermit, TooManyStreams, Watcher};
 use crate::token::Claims;
 use lifecycle::Lifecycle;
 use shop_domain::UserId;
@@ -47,37 +48,11 @@ type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>
 /// Opens streams of events. Clones share everything.
 #[derive(Clone)]
 pub struct Streams {
-    pub limit: Arc<dyn StreamLimit>,
+    pub limiter: StreamLimiter,
     pub rates: Arc<Rates>,
     pub authenticator: Authenticator,
     pub lifecycle: Lifecycle,
     pub metrics: Metrics,
-}
-
-/// The limit of open streams.
-pub trait StreamLimit: Send + Sync {
-    /// Counts a stream of a client at `address`, who is `user` if signed in; without an address the client is not limited
-    /// by it. Dropping the permit gives it back.
-    ///
-    /// # Errors
-    /// When too many are open.
-    fn open(
-        &self,
-        user: Option<UserId>,
-        address: Option<IpAddr>,
-    ) -> Result<StreamPermit, TooManyStreams>;
-}
-
-/// The permit of an open stream; dropping it gives the permit back.
-pub type StreamPermit = Box<dyn Send>;
-
-/// The reason why no stream is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TooManyStreams {
-    /// Too many streams are open in all, for this kind of client.
-    InTotal,
-    /// This user, or this address, has too many streams.
-    PerClient,
 }
 
 impl Streams {
@@ -86,7 +61,12 @@ impl Streams {
     /// # Errors
     /// 429 when the client has too many open, 503 when all clients together have.
     pub fn open(&self, user: Option<UserId>, address: IpAddr) -> Result<StreamPermit, Problem> {
-        self.limit.open(user, self.rates.key(address)).map_err(|why| match why {
+        let counted = self.rates.key(address);
+        let watcher = match user {
+            Some(user) => Watcher::User(user, counted),
+            None => Watcher::Stranger(counted),
+        };
+        self.limiter.take(watcher).map_err(|why| match why {
             TooManyStreams::InTotal => {
                 let detail = "Too many event streams are open; poll the item or the order instead.";
                 problems::OVERLOADED.detail(detail).retry_after(5)

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use futures::{StreamExt, stream};
 
 use crate::beacon::DrawRound;
 use crate::draws::Draws;
+use extension::job::Job;
 use ledger::draw::Step;
 use ledger::rows::draws::{self, DueDraw};
 use ledger::rows::nothing_was_sent;
@@ -37,6 +39,26 @@ pub struct Advanced {
     pub held: usize,
 }
 
+/// The job that advances the draws.
+pub struct AdvanceDraws {
+    pub draws: Draws,
+}
+
+#[async_trait]
+impl Job for AdvanceDraws {
+    async fn run(&self) -> Result<String, String> {
+        let Advanced { due, failed, held } =
+            self.draws.advance().await.map_err(|error| error.to_string())?;
+        if failed > 0 {
+            return Err(format!("{failed} of {due} draws failed, see the log"));
+        }
+        if held > 0 {
+            return Err(format!("{held} of {due} draws wait for a lock that another session has"));
+        }
+        Ok(format!("{due} draws due"))
+    }
+}
+
 /// The draws whose lock another session has.
 #[derive(Default)]
 pub(crate) struct HeldDraws(Mutex<HashMap<ItemId, HeldDraw>>);
@@ -61,7 +83,7 @@ impl Draws {
     /// # Errors
     /// The database's, when it does not answer; what was done stays done.
     pub async fn advance(&self) -> ledger::Result<Advanced> {
-        let pool = &self.parts.transactions.ledger().pool;
+        let pool = &self.parts.transactions.ledger.pool;
         let mut due = draws::due(pool).await?;
         self.held.keep_only(&due);
         let mut advanced = Advanced { due: due.len(), ..Advanced::default() };
@@ -137,7 +159,7 @@ impl Draws {
         while let Some(change) = places.write_next().await? {
             self.parts.lists.publish(item, &change).await;
             if looked.elapsed() >= PLACING_MAX {
-                let due = draws::due(&draws.ledger().pool).await?;
+                let due = draws::due(&draws.ledger.pool).await?;
                 if due.iter().any(|other| other.item != item) {
                     break;
                 }
@@ -151,7 +173,7 @@ impl Draws {
 
     /// Notes that another session has the lock of a draw.
     async fn held(&self, item: ItemId) -> Result<Ended, StepError> {
-        let placed = draws::placed(&self.parts.transactions.ledger().pool, item).await?;
+        let placed = draws::placed(&self.parts.transactions.ledger.pool, item).await?;
         let is_long = self.held.note(item, placed) >= HELD_MAX;
         Ok(if is_long { Ended::Held } else { Ended::Done })
     }

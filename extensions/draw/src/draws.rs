@@ -128,7 +128,7 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<PromisedEntry>, EntryError> {
-        let ledger = self.parts.transactions.ledger();
+        let ledger = &self.parts.transactions.ledger;
         let found = ledger.read(draws::entry(&ledger.pool, item, buyer)).await?;
         let Some(entry) = found else { return Ok(None) };
         let rules = self.signed_rules(item).await?;
@@ -137,7 +137,7 @@ impl Draws {
 
     /// Counts the entries of an item's draw, the parties among them, and the entries that have their places.
     pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), EntryError> {
-        let ledger = self.parts.transactions.ledger();
+        let ledger = &self.parts.transactions.ledger;
         let progress = ledger.read(draws::progress(&ledger.pool, item)).await?;
         progress.ok_or(NO_DRAW)
     }
@@ -162,7 +162,7 @@ impl Draws {
 
     async fn read(&self, item: ItemId) -> Result<Option<DrawRow>, LedgerError> {
         let at = Instant::now();
-        let ledger = self.parts.transactions.ledger();
+        let ledger = &self.parts.transactions.ledger;
         let draw: Option<DrawRow> = ledger.read(draws::find(&ledger.pool, item)).await?;
         if let Some(draw) = &draw {
             self.found.insert(item, (at, draw.clone()));

@@ -6,7 +6,6 @@
 mod advance;
 mod beacon;
 mod draws;
-mod job;
 mod list;
 mod problems;
 mod route;
@@ -20,56 +19,39 @@ use ::settings::Sections;
 use extension::job::ScheduledJob;
 use extension::{Core, Extension, Parts};
 use outgoing_https::{HttpsClient, PrivateNetworks, tls};
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use web::problem::ProblemType;
 use web::routes_state;
 
+use crate::advance::AdvanceDraws;
 use crate::beacon::Beacons;
 use crate::draws::{DrawParts, Draws};
-use crate::job::AdvanceDraws;
 use crate::settings::Draw as Settings;
-
-/// The extension.
-pub struct Draw;
 
 routes_state!(RoutesState, RoutesParts { draws: Draws });
 
-impl Extension for Draw {
-    fn name(&self) -> &'static str {
-        "draw"
-    }
+/// The extension.
+pub static EXTENSION: Extension = Extension {
+    name: "draw",
+    defaults: settings::DEFAULTS,
+    check: |sections| Settings::read(sections).map(drop),
+    problems: problems::ALL,
+    document: || routes().into_openapi(),
+    build,
+};
 
-    fn defaults(&self) -> &'static str {
-        settings::DEFAULTS
-    }
-
-    fn check(&self, sections: &Sections) -> Result<(), String> {
-        Settings::read(sections).map(drop)
-    }
-
-    fn problems(&self) -> &'static [&'static ProblemType] {
-        problems::ALL
-    }
-
-    fn document(&self) -> OpenApi {
-        routes().into_openapi()
-    }
-
-    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
-        let settings = Settings::read(sections)?;
-        let draws = draws(core, &settings)?;
-        let state = RoutesState::new(Arc::clone(&core.kit), RoutesParts { draws: draws.clone() });
-        let advance = AdvanceDraws { draws: draws.clone() };
-        let period = Duration::from_millis(settings.poll_ms);
-        Ok(Parts {
-            routes: routes().with_state(state),
-            jobs: vec![ScheduledJob::new("draws", period, advance)],
-            draws: Some(Arc::new(draws)),
-            ..Parts::default()
-        })
-    }
+fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
+    let settings = Settings::read(sections)?;
+    let draws = draws(core, &settings)?;
+    let state = RoutesState::new(Arc::clone(&core.kit), RoutesParts { draws: draws.clone() });
+    let advance = AdvanceDraws { draws: draws.clone() };
+    let period = Duration::from_millis(settings.poll_ms);
+    Ok(Parts {
+        routes: routes().with_state(state),
+        jobs: vec![ScheduledJob::new("draws", period, advance)],
+        draws: Some(Arc::new(draws)),
+        ..Parts::default()
+    })
 }
 
 fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {

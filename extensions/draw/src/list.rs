@@ -19,7 +19,7 @@ impl Draws {
             let draws = draws.clone();
             async move {
                 let Some(after) = after else { return Ok(None) };
-                let ledger = draws.parts.transactions.ledger();
+                let ledger = &draws.parts.transactions.ledger;
                 let page = ledger.read(draws::list(&ledger.pool, item, &after, PAGE)).await?;
                 let mut lines = String::new();
                 for listed in &page {

@@ -3,7 +3,6 @@
 use ledger::Ledger;
 use outgoing_https::Target;
 
-use ledger::endpoints::{self as changes, EndpointChange};
 use ledger::rows::actions::Actor;
 use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
@@ -13,7 +12,7 @@ use web::too_long;
 use crate::filter::Filter;
 use crate::problems;
 
-pub use ledger::rows::endpoints::{DeadLetter, Endpoint};
+pub use ledger::rows::endpoints::{DeadLetter, Endpoint, EndpointChange};
 pub use ledger::rows::event_log::LoggedEvent;
 
 /// The most endpoints.
@@ -112,7 +111,7 @@ impl Endpoints {
         let secret = webhooks::new_secret();
         let what = (new.target.as_str(), secret.as_str());
         let filter = new.filter.stored();
-        Ok(changes::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
+        Ok(endpoints::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
     }
 
     /// The position behind which a new endpoint begins.
@@ -125,16 +124,6 @@ impl Endpoints {
         }
     }
 
-    /// Switches an endpoint on or off.
-    pub async fn switch(
-        &self,
-        id: EndpointId,
-        enabled: bool,
-        actor: &Actor,
-    ) -> Result<(), EndpointError> {
-        self.change(id, &EndpointChange::Switch(enabled), actor).await
-    }
-
     /// Changes which events an endpoint gets from now on.
     pub async fn set_filter(
         &self,
@@ -144,11 +133,6 @@ impl Endpoints {
     ) -> Result<(), EndpointError> {
         filter.check().map_err(EndpointError::InvalidFilter)?;
         self.change(id, &EndpointChange::Filter(filter.stored()), actor).await
-    }
-
-    /// Deletes an endpoint with its dead letters.
-    pub async fn delete(&self, id: EndpointId, actor: &Actor) -> Result<(), EndpointError> {
-        self.change(id, &EndpointChange::Delete, actor).await
     }
 
     /// Orders that the events from `first` to `last` are delivered again, as far as the log has
@@ -209,13 +193,14 @@ impl Endpoints {
         self.ledger.read(event_log::read(&self.ledger.pool, first, i64::MAX, limit)).await
     }
 
-    async fn change(
+    /// Makes a change that needs no check.
+    pub async fn change(
         &self,
         id: EndpointId,
         change: &EndpointChange,
         actor: &Actor,
     ) -> Result<(), EndpointError> {
-        let is_there = changes::change(&self.ledger, id, change, actor).await?;
+        let is_there = endpoints::change(&self.ledger, id, change, actor).await?;
         is_there.then_some(()).ok_or(EndpointError::NotFound)
     }
 }

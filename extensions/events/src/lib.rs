@@ -22,10 +22,8 @@ use ::settings::Sections;
 use extension::job::ScheduledJob;
 use extension::{Core, Extension, Parts};
 use outgoing_https::{HttpsClient, PrivateNetworks, tls};
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use web::problem::ProblemType;
 use web::routes_state;
 use webhooks::WebhookClient;
 
@@ -38,46 +36,31 @@ use crate::tend::TendEvents;
 /// The pause between two runs of the job.
 const TEND_PERIOD: Duration = Duration::from_secs(1);
 
-/// The extension.
-pub struct Events;
-
 routes_state!(EventsState, EventsParts { endpoints: Endpoints });
 
-impl Extension for Events {
-    fn name(&self) -> &'static str {
-        "events"
-    }
+/// The extension.
+pub static EXTENSION: Extension = Extension {
+    name: "events",
+    defaults: settings::DEFAULTS,
+    check: |sections| Settings::read(sections).map(drop),
+    problems: problems::ALL,
+    document: || routes().into_openapi(),
+    build,
+};
 
-    fn defaults(&self) -> &'static str {
-        settings::DEFAULTS
+fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
+    let settings = Settings::read(sections)?;
+    let endpoints = Endpoints::new(core.ledger.clone(), core.outbox.is_enabled());
+    let state = EventsState::new(Arc::clone(&core.kit), EventsParts { endpoints });
+    let metrics = EventMetrics::default();
+    core.kit.metrics.add(|registry| metrics.register(registry));
+    let mut parts = Parts { routes: routes().with_state(state), ..Parts::default() };
+    let networks = PrivateNetworks::parse(&settings.private_networks)
+        .map_err(|why| format!("events.{why}"))?;
+    if core.outbox.is_enabled() {
+        run(core, &settings, networks, &metrics, &mut parts)?;
     }
-
-    fn check(&self, sections: &Sections) -> Result<(), String> {
-        Settings::read(sections).map(drop)
-    }
-
-    fn problems(&self) -> &'static [&'static ProblemType] {
-        problems::ALL
-    }
-
-    fn document(&self) -> OpenApi {
-        routes().into_openapi()
-    }
-
-    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
-        let settings = Settings::read(sections)?;
-        let endpoints = Endpoints::new(core.ledger.clone(), core.outbox.is_enabled());
-        let state = EventsState::new(Arc::clone(&core.kit), EventsParts { endpoints });
-        let metrics = EventMetrics::default();
-        core.kit.metrics.add(|registry| metrics.register(registry));
-        let mut parts = Parts { routes: routes().with_state(state), ..Parts::default() };
-        let networks = PrivateNetworks::parse(&settings.private_networks)
-            .map_err(|why| format!("events.{why}"))?;
-        if core.outbox.is_enabled() {
-            run(core, &settings, networks, &metrics, &mut parts)?;
-        }
-        Ok(parts)
-    }
+    Ok(parts)
 }
 
 /// Adds what runs beside the requests.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::endpoints::{Endpoints, NewEndpoint};
+use crate::endpoints::{EndpointChange, Endpoints, NewEndpoint};
 use crate::filter::Filter;
 use crate::problems;
 use extension::actor_of;
@@ -217,7 +217,7 @@ pub async fn switch(
         endpoints.set_filter(id, filter, &actor).await?;
     }
     if let Some(enabled) = body.enabled {
-        endpoints.switch(id, enabled, &actor).await?;
+        endpoints.change(id, &EndpointChange::Switch(enabled), &actor).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -232,7 +232,7 @@ pub async fn delete(
     operator: Operator,
     EndpointPath(id): EndpointPath,
 ) -> Result<StatusCode, Problem> {
-    endpoints.delete(id, &actor_of(&operator)).await?;
+    endpoints.change(id, &EndpointChange::Delete, &actor_of(&operator)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

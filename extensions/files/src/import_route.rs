@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::problems;
 use crate::table::{FaultBody, Table, charset_named, read_table};
 use extension::actor_of;
-use extension::ports::{CreatedItems, ItemForm, KeyedRequest, NewItems};
+use extension::ports::{Created, ItemForm, KeyedRequest, NewItems};
 use shop_domain::Currency;
 use web::body::CsvBody;
 use web::cors::mark_repeated;
@@ -77,10 +77,10 @@ pub async fn import(
     let user = operator.user;
     let charset = charset.map(Encoding::name);
     let request = key.as_ref().map(|key| KeyedRequest { user, key, body: &bytes, charset });
-    let CreatedItems { items, is_repeated } =
+    let Created { items, is_repeated } =
         shelf.create_all(&new, &actor_of(&operator), request).await?;
     tracing::info!(items = items.len(), is_repeated, operator = %operator.user, "items imported");
-    let items = items.iter().map(|item| item.id.get()).collect();
+    let items = items.iter().map(|stocked| stocked.item.id.get()).collect();
     let body = ImportBody { dry_run, sales: new.len(), items, faults };
     let mut response = (StatusCode::CREATED, Json(body)).into_response();
     mark_repeated(&mut response, is_repeated);

@@ -16,19 +16,14 @@ use extension::{Core, Extension, Parts};
 use ledger::Ledger;
 use settings::Sections;
 use shop_domain::Currency;
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use web::problem::ProblemType;
 use web::routes_state;
 
 use crate::export::Exporter;
 
 pub use encoding_rs::Encoding;
 pub use table::{FaultBody, Table, charset_named, read_table};
-
-/// The extension.
-pub struct Files;
 
 routes_state!(FilesState, FilesParts {
     exporter: Exporter,
@@ -41,30 +36,26 @@ routes_state!(FilesState, FilesParts {
     ledger: Ledger,
 });
 
-impl Extension for Files {
-    fn name(&self) -> &'static str {
-        "files"
-    }
+/// The extension.
+pub static EXTENSION: Extension = Extension {
+    name: "files",
+    defaults: "",
+    check: |_| Ok(()),
+    problems: problems::ALL,
+    document: || routes().into_openapi(),
+    build,
+};
 
-    fn problems(&self) -> &'static [&'static ProblemType] {
-        problems::ALL
-    }
-
-    fn document(&self) -> OpenApi {
-        routes().into_openapi()
-    }
-
-    fn build(&self, core: &Core, _: &Sections) -> Result<Parts, String> {
-        let parts = FilesParts {
-            exporter: Exporter::new(core.ledger.clone()),
-            form: Arc::clone(&core.item_form),
-            shelf: Arc::clone(&core.new_items),
-            currency: core.currency,
-            ledger: core.ledger.clone(),
-        };
-        let state = FilesState::new(Arc::clone(&core.kit), parts);
-        Ok(Parts { routes: routes().with_state(state), ..Parts::default() })
-    }
+fn build(core: &Core, _: &Sections) -> Result<Parts, String> {
+    let parts = FilesParts {
+        exporter: Exporter::new(core.ledger.clone()),
+        form: Arc::clone(&core.item_form),
+        shelf: Arc::clone(&core.new_items),
+        currency: core.currency,
+        ledger: core.ledger.clone(),
+    };
+    let state = FilesState::new(Arc::clone(&core.kit), parts);
+    Ok(Parts { routes: routes().with_state(state), ..Parts::default() })
 }
 
 fn routes() -> OpenApiRouter<FilesState> {

@@ -22,51 +22,34 @@ use ::settings::Sections;
 use extension::ports::IdentityProvider;
 use extension::{Core, Extension, Parts};
 use outgoing_https::{HttpsClient, PrivateNetworks, tls};
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use web::problem::ProblemType;
 use web::routes_state;
 
 use crate::client::{Client, ClientParts};
 use crate::settings::Identity as Settings;
-
-/// The extension.
-pub struct Identity;
 
 routes_state!(IdentityState, IdentityParts {
     /// `None`: there is no identity provider.
     client: Option<Arc<Client>>,
 });
 
-impl Extension for Identity {
-    fn name(&self) -> &'static str {
-        "identity"
-    }
+/// The extension.
+pub static EXTENSION: Extension = Extension {
+    name: "identity",
+    defaults: settings::DEFAULTS,
+    check: |sections| Settings::read(sections).map(drop),
+    problems: problems::ALL,
+    document: || routes().into_openapi(),
+    build,
+};
 
-    fn defaults(&self) -> &'static str {
-        settings::DEFAULTS
-    }
-
-    fn check(&self, sections: &Sections) -> Result<(), String> {
-        Settings::read(sections).map(drop)
-    }
-
-    fn problems(&self) -> &'static [&'static ProblemType] {
-        problems::ALL
-    }
-
-    fn document(&self) -> OpenApi {
-        routes().into_openapi()
-    }
-
-    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
-        let client = client(core, &Settings::read(sections)?)?;
-        let provider = client.clone().map(|client| client as Arc<dyn IdentityProvider>);
-        let state = IdentityState::new(Arc::clone(&core.kit), IdentityParts { client });
-        let routes = routes().with_state(state);
-        Ok(Parts { routes, identity: provider, ..Parts::default() })
-    }
+fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
+    let client = client(core, &Settings::read(sections)?)?;
+    let provider = client.clone().map(|client| client as Arc<dyn IdentityProvider>);
+    let state = IdentityState::new(Arc::clone(&core.kit), IdentityParts { client });
+    let routes = routes().with_state(state);
+    Ok(Parts { routes, identity: provider, ..Parts::default() })
 }
 
 /// Builds the client of the provider, if the settings name one.

@@ -22,17 +22,12 @@ use std::sync::Arc;
 use extension::{Core, Extension, Parts};
 use ledger::Ledger;
 use settings::Sections;
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use web::problem::ProblemType;
 use web::routes_state;
 
 use crate::runs::Lab as Runs;
 use crate::tracked::LabParts;
-
-/// The extension.
-pub struct Lab;
 
 routes_state!(
     LabState,
@@ -43,32 +38,28 @@ routes_state!(
     }
 );
 
-impl Extension for Lab {
-    fn name(&self) -> &'static str {
-        "lab"
-    }
+/// The extension.
+pub static EXTENSION: Extension = Extension {
+    name: "lab",
+    defaults: "",
+    check: |_| Ok(()),
+    problems: problems::ALL,
+    document: || routes().into_openapi(),
+    build,
+};
 
-    fn problems(&self) -> &'static [&'static ProblemType] {
-        problems::ALL
-    }
-
-    fn document(&self) -> OpenApi {
-        routes().into_openapi()
-    }
-
-    fn build(&self, core: &Core, _: &Sections) -> Result<Parts, String> {
-        let runs = Runs::new(LabParts {
-            sales: Arc::clone(&core.trial_sales),
-            pool: core.ledger.pool.clone(),
-            metrics: core.kit.metrics.clone(),
-            clock: core.kit.clock.clone(),
-            tasks: core.kit.lifecycle.purchases().clone(),
-            stopping: core.kit.lifecycle.stopping(),
-        });
-        let parts = LabRoutes { runs, ledger: core.ledger.clone() };
-        let state = LabState::new(Arc::clone(&core.kit), parts);
-        Ok(Parts { routes: routes().with_state(state), ..Parts::default() })
-    }
+fn build(core: &Core, _: &Sections) -> Result<Parts, String> {
+    let runs = Runs::new(LabParts {
+        sales: Arc::clone(&core.trial_sales),
+        pool: core.ledger.pool.clone(),
+        metrics: core.kit.metrics.clone(),
+        clock: core.kit.clock.clone(),
+        tasks: core.kit.lifecycle.purchases().clone(),
+        stopping: core.kit.lifecycle.stopping(),
+    });
+    let parts = LabRoutes { runs, ledger: core.ledger.clone() };
+    let state = LabState::new(Arc::clone(&core.kit), parts);
+    Ok(Parts { routes: routes().with_state(state), ..Parts::default() })
 }
 
 fn routes() -> OpenApiRouter<LabState> {

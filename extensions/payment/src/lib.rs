@@ -9,7 +9,6 @@ mod payments;
 mod problems;
 mod provider;
 mod refunds;
-mod request_refunds;
 mod route;
 mod settings;
 mod take_error;
@@ -25,16 +24,14 @@ use extension::{Core, Extension, Parts};
 use outgoing_https::{HttpsClient, PrivateNetworks, Target, tls};
 use prometheus_client::metrics::gauge::Gauge;
 use shop_metrics::Metrics;
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use web::problem::ProblemType;
 use web::routes_state;
 use webhooks::WebhookClient;
 
 use crate::payments::{PaymentParts, Payments};
 use crate::provider::{Demo, Provider, Webhook};
-use crate::request_refunds::RequestRefunds;
+use crate::refunds::RequestRefunds;
 use crate::settings::{Outgoing, Payment as Settings};
 
 /// The shortest secret, in bytes.
@@ -42,54 +39,39 @@ const SECRET_BYTES_MIN: usize = 24;
 /// The pause between two runs of the job.
 const REFUNDS_PERIOD: Duration = Duration::from_secs(1);
 
-/// The extension.
-pub struct Payment;
-
 routes_state!(PaymentState, PaymentStateParts { payments: Payments });
 
-impl Extension for Payment {
-    fn name(&self) -> &'static str {
-        "payment"
-    }
+/// The extension.
+pub static EXTENSION: Extension = Extension {
+    name: "payment",
+    defaults: settings::DEFAULTS,
+    check: |sections| Settings::read(sections).map(drop),
+    problems: problems::ALL,
+    document: || routes().into_openapi(),
+    build,
+};
 
-    fn defaults(&self) -> &'static str {
-        settings::DEFAULTS
+fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
+    let settings = Settings::read(sections)?;
+    let outgoing = sections.read("events")?;
+    let payments = Payments::new(PaymentParts {
+        ledger: core.ledger.clone(),
+        orders: Arc::clone(&core.orders),
+        provider: provider(core, &settings, &outgoing)?,
+        clock: core.kit.clock.clone(),
+        currency: core.currency.into(),
+    });
+    let open = open_refunds(&core.kit.metrics);
+    let mut parts = Parts::default();
+    if !payments.are_made_here() {
+        let payments = payments.clone();
+        let refunds = RequestRefunds { payments, open };
+        parts.jobs.push(ScheduledJob::new("refunds", REFUNDS_PERIOD, refunds));
+        parts.paid_elsewhere = PaidElsewhere(true);
     }
-
-    fn check(&self, sections: &Sections) -> Result<(), String> {
-        Settings::read(sections).map(drop)
-    }
-
-    fn problems(&self) -> &'static [&'static ProblemType] {
-        problems::ALL
-    }
-
-    fn document(&self) -> OpenApi {
-        routes().into_openapi()
-    }
-
-    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
-        let settings = Settings::read(sections)?;
-        let outgoing = sections.read("events")?;
-        let payments = Payments::new(PaymentParts {
-            ledger: core.ledger.clone(),
-            orders: Arc::clone(&core.orders),
-            provider: provider(core, &settings, &outgoing)?,
-            clock: core.kit.clock.clone(),
-            currency: core.currency.into(),
-        });
-        let open = open_refunds(&core.kit.metrics);
-        let mut parts = Parts::default();
-        if !payments.are_made_here() {
-            let payments = payments.clone();
-            let refunds = RequestRefunds { payments, open };
-            parts.jobs.push(ScheduledJob::new("refunds", REFUNDS_PERIOD, refunds));
-            parts.paid_elsewhere = PaidElsewhere(true);
-        }
-        let state = PaymentState::new(Arc::clone(&core.kit), PaymentStateParts { payments });
-        parts.routes = routes().with_state(state);
-        Ok(parts)
-    }
+    let state = PaymentState::new(Arc::clone(&core.kit), PaymentStateParts { payments });
+    parts.routes = routes().with_state(state);
+    Ok(parts)
 }
 
 /// Adds the metric of payments that have to go back, and are not known to have done so.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use ledger::Ledger;
-use ledger::order::PaymentResult;
+use ledger::order::{PaymentResult, refund};
 
 use crate::message::{Headers, Message, Sender};
 use crate::provider::Provider;
@@ -14,6 +14,8 @@ use extension::ports::OrdersToPay;
 use shop_domain::payment::{CurrencyCode, RefundReason};
 use shop_domain::{Clock, Order, OrderId, OrderStatus, UserId};
 use web::problem::Problem;
+
+pub use ledger::order::refund::RefundResult;
 
 /// An order on its way to be paid.
 #[derive(Clone, Debug)]
@@ -31,10 +33,8 @@ pub enum MessageResult {
     Paid,
     /// The money has to go back.
     RefundWanted(RefundReason),
-    /// All of the money went back.
-    Refunded,
-    /// A part of the money went back.
-    PartlyRefunded,
+    /// What the provider says of a refund is noted.
+    Refund(RefundResult),
     /// Nothing changed: it was known, or says nothing that matters here.
     Unchanged,
 }
@@ -97,7 +97,7 @@ impl Payments {
     /// # Errors
     /// See [`TakeError`]. After an error of the ledger the provider has to send it again.
     pub async fn take(&self, headers: Headers, body: Bytes) -> Result<MessageResult, TakeError> {
-        let PaymentParts { orders, provider, clock, currency, .. } = &self.parts;
+        let PaymentParts { ledger, orders, provider, clock, currency } = &self.parts;
         let secret = provider.secret().ok_or(TakeError::Off)?;
         let sender = Sender { secret, shop: currency };
         match self.verifier.read(sender, headers, body, clock.now()).await? {
@@ -109,7 +109,9 @@ impl Payments {
                 }
                 PaymentResult::RefundWanted(reason) => MessageResult::RefundWanted(reason),
             }),
-            Message::Refunded(received) => Ok(self.take_refund(&received).await?),
+            Message::Refunded(received) => {
+                Ok(MessageResult::Refund(refund::note_message(ledger, &received).await?))
+            }
             Message::Other => Ok(MessageResult::Unchanged),
         }
     }

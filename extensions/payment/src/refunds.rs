@@ -4,14 +4,16 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::payments::{MessageResult, PaymentParts, Payments};
-use ledger::order::refund::{self, ByHand, RefundResult};
+use crate::payments::{PaymentParts, Payments};
+use extension::job::Job;
+use ledger::order::refund::{self, ByHand};
 use ledger::rows::actions::Actor;
 use ledger::rows::payments::{self, Payment};
 use shop_domain::LedgerError;
-use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
+use shop_domain::payment::{PaymentId, PaymentStatus};
 
 /// Refunds that one run tells the provider.
 const REFUNDS_MAX: u32 = 50;
@@ -31,6 +33,25 @@ pub struct RefundRun {
     pub accepted: u32,
     /// Tries that failed.
     pub failed: u32,
+}
+
+/// The job that asks for refunds.
+pub struct RequestRefunds {
+    pub payments: Payments,
+    /// Payments that have to go back, and are not known to have done so.
+    pub open: Gauge,
+}
+
+#[async_trait]
+impl Job for RequestRefunds {
+    async fn run(&self) -> Result<String, String> {
+        let asked = self.payments.request_refunds(&self.open).await;
+        let RefundRun { accepted, failed } = asked.map_err(|error| error.to_string())?;
+        match failed {
+            0 => Ok(format!("{accepted} refunds asked for")),
+            _ => Err(format!("the provider did not take {failed} refunds; {accepted} asked for")),
+        }
+    }
 }
 
 impl Payments {
@@ -61,18 +82,6 @@ impl Payments {
             }
         }
         Ok(asked)
-    }
-
-    /// Notes that money went back, as the provider says.
-    pub(crate) async fn take_refund(
-        &self,
-        received: &ReceivedPayment,
-    ) -> Result<MessageResult, LedgerError> {
-        Ok(match refund::note_message(&self.parts.ledger, received).await? {
-            RefundResult::Refunded => MessageResult::Refunded,
-            RefundResult::PartlyRefunded => MessageResult::PartlyRefunded,
-            RefundResult::Unchanged => MessageResult::Unchanged,
-        })
     }
 
     /// Lists payments, of one status or of all, behind the id `after`.

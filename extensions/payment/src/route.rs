@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::message::Headers;
-use crate::payments::{MessageResult, Payable, Payments};
+use crate::payments::{MessageResult, Payable, Payments, RefundResult};
 use crate::problems;
 use extension::actor_of;
 use ledger::order::refund::ByHand;
@@ -167,9 +167,11 @@ pub async fn take(
     let (result, reason) = match taken.await? {
         MessageResult::Paid => ("paid", None),
         MessageResult::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
-        MessageResult::Refunded => ("refunded", None),
-        MessageResult::PartlyRefunded => ("partly_refunded", None),
-        MessageResult::Unchanged => ("unchanged", None),
+        MessageResult::Refund(RefundResult::Refunded) => ("refunded", None),
+        MessageResult::Refund(RefundResult::PartlyRefunded) => ("partly_refunded", None),
+        MessageResult::Refund(RefundResult::Unchanged) | MessageResult::Unchanged => {
+            ("unchanged", None)
+        }
     };
     Ok(Json(TakenBody { result, reason }))
 }

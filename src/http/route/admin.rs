@@ -10,8 +10,8 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::fields::{
-    choice, currency, extend_seconds, in_range, limit, limit_group, no_such_group, no_such_product,
-    offer_out_of_range, offer_seconds, product, return_seconds, stock_out_of_range, unpaid_max,
+    choice, currency, extend_seconds, in_range, limit, limit_group, offer_seconds, product,
+    return_seconds, stock_out_of_range, unpaid_max,
 };
 use super::items::{ItemBody, answer};
 use super::texts;
@@ -239,7 +239,7 @@ pub async fn edit(
         stock_out_of_range,
     )?;
     // Without a product the options say nothing.
-    let variant = match (body.product_id.or(Some(None), product, no_such_product)?, body.options) {
+    let variant = match (product(body.product_id)?, body.options) {
         (None, None) => None,
         (product, options) => Some(new_variant(product.flatten(), &options.unwrap_or_default())?),
     };
@@ -250,10 +250,10 @@ pub async fn edit(
         paused: body.paused,
         waiting_room: body.waiting_room,
         unpaid_max: unpaid_max(body.unpaid_max)?,
-        offer_seconds: body.offer_seconds.or(Some(None), offer_seconds, offer_out_of_range)?,
+        offer_seconds: offer_seconds(body.offer_seconds)?,
         extend_seconds: extend_seconds(body.extend_seconds)?,
         return_seconds: return_seconds(body.return_seconds)?,
-        limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?,
+        limit_group: limit_group(body.limit_group_id)?,
         variant,
         strategy: body.strategy,
         stock_delta: Some(stock_delta),
@@ -321,18 +321,12 @@ pub(in crate::http) fn new_item(
         kind,
         arbiter,
         waiting_room: body.waiting_room.unwrap_or(false),
-        offer_seconds: body
-            .offer_seconds
-            .or(Some(Some(OFFER_SECONDS_DEFAULT)), offer_seconds, offer_out_of_range)?
-            .unwrap_or(OFFER_SECONDS_DEFAULT),
+        offer_seconds: offer_seconds(body.offer_seconds)?.unwrap_or(OFFER_SECONDS_DEFAULT),
         extend_seconds: extend_seconds(body.extend_seconds)?
             .unwrap_or(Item::EXTEND_SECONDS_DEFAULT),
         return_seconds: return_seconds(body.return_seconds)?.unwrap_or_default(),
-        limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?.flatten(),
-        variant: new_variant(
-            body.product_id.or(Some(None), product, no_such_product)?.flatten(),
-            &body.options,
-        )?,
+        limit_group: limit_group(body.limit_group_id)?.flatten(),
+        variant: new_variant(product(body.product_id)?.flatten(), &body.options)?,
         draw: None,
     };
     let Some(promise) = promise else { return Ok(item) };

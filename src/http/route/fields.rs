@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use crate::http::problems;
 use shop_domain::{Currency, Item, LimitGroupId, ProductId};
 use web::body::Integer;
-use web::problem::Problem;
+use web::problem::{Problem, ProblemType};
 
 /// Parses a limit per buyer.
 ///
@@ -22,13 +22,13 @@ pub(super) fn currency(code: &str) -> Result<Currency, Problem> {
     Currency::parse(code).ok_or_else(|| problems::INVALID_CURRENCY.problem())
 }
 
-pub(super) fn offer_seconds(number: i128) -> Option<Option<u32>> {
-    in_range(0, Item::OFFER_SECONDS_MAX)(number).map(Some)
-}
-
-pub(super) fn offer_out_of_range() -> Problem {
-    let detail = format!("Send an offer time of 0 to {} seconds.", Item::OFFER_SECONDS_MAX);
-    problems::OFFER_OUT_OF_RANGE.detail(detail)
+/// Parses for how long an offer holds a unit; `None` if it is left out.
+pub(super) fn offer_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
+    let parse = |number: i128| in_range(0, Item::OFFER_SECONDS_MAX)(number).map(Some);
+    sent.or(Some(None), parse, || {
+        let detail = format!("Send an offer time of 0 to {} seconds.", Item::OFFER_SECONDS_MAX);
+        problems::OFFER_OUT_OF_RANGE.detail(detail)
+    })
 }
 
 pub(super) fn extend_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
@@ -58,26 +58,25 @@ fn within(sent: Integer, field: &str, range: RangeInclusive<u32>) -> Result<Opti
     )
 }
 
-/// A group, or none for 0.
-#[expect(clippy::option_option, reason = "no field, no group, and a group are three things")]
-pub(super) fn limit_group(number: i128) -> Option<Option<Option<LimitGroupId>>> {
-    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
-    Some(Some(LimitGroupId::new(number)))
+pub(super) fn limit_group(sent: Integer) -> Result<Option<Option<LimitGroupId>>, Problem> {
+    id_or_none(sent, LimitGroupId::new, &problems::LIMIT_GROUP_NOT_FOUND)
 }
 
-/// A product, or none for 0.
-#[expect(clippy::option_option, reason = "no field, no product, and a product are three things")]
-pub(super) fn product(number: i128) -> Option<Option<Option<ProductId>>> {
-    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
-    Some(Some(ProductId::new(number)))
+pub(super) fn product(sent: Integer) -> Result<Option<Option<ProductId>>, Problem> {
+    id_or_none(sent, ProductId::new, &problems::PRODUCT_NOT_FOUND)
 }
 
-pub(super) fn no_such_product() -> Problem {
-    problems::PRODUCT_NOT_FOUND.problem()
-}
-
-pub(super) fn no_such_group() -> Problem {
-    problems::LIMIT_GROUP_NOT_FOUND.problem()
+/// Parses an id, or none for 0; `None` if it is left out.
+fn id_or_none<T>(
+    sent: Integer,
+    id: fn(i64) -> Option<T>,
+    unknown: &'static ProblemType,
+) -> Result<Option<Option<T>>, Problem> {
+    let parse = |number: i128| {
+        let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
+        Some(Some(id(number)))
+    };
+    sent.or(Some(None), parse, || unknown.problem())
 }
 
 /// Accepts a number from `least` to `most`.

@@ -53,7 +53,7 @@ pub async fn strategies(
         name: card.name,
         family: card.family,
         store: card.store,
-        safe: card.safe,
+        safe: card.is_safe(),
         breaks_with: match card.breaks_with {
             Breaks::Never => "never",
             Breaks::Alone => "alone",

@@ -64,7 +64,7 @@ pub struct ProductWithItemsBody {
     product: ProductBody,
     /// Its variants, oldest first; what is sold is one of these.
     items: Vec<ItemBody>,
-    /// Whether items are older copies or missing, because a ledger does not answer.
+    /// `false`: the items are as the ledger has them.
     stale: bool,
     /// The time of the server, to correct the clock of the client.
     #[serde(with = "time::serde::rfc3339")]
@@ -82,12 +82,11 @@ pub async fn find(
     ProductPath(id): ProductPath,
 ) -> Result<Json<ProductWithItemsBody>, Problem> {
     let product = catalog.product(id).await?.ok_or(&problems::PRODUCT_NOT_FOUND)?;
-    let read = catalog.variants(id).await?;
+    let variants = catalog.variants(id).await?;
     let now = clock.now();
-    let stale = read.age.is_some();
-    let items = read.value.iter().map(|stocked| ItemBody::new(stocked, now)).collect();
+    let items = variants.iter().map(|stocked| ItemBody::new(stocked, now)).collect();
     let product = ProductBody::from(&product);
-    Ok(Json(ProductWithItemsBody { product, items, stale, server_time: now }))
+    Ok(Json(ProductWithItemsBody { product, items, stale: false, server_time: now }))
 }
 
 /// List the products.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{ledger_view, redis_gate};
-use crate::StrategyContext;
+use crate::{Strategy, StrategyContext};
 use ledger::cache::Cache;
 use ledger::rows::stock::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
@@ -41,15 +42,29 @@ impl CompareAndSet {
         Self { context: context.clone(), trying: Cache::new(ITEMS_MAX), comparison }
     }
 
+    /// # Errors
+    /// The outcome when nothing was tried.
+    async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
+        let seen = ledger_view::read(&self.context.arbiter, purchase).await?;
+        hold!("stock-read", purchase.buyer.get());
+        let available = seen.available - purchase.quantity.signed();
+        let stock = (self.comparison)(&purchase.item, &seen, available);
+        let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
+        Ok(self.context.arbiter.write(&write).await)
+    }
+}
+
+#[async_trait]
+impl Strategy for CompareAndSet {
     /// Tries until the write meets the row that was read, each time in a new transaction; gives up
     /// at the deadline.
-    pub async fn purchase(&self, purchase: &Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
         let make = || Arc::new(Semaphore::new(TRYING_MAX));
         let trying = self.trying.get_or_insert_with(purchase.item.id, make);
         for _ in 0..TRIES_MAX {
             let permit = tokio::time::timeout_at(deadline, trying.acquire()).await;
             let Ok(Ok(permit)) = permit else { break };
-            let answer = match self.try_once(purchase, deadline).await {
+            let answer = match self.try_once(&purchase, deadline).await {
                 Ok(answer) => answer,
                 Err(outcome) => return outcome,
             };
@@ -62,16 +77,5 @@ impl CompareAndSet {
             }
         }
         Outcome::Unavailable(Unavailable::Contended)
-    }
-
-    /// # Errors
-    /// The outcome when nothing was tried.
-    async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
-        let seen = ledger_view::read(&self.context.arbiter, purchase).await?;
-        hold!("stock-read", purchase.buyer.get());
-        let available = seen.available - purchase.quantity.signed();
-        let stock = (self.comparison)(&purchase.item, &seen, available);
-        let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
-        Ok(self.context.arbiter.write(&write).await)
     }
 }

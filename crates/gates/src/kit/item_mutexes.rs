@@ -20,6 +20,21 @@ impl Default for ItemMutexes {
     }
 }
 
+/// Waits for the item's mutex like [`ItemMutexes::lock`], if there are mutexes.
+///
+/// # Errors
+/// The outcome when the time ran out.
+pub async fn lock_if_any<'a>(
+    mutexes: Option<&'a ItemMutexes>,
+    purchase: &Purchase,
+    deadline: Instant,
+) -> Result<Option<MutexGuard<'a, ()>>, Outcome> {
+    match mutexes {
+        Some(mutexes) => mutexes.lock(purchase, deadline).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 impl ItemMutexes {
     /// Waits for the item's mutex, first come first served, until the deadline.
     ///

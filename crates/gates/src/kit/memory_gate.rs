@@ -1,49 +1,53 @@
 //! The steps of gates that count in this process's memory.
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::item_mutexes::ItemMutexes;
+use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::{ledger_view, redis_gate};
-use crate::StrategyContext;
 use crate::memory_store::MemoryCounter;
+use crate::{Strategy, StrategyContext};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
-/// One purchase: read, check and write the counter, under a mutex if there is one; then the order.
-pub async fn purchase(
-    context: &StrategyContext,
-    purchase: &Purchase,
-    deadline: Instant,
-    mutexes: Option<&ItemMutexes>,
-) -> Outcome {
-    let item = purchase.item.id;
-    let units = purchase.quantity.signed();
-    loop {
-        let counter = match find(context, item).await {
-            Ok(counter) => counter,
-            Err(outcome) => return outcome,
-        };
-        let held = match mutexes {
-            Some(mutexes) => match mutexes.lock(purchase, deadline).await {
-                Ok(guard) => Some(guard),
+/// A gate that counts in this process's memory.
+pub struct MemoryGate {
+    pub context: StrategyContext,
+    /// Make reading, checking and writing the counter one step; `None`: nothing does.
+    pub mutexes: Option<ItemMutexes>,
+}
+
+#[async_trait]
+impl Strategy for MemoryGate {
+    /// Reads, checks and writes the counter; then the order.
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let context = &self.context;
+        let item = purchase.item.id;
+        let units = purchase.quantity.signed();
+        loop {
+            let counter = match find(context, item).await {
+                Ok(counter) => counter,
                 Err(outcome) => return outcome,
-            },
-            None => None,
-        };
-        let taken = take(&counter, purchase).await;
-        drop(held);
-        if taken {
-            let outcome = redis_gate::write_record(context, purchase, deadline).await;
-            if !outcome.may_hold_stock() {
-                counter.give_back(units);
+            };
+            let held = match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
+                Ok(held) => held,
+                Err(outcome) => return outcome,
+            };
+            let taken = take(&counter, &purchase).await;
+            drop(held);
+            if taken {
+                let outcome = redis_gate::write_record(context, &purchase, deadline).await;
+                if !outcome.may_hold_stock() {
+                    counter.give_back(units);
+                }
+                return outcome;
             }
-            return outcome;
+            if let Some(outcome) = redis_gate::sold_out(context, &purchase, deadline).await {
+                return outcome;
+            }
+            // The ledger has more: units came back, or were loaded while others were in flight. Only
+            // an item with an arbiter gets here, so counting some twice does no harm.
+            context.memory.forget(item);
         }
-        if let Some(outcome) = redis_gate::sold_out(context, purchase, deadline).await {
-            return outcome;
-        }
-        // The ledger has more: units came back, or were loaded while others were in flight. Only
-        // an item with an arbiter gets here, so counting some twice does no harm.
-        context.memory.forget(item);
     }
 }
 

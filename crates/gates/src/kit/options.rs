@@ -102,32 +102,10 @@ impl Options {
         let mut wait = None;
         for (name, value) in pairs {
             match name {
-                "store" => {
-                    set(
-                        &mut store,
-                        name,
-                        value,
-                        Store::parse,
-                        Store::ALL.iter().map(|s| s.as_str()),
-                    )?;
-                }
-                "scope" => {
-                    set(
-                        &mut scope,
-                        name,
-                        value,
-                        Scope::parse,
-                        Scope::ALL.iter().map(|s| s.as_str()),
-                    )?;
-                }
+                "store" => set(&mut store, name, value, Store::parse, Store::ALL, Store::as_str)?,
+                "scope" => set(&mut scope, name, value, Scope::parse, Scope::ALL, Scope::as_str)?,
                 "wait" => {
-                    set(
-                        &mut wait,
-                        name,
-                        value,
-                        WaitFor::parse,
-                        WaitFor::ALL.iter().map(|w| w.as_str()),
-                    )?;
+                    set(&mut wait, name, value, WaitFor::parse, WaitFor::ALL, WaitFor::as_str)?;
                 }
                 _ => {
                     let why = "the parameters are store, scope and wait";
@@ -157,15 +135,18 @@ impl Options {
     }
 }
 
-fn set<T>(
+fn set<T: Copy>(
     slot: &mut Option<T>,
     name: &str,
     value: &str,
     parse: fn(&str) -> Option<T>,
-    words: impl Iterator<Item = &'static str>,
+    all: &[T],
+    word: fn(T) -> &'static str,
 ) -> Result<(), OptionsError> {
-    let words = words.collect::<Vec<_>>().join(", ");
-    let parsed = parse(value).ok_or_else(|| OptionsError(format!("{name} is one of {words}")))?;
+    let parsed = parse(value).ok_or_else(|| {
+        let words: Vec<_> = all.iter().map(|one| word(*one)).collect();
+        OptionsError(format!("{name} is one of {}", words.join(", ")))
+    })?;
     match slot.replace(parsed) {
         None => Ok(()),
         Some(_) => Err(OptionsError(format!("{name} is given twice"))),

@@ -1,13 +1,64 @@
 //! The textbook's read, check, write: correct only while one runs at a time, which the strategies
 //! around it must ensure.
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::{ledger_view, redis_gate};
-use crate::StrategyContext;
+use crate::{Strategy, StrategyContext};
 use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase, Unavailable};
+
+/// The textbook on the stock row.
+pub struct LedgerGate {
+    pub context: StrategyContext,
+    /// Let one of this process in until its COMMIT; `None`: nothing does.
+    pub mutexes: Option<ItemMutexes>,
+}
+
+#[async_trait]
+impl Strategy for LedgerGate {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
+            Ok(_held) => on_ledger(&self.context, &purchase, deadline).await,
+            Err(outcome) => outcome,
+        }
+    }
+}
+
+/// The textbook on the counter in Redis.
+pub struct CounterGate {
+    pub context: StrategyContext,
+    /// Let one of this process in while it reads, checks and writes; `None`: nothing does.
+    pub mutexes: Option<ItemMutexes>,
+}
+
+#[async_trait]
+impl Strategy for CounterGate {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let context = &self.context;
+        loop {
+            let held = match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
+                Ok(held) => held,
+                Err(outcome) => return outcome,
+            };
+            let taken = on_counter(context, &purchase).await;
+            drop(held);
+            match taken {
+                Ok(Some(epoch)) => {
+                    return redis_gate::write(context, &purchase, epoch, deadline).await;
+                }
+                Ok(None) => {}
+                Err(outcome) => return outcome,
+            }
+            if let Some(outcome) = redis_gate::sold_out(context, &purchase, deadline).await {
+                return outcome;
+            }
+        }
+    }
+}
 
 /// On the stock row: SELECT, check in the program, UPDATE to the computed number with the order.
 /// Answers when the transaction is committed.

@@ -8,16 +8,13 @@
 
 use std::sync::LazyLock;
 
-use ledger::Database;
 use redis_connection::Script;
 
-use super::RedisClient;
 use super::counters::{
     Counter, CounterAndQueue, CounterError, Counters, Layout, READ_ATTEMPTS_MAX,
 };
 use ledger::rows::redis_lists::CounterLayout;
 use shop_domain::ItemId;
-use shop_metrics::Metrics;
 
 /// Keys over which an item's units are split.
 pub const BUCKETS: usize = 8;
@@ -51,13 +48,6 @@ pub struct TakenParts {
 }
 
 impl Buckets {
-    /// Makes split counters in `redis`, loaded from the ledger behind `pool`.
-    #[must_use]
-    pub fn new(redis: RedisClient, pool: Database, metrics: Metrics) -> Self {
-        let layout = Layout { table: CounterLayout::Split, parts: BUCKETS };
-        Self { counters: Counters::with_layout(redis, pool, metrics, layout) }
-    }
-
     /// Makes the split counters beside whole ones, on the same Redis and ledger.
     #[must_use]
     pub fn beside(counters: &Counters) -> Self {
@@ -67,7 +57,7 @@ impl Buckets {
 
     /// Reads every bucket without loading it; `None` when one is missing or their epochs differ.
     pub async fn peek(&self, item: ItemId) -> Result<Option<Vec<Counter>>, CounterError> {
-        let parts = self.counters.peek_parts(item).await?;
+        let parts = self.counters.peek_parts_on(&mut self.counters.redis.shared(), item).await?;
         Ok(parts.filter(|parts| parts.iter().all(|part| part.epoch == parts[0].epoch)))
     }
 
@@ -103,7 +93,7 @@ impl Buckets {
             let target = counter.available + change;
             let is_within = change > 0 || target >= 0;
             assert!(is_within, "a repair takes no more from a bucket than it has");
-            if !self.counters.repair_part(item, part, seen, target).await? {
+            if !self.counters.set_part(item, part, seen, target, None).await? {
                 return Ok(false);
             }
             missing -= change;

@@ -24,12 +24,12 @@ static LOWER: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_lower_buyer_count.lua")));
 
 impl Counters {
-    /// Adds units that came back to the stock (negative: taken again) to a loaded counter, and takes
-    /// the returned units of orders from the buyers' counts. The two differ when units were offered to
-    /// buyers who wait. `version` is that of the item's stock after the change: a counter loaded at
+    /// Adds units that came back to the stock (negative: taken again) or a restock to a loaded counter, and
+    /// takes the returned units of orders from the buyers' counts. The two differ when units were offered
+    /// to buyers who wait. `version` is that of the item's stock after the change: a counter loaded at
     /// this version or later has the change already. Best effort: the reconciliation finds a missed
     /// change, as does a gate that would refuse a buyer for it.
-    pub async fn apply_order_delta(
+    pub async fn apply_delta(
         &self,
         item: ItemId,
         (version, units): (u64, i64),
@@ -40,13 +40,6 @@ impl Counters {
         for (buyer, units) in returned {
             call.arg(buyer.get()).arg(*units);
         }
-        note_given_back(item, &call.invoke_async(&mut self.redis.shared()).await);
-    }
-
-    /// Adds a restock to a loaded counter, as [`Counters::apply_order_delta`] adds returned units.
-    pub async fn apply_restock_delta(&self, item: ItemId, version: u64, units: i64) {
-        let mut call = APPLY_DELTA.key(self.key(item));
-        call.arg(version).arg(units);
         note_given_back(item, &call.invoke_async(&mut self.redis.shared()).await);
     }
 

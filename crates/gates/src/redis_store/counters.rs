@@ -97,25 +97,16 @@ impl Counters {
     /// Makes counters in `redis`, loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(redis: RedisClient, pool: Database, metrics: Metrics) -> Self {
-        Self::with_layout(redis, pool, metrics, Layout { table: CounterLayout::Whole, parts: 1 })
-    }
-
-    pub(super) fn with_layout(
-        redis: RedisClient,
-        pool: Database,
-        metrics: Metrics,
-        layout: Layout,
-    ) -> Self {
         let epochs = Cache::new(REMEMBERED_MAX);
         let loads = SingleFlight::new();
+        let layout = Layout { table: CounterLayout::Whole, parts: 1 };
         Self { redis, pool, metrics, epochs, loads, layout }
     }
 
     /// Makes counters of another layout on the same Redis and ledger.
     pub(super) fn with(&self, layout: Layout) -> Self {
-        let redis = self.redis.clone();
-        let pool = self.pool.clone();
-        Self::with_layout(redis, pool, self.metrics.clone(), layout)
+        let whole = Self::new(self.redis.clone(), self.pool.clone(), self.metrics.clone());
+        Self { layout, ..whole }
     }
 
     /// The key of an item's counter.

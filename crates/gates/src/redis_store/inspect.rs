@@ -57,14 +57,7 @@ impl Counters {
     }
 
     /// Reads every part by itself; `None` if one is missing.
-    pub(super) async fn peek_parts(
-        &self,
-        item: ItemId,
-    ) -> Result<Option<Vec<Counter>>, CounterError> {
-        self.peek_parts_on(&mut self.redis.shared(), item).await
-    }
-
-    async fn peek_parts_on<C>(
+    pub(super) async fn peek_parts_on<C>(
         &self,
         connection: &mut C,
         item: ItemId,
@@ -109,18 +102,8 @@ impl Counters {
         self.set_part(item, 0, seen, available, Some(version)).await
     }
 
-    /// Sets one part of a split counter, which has no queue, if it is still as it was read.
-    pub(super) async fn repair_part(
-        &self,
-        item: ItemId,
-        part: usize,
-        seen: CounterAndQueue,
-        available: i64,
-    ) -> Result<bool, CounterError> {
-        self.set_part(item, part, seen, available, None).await
-    }
-
-    async fn set_part(
+    /// Sets one part of a counter, if it is still as it was read. A split counter has no queue and no `version`.
+    pub(super) async fn set_part(
         &self,
         item: ItemId,
         part: usize,

@@ -28,22 +28,21 @@ pub struct NewItems<'a> {
     pub request: Option<KeyedRequest<'a>>,
 }
 
-/// What became of a request to create items.
+/// Items that a request has created.
 #[derive(Clone, Debug)]
-pub enum Creation {
-    /// The items are new.
-    New(Vec<StockedItem>),
-    /// An earlier request with the same key and body has created them.
-    Repeated(Vec<StockedItem>),
-    /// An earlier request with the same key had another body; nothing was created.
-    KeyReused,
+pub struct Created {
+    /// In the order of the request.
+    pub items: Vec<StockedItem>,
+    /// Whether an earlier request with the same key and body has created them.
+    pub is_repeated: bool,
 }
 
-/// Creates items, and reads them back.
+/// Creates items, and reads them back; `None` when an earlier request with the same key had another body: then nothing
+/// was created.
 ///
 /// # Errors
 /// The database's; nothing was created, unless the COMMIT was not answered.
-pub async fn create(pool: &Database, new: NewItems<'_>) -> sqlx::Result<Creation> {
+pub async fn create(pool: &Database, new: NewItems<'_>) -> sqlx::Result<Option<Created>> {
     with_new_id(|| transact(pool, move |transaction| Box::pin(insert_all(transaction, new)))).await
 }
 
@@ -54,45 +53,48 @@ pub async fn create(pool: &Database, new: NewItems<'_>) -> sqlx::Result<Creation
 pub async fn find_created(
     pool: &Database,
     request: KeyedRequest<'_>,
-) -> sqlx::Result<Option<Vec<StockedItem>>> {
+) -> sqlx::Result<Option<Created>> {
     let Earlier::Created(ids) = creations::find(pool, request).await? else { return Ok(None) };
-    let mut earlier = Vec::with_capacity(ids.len());
+    let mut items = Vec::with_capacity(ids.len());
     for id in ids {
-        earlier.push(items::find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)?);
+        items.push(items::find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)?);
     }
-    Ok(Some(earlier))
+    Ok(Some(Created { items, is_repeated: true }))
 }
 
 async fn insert_all(
     transaction: &mut MySqlConnection,
     new: NewItems<'_>,
-) -> sqlx::Result<Creation> {
-    let NewItems { items, now, actor, first_id, request } = new;
-    let ids = ids_of(first_id, items);
-    if let Some(request) = request {
-        match creations::note(transaction, request, &ids, now).await? {
-            Earlier::None => (),
-            // Committed all the same: only so it is sure that the present writer says it.
-            Earlier::OtherBody => return Ok(Creation::KeyReused),
-            Earlier::Created(ids) => {
-                let mut earlier = Vec::with_capacity(ids.len());
-                for id in ids {
-                    earlier.push(read_back(transaction, id).await?);
+) -> sqlx::Result<Option<Created>> {
+    let NewItems { items: all, now, actor, first_id, request } = new;
+    let mut ids = ids_of(first_id, all);
+    let earlier = match request {
+        Some(request) => creations::note(transaction, request, &ids, now).await?,
+        None => Earlier::None,
+    };
+    let is_repeated = match earlier {
+        Earlier::None => {
+            for (new, id) in all.iter().zip(&ids) {
+                insert_item(transaction, *id, new, now).await?;
+                if let Some(actor) = actor {
+                    let detail = new_item_json(new);
+                    actions::record(transaction, actor, "item_created", Some(*id), &detail).await?;
                 }
-                return Ok(Creation::Repeated(earlier));
             }
+            false
         }
-    }
-    let mut created = Vec::with_capacity(items.len());
-    for (new, id) in items.iter().zip(ids) {
-        insert_item(transaction, id, new, now).await?;
-        if let Some(actor) = actor {
-            let detail = new_item_json(new);
-            actions::record(transaction, actor, "item_created", Some(id), &detail).await?;
+        // Committed all the same: only so it is sure that the present writer says it.
+        Earlier::OtherBody => return Ok(None),
+        Earlier::Created(earlier) => {
+            ids = earlier;
+            true
         }
-        created.push(read_back(transaction, id).await?);
+    };
+    let mut items = Vec::with_capacity(ids.len());
+    for id in ids {
+        items.push(read_back(transaction, id).await?);
     }
-    Ok(Creation::New(created))
+    Ok(Some(Created { items, is_repeated }))
 }
 
 /// The ids of new items. Items that may be in one order get ids beside each other, for a ledger with shards: those of a group

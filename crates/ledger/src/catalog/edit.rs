@@ -82,7 +82,7 @@ pub async fn edit(
     actor: &Actor,
     line: &WaitingLine,
 ) -> Result<(StockedItem, LineChange), EditError> {
-    let permit = ledger.permit_for_edit(id).await.map_err(|error| failed_change(&error))?;
+    let permit = ledger.permit_for_edit(id).await?;
     let edited = ledger.transact(RetryPolicy::ONCE, |transaction| {
         Box::pin(edit_in(transaction, &permit, edit, actor, line))
     });

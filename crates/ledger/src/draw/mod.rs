@@ -13,7 +13,6 @@
 //! buyers who are entering.
 
 mod announce;
-mod pause;
 mod steps;
 
 use std::sync::Arc;
@@ -28,13 +27,12 @@ use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::WaitingLine;
 use crate::work::cache::Cache;
 use crate::work::item_permit::ItemPermit;
-use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
+use crate::work::{Ledger, RetryPolicy, stock_lock};
 use draw_proof::{Micros, ShopKeys};
 use shop_domain::{DrawEntry, ItemId, LedgerError, PartyChoice, Refusal, UserId};
 
 pub(crate) use announce::announce;
 pub use announce::beacon_of;
-pub(crate) use pause::note_pause;
 pub use steps::{Places, Step};
 
 /// Entries are counted again after this; more than the limit may enter meanwhile.
@@ -63,7 +61,7 @@ pub enum EntryRefusal {
 
 /// The draws.
 pub struct Draws {
-    ledger: Ledger,
+    pub ledger: Ledger,
     line: WaitingLine,
     entries_max: u64,
     keys: Arc<ShopKeys>,
@@ -78,12 +76,6 @@ impl Draws {
         Self { ledger, line, entries_max, keys, counts: Cache::new(COUNTS_MAX) }
     }
 
-    /// The ledger of these draws.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     /// Enters a buyer, or moves the entry that the buyer has to the party of choice. Returns the entry.
     ///
     /// # Errors
@@ -94,8 +86,8 @@ impl Draws {
         buyer: UserId,
         choice: &PartyChoice,
     ) -> Result<Result<DrawEntry, EntryRefusal>, LedgerError> {
-        let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-        let entered = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+        let permit = &self.ledger.permit(item).await?;
+        let entered = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
                 if let Err(refusal) = lock_open(transaction, permit).await? {
                     return Ok(Err(refusal));
@@ -132,7 +124,7 @@ impl Draws {
                 entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
             })
         });
-        entered.await.map_err(|error| failed_change(&error))
+        entered.await
     }
 
     /// Takes the entry of a buyer back. A repetition has no further effect.
@@ -144,11 +136,11 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Result<(), EntryRefusal>, LedgerError> {
-        let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-        let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+        let permit = &self.ledger.permit(item).await?;
+        let withdrawn = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(withdraw_in(transaction, permit, buyer))
         });
-        withdrawn.await.map_err(|error| failed_change(&error))
+        withdrawn.await
     }
 
     /// The number of entries, a moment old.
@@ -258,6 +250,20 @@ async fn lock_open(
         Some(0) => Ok(()),
         Some(_) => Err(EntryRefusal::EntriesClosed),
     })
+}
+
+/// Notes that a pause of a sale that is drawn begins or ends now. From then on no offer ends, until each one has its
+/// whole time again.
+///
+/// # Errors
+/// The database's; the caller rolls back.
+pub(crate) async fn note_pause(
+    transaction: &mut MySqlConnection,
+    permit: &ItemPermit,
+) -> sqlx::Result<()> {
+    stock_lock::lock(transaction, permit).await?;
+    let note = "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) WHERE item_id = ?";
+    sqlx::query(note).bind(permit.item().get()).run(transaction).await
 }
 
 /// A time as signed texts have it.

@@ -81,7 +81,7 @@ pub async fn erase(
     request: &ErasureRequest<'_>,
 ) -> Result<Erasure, EraseError> {
     let user = request.user;
-    let ledger = waitlist.ledger();
+    let ledger = &waitlist.ledger;
     if ledger.read(has_open_order(&ledger.pool, user)).await? {
         return Err(EraseError::OrdersOpen);
     }
@@ -107,7 +107,7 @@ pub async fn erase(
 /// # Errors
 /// When the ledger does not say whose turn it is.
 pub async fn finish(waitlist: &Waitlist) -> Result<Finished, LedgerError> {
-    let pool = &waitlist.ledger().pool;
+    let pool = &waitlist.ledger.pool;
     let mut finished = Finished::default();
     for user in erased::due(pool).await.map_err(|error| failed_read(&error))? {
         if let Err(error) = finish_one(waitlist, user, &mut finished.lines).await {
@@ -126,7 +126,7 @@ async fn finish_one(
     lines: &mut Vec<(ItemId, LineChange)>,
 ) -> Result<(), LedgerError> {
     end_places(waitlist, user, true, lines).await?;
-    let settled = erased::settle(&waitlist.ledger().pool, user).await;
+    let settled = erased::settle(&waitlist.ledger.pool, user).await;
     settled.map_err(|error| failed_change(&error))
 }
 
@@ -141,7 +141,7 @@ async fn end_places(
     had_account: bool,
     lines: &mut Vec<(ItemId, LineChange)>,
 ) -> Result<(), LedgerError> {
-    let ledger = waitlist.ledger();
+    let ledger = &waitlist.ledger;
     let mut failed = None;
     for item in ledger.read(entries_of(&ledger.pool, user)).await? {
         if let Err(error) = withdraw(ledger, item, user, had_account).await {
@@ -171,8 +171,8 @@ async fn withdraw(
     user: UserId,
     had_account: bool,
 ) -> Result<(), LedgerError> {
-    let permit = &ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-    let withdrawn = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+    let permit = &ledger.permit(item).await?;
+    let withdrawn = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
         Box::pin(async move {
             // Under the lock nobody enters.
             stock_lock::lock(transaction, permit).await?;
@@ -182,7 +182,7 @@ async fn withdraw(
             draw::withdraw_in(transaction, permit, user).await.map(drop)
         })
     });
-    withdrawn.await.map_err(|error: sqlx::Error| failed_change(&error))
+    withdrawn.await
 }
 
 async fn delete_account(

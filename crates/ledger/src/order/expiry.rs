@@ -17,13 +17,13 @@ use super::{OrderSteps, StepError};
 use crate::rows::item::items::datetime;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
-use crate::sql::statement::in_list;
+use crate::sql::statement::{Binds, in_list};
 use crate::sql::{Database, Fault, answered, begin_on, lost_commit, transact, within};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::work::stock_lock::wait_until_free;
 use shop_domain::order::MovementReason;
-use shop_domain::{ItemId, LimitGroupId, Order, OrderId, OrderStatus};
+use shop_domain::{ItemId, LedgerError, LimitGroupId, Order, OrderId, OrderStatus};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -62,7 +62,7 @@ impl OrderSteps {
     ///
     /// # Errors
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
-    /// another item whose stock row others have: nothing waits for that item. [`StepError::Contended`] when others
+    /// another item whose stock row others have: nothing waits for that item. [`LedgerError::Contended`] when others
     /// have a limit of a buyer.
     pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
         self.expire_some(item, Overdue::First(limit), LONG_READ_MAX).await
@@ -177,7 +177,7 @@ impl OrderSteps {
 #[must_use]
 pub fn is_of_one_order(error: &StepError) -> bool {
     match error {
-        StepError::Locked(_) | StepError::Contended => true,
+        StepError::Locked(_) | StepError::Ledger(LedgerError::Contended) => true,
         StepError::Unavailable(error) => {
             matches!(
                 Fault::of(error),
@@ -198,8 +198,7 @@ async fn recover_lost_commit(pool: &Database, batch: ExpiryBatch) -> Option<Expi
         let mut transaction = begin_on(&mut connection).await?;
         let lock = "SELECT status FROM orders WHERE id = ? AND item_id = ? FOR UPDATE";
         let status = sqlx::query_scalar(lock)
-            .bind(first.id.to_string())
-            .bind(first.item_id.get())
+            .binds((first.id.to_string(), first.item_id.get()))
             .fetch_optional(&mut *transaction)
             .await?;
         // Nothing was written.
@@ -274,7 +273,7 @@ async fn expire_batch(
 /// The error of a limit that another transaction kept for too long: it is no matter of the item.
 fn of_buyer(error: sqlx::Error) -> StepError {
     match Fault::of(&error) {
-        Fault::Transient => StepError::Contended,
+        Fault::Transient => StepError::Ledger(LedgerError::Contended),
         _ => StepError::from(error),
     }
 }
@@ -283,7 +282,7 @@ fn of_buyer(error: sqlx::Error) -> StepError {
 /// they wait for the stock row of whatever item.
 ///
 /// # Errors
-/// [`StepError::Contended`] when another transaction has one of them; the database's.
+/// [`LedgerError::Contended`] when another transaction has one of them; the database's.
 async fn lock_limits(connection: &mut MySqlConnection, order: &Order) -> Result<(), StepError> {
     let items: Vec<i64> = order.lines().map(|line| line.item_id.get()).collect();
     let groups = order.lines().filter_map(|line| line.limit_group);
@@ -306,7 +305,7 @@ async fn lock_limits(connection: &mut MySqlConnection, order: &Order) -> Result<
         }
         // Compared with the rows that exist: lab items without an arbiter have none.
         if found[0] != found[1] {
-            return Err(StepError::Contended);
+            return Err(StepError::Ledger(LedgerError::Contended));
         }
     }
     Ok(())

@@ -17,11 +17,11 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::sql::{Fault, WorkError, answered, is_unconfirmed};
+use crate::sql::{WorkError, answered};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_concurrency::step_deadline;
 use crate::work::item_permit::ItemPermits;
-use crate::work::{Ledger, RetryPolicy, change, failed_read, nothing_was_sent};
+use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
@@ -53,35 +53,15 @@ pub enum StepError {
     /// An item of the order does not take it back, or not any more.
     #[error("the order cannot be given back")]
     NotReturnable,
-    /// The ledger did not answer; the step may be tried again.
+    /// The database's error; the step may be tried again.
     #[error("the ledger does not answer: {0}")]
     Unavailable(#[from] sqlx::Error),
-    /// The ledger is known not to answer, so it was not asked, or it cannot write; nothing changed.
-    #[error("the ledger is away")]
-    Away,
-    /// Other transactions of the order's items kept it waiting for too long; nothing changed.
-    #[error("other transactions of the items kept the step waiting")]
-    Contended,
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The stock row of this item is locked by another transaction; nothing changed.
     #[error("the stock row of item {0} is locked")]
     Locked(ItemId),
-    /// All connections to the ledger are in use; nothing changed.
-    #[error("all connections to the ledger are in use")]
-    Overloaded,
-    /// The ledger takes no writes; nothing changed.
-    #[error("the ledger is read-only")]
-    ReadOnly,
-}
-
-/// The error of a step whose order was not read, or whose wait for its item timed out.
-impl From<LedgerError> for StepError {
-    fn from(error: LedgerError) -> Self {
-        match error {
-            LedgerError::Contended => Self::Contended,
-            LedgerError::Overloaded => Self::Overloaded,
-            _ => Self::Away,
-        }
-    }
 }
 
 impl WorkError for StepError {
@@ -103,29 +83,12 @@ impl WorkError for StepError {
 /// Writes steps of orders. Clones share everything.
 #[derive(Clone)]
 pub struct OrderSteps {
-    ledger: Ledger,
-    line: WaitingLine,
+    pub ledger: Ledger,
+    /// Who gets units that come back.
+    pub line: WaitingLine,
 }
 
 impl OrderSteps {
-    /// The steps in `ledger`. Returned units go to the buyers in `line`.
-    #[must_use]
-    pub fn new(ledger: Ledger, line: WaitingLine) -> Self {
-        Self { ledger, line }
-    }
-
-    /// The ledger of these orders.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    /// The line in front of units that come back.
-    #[must_use]
-    pub fn line(&self) -> &WaitingLine {
-        &self.line
-    }
-
     /// Makes one step of an owner's order.
     ///
     /// # Errors
@@ -171,22 +134,7 @@ impl OrderSteps {
                 failpoint!("step-committed");
                 Ok(made.or_before(sent.into_inner().unwrap_or_else(PoisonError::into_inner)))
             }
-            Err(StepError::Unavailable(error)) if is_unconfirmed(&error) => {
-                tracing::warn!(%error, order = %id, "order step not confirmed");
-                Err(StepError::Unavailable(error))
-            }
-            Err(StepError::Unavailable(error)) => Err(match Fault::of(&error) {
-                Fault::AllInUse => StepError::Overloaded,
-                Fault::ReadOnly => StepError::ReadOnly,
-                // Rolled back, such as after a wait for a row.
-                Fault::Transient => StepError::Contended,
-                Fault::Full => StepError::Away,
-                _ if nothing_was_sent(&error) => StepError::Away,
-                _ => {
-                    tracing::warn!(%error, order = %id, "order step failed");
-                    StepError::Unavailable(error)
-                }
-            }),
+            Err(StepError::Unavailable(error)) => Err(failed_change(&error).into()),
             refused => refused,
         }
     }

@@ -7,7 +7,7 @@ use sqlx::MySqlConnection;
 use crate::rows::account::actions::{self, Actor};
 use crate::rows::order::payments;
 use crate::sql::{Database, transact};
-use crate::work::Ledger;
+use crate::work::{Ledger, RetryPolicy};
 use payments::Payment;
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
 use shop_domain::{Cents, LedgerError};
@@ -62,7 +62,7 @@ pub async fn note_message(
     ledger: &Ledger,
     received: &ReceivedPayment,
 ) -> Result<RefundResult, LedgerError> {
-    let noted = ledger.change(|transaction| {
+    let noted = ledger.change(RetryPolicy::ONCE, |transaction| {
         Box::pin(async move {
             // A refund of a part may come several times, each with a message of its own.
             if !payments::note_message(transaction, &received.message).await?
@@ -93,7 +93,7 @@ pub async fn note_by_hand(
     id: &PaymentId,
     actor: &Actor,
 ) -> Result<ByHand, LedgerError> {
-    let noted = ledger.change(|transaction| {
+    let noted = ledger.change(RetryPolicy::ONCE, |transaction| {
         Box::pin(async move {
             let found = payments::find_for_update(transaction, id).await?;
             Ok(match found.map(|payment| (payment.status, payment)) {

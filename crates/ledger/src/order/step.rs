@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 
 use super::{StepError, Turn, terms};
 use crate::rows::order::orders;
+use crate::sql::statement::{Binds, Write};
 use crate::sql::{Database, Fault};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::work::item_permit::{ItemPermit, ItemPermits};
@@ -78,8 +79,7 @@ pub(super) async fn apply(
         orders::COLUMNS
     );
     let row = sqlx::query(&statement)
-        .bind(id.to_string())
-        .bind(owner.get())
+        .binds((id.to_string(), owner.get()))
         .fetch_optional(&mut *connection)
         .await?;
     let row = row.ok_or(StepError::NotFound)?;
@@ -223,13 +223,14 @@ pub(super) async fn count_back(
         "UPDATE buyer_limits SET bought = bought - ?, expired = expired + ? \
          WHERE item_id = ? AND user_id = ?",
     )
-    .bind(order.quantity.signed())
-    .bind(i64::from(has_expired))
-    .bind(order.item_id.get())
-    .bind(order.user_id.get())
-    .execute(connection)
-    .await?;
-    Ok(())
+    .binds((
+        order.quantity.signed(),
+        i64::from(has_expired),
+        order.item_id.get(),
+        order.user_id.get(),
+    ))
+    .run(connection)
+    .await
 }
 
 /// Gives units back to the limit of the group in which the order was counted, if it was.
@@ -247,12 +248,9 @@ async fn count_in_group(
 ) -> sqlx::Result<()> {
     let Some(group) = order.limit_group else { return Ok(()) };
     sqlx::query("UPDATE group_limits SET bought = bought + ? WHERE group_id = ? AND user_id = ?")
-        .bind(units)
-        .bind(group.get())
-        .bind(order.user_id.get())
-        .execute(connection)
-        .await?;
-    Ok(())
+        .binds((units, group.get(), order.user_id.get()))
+        .run(connection)
+        .await
 }
 
 /// Adds units to the stock row, and offers them to the buyers who wait.
@@ -266,8 +264,7 @@ pub(super) async fn return_stock(
         "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ?",
     )
-    .bind(units)
-    .bind(permit.item().get())
+    .binds((units, permit.item().get()))
     .execute(&mut *connection)
     .await?;
     if done.rows_affected() != 1 {
@@ -295,9 +292,7 @@ async fn take_again(
             "UPDATE buyer_limits SET bought = bought + ?, expired = GREATEST(expired, 1) - 1 \
              WHERE item_id = ? AND user_id = ?",
         )
-        .bind(one.quantity.signed())
-        .bind(one.item_id.get())
-        .bind(one.user_id.get())
+        .binds((one.quantity.signed(), one.item_id.get(), one.user_id.get()))
         .execute(&mut *connection)
         .await
         .map_err(refused)?;
@@ -317,9 +312,7 @@ async fn take_again(
             "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
              WHERE item_id = ? AND available >= ?",
         )
-        .bind(units)
-        .bind(item.get())
-        .bind(units)
+        .binds((units, item.get(), units))
         .execute(&mut *connection)
         .await?;
         if done.rows_affected() != 1 {
@@ -341,11 +334,7 @@ pub(super) async fn insert_movement(
         "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
          VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6))",
     )
-    .bind(order.item_id.get())
-    .bind(order.id.to_string())
-    .bind(reason.as_str())
-    .bind(delta)
-    .execute(connection)
-    .await?;
-    Ok(())
+    .binds((order.item_id.get(), order.id.to_string(), reason.as_str(), delta))
+    .run(connection)
+    .await
 }

@@ -1,4 +1,5 @@
-//! The handle of the ledger's connections, which nothing outside of this crate can send a statement on.
+//! The handle of the ledger's connections, which nothing outside of this crate can send a statement on; and the server
+//! that they lead to, so that the answer of a server that was replaced is noticed.
 
 use std::sync::Arc;
 
@@ -57,6 +58,39 @@ impl Database {
     pub(crate) fn connections_busy(&self) -> u32 {
         let idle = u32::try_from(self.0.num_idle()).unwrap_or(u32::MAX);
         self.0.size().saturating_sub(idle)
+    }
+}
+
+/// The server that a pool led to when this was made.
+///
+/// A writer that was frozen or cut off may be replaced, wake up, and answer a COMMIT that no other
+/// server has. So an answer counts only if the pool still leads to the server that gave it;
+/// otherwise it is an unknown outcome, which the new writer settles.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    pool: Database,
+    options: Arc<MySqlConnectOptions>,
+}
+
+impl Destination {
+    /// The present destination of a pool.
+    #[must_use]
+    pub fn of(pool: &Database) -> Self {
+        Self { pool: pool.clone(), options: pool.connect_options() }
+    }
+
+    /// Returns whether the pool leads to another server by now.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        // Each change sets new options.
+        !Arc::ptr_eq(&self.options, &self.pool.connect_options())
+    }
+
+    /// The error for an answer of a server that was replaced: a lost connection.
+    #[must_use]
+    pub fn replaced() -> sqlx::Error {
+        let sentence = "the server that answered is not the writer of the ledger any more";
+        sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::ConnectionAborted, sentence))
     }
 }
 

@@ -19,17 +19,6 @@ pub fn all_in_use() -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(AllInUse))
 }
 
-/// The error of a call that waited in vain for its item.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("too many transactions of the item are running")]
-struct Contended;
-
-/// Makes the error for a call that got no permit of its item in time. Nothing was sent, and it may be tried again.
-#[must_use]
-pub fn contended() -> sqlx::Error {
-    sqlx::Error::AnyDriverError(Box::new(Contended))
-}
-
 /// The error of a change whose COMMIT was sent and not confirmed by the present writer.
 #[derive(Debug, thiserror::Error)]
 #[error("the outcome of COMMIT is unknown: {0}")]
@@ -62,8 +51,7 @@ pub enum Fault {
     /// 4025 (MariaDB) or 3819 (MySQL): a CHECK constraint refused the row.
     CheckViolated,
     /// 1213 deadlock, 1205 lock wait timeout, 1020 changed since read, 3101 rolled back by the
-    /// group, the conflicts of TiDB, and no permit of the item: rolled back or not begun, so try the whole
-    /// transaction again.
+    /// group, and the conflicts of TiDB: rolled back, so try the whole transaction again.
     Transient,
     /// The connection is gone or none could be had, or the server is not part of its cluster
     /// (1047). At COMMIT the outcome is unknown.
@@ -96,7 +84,6 @@ impl Fault {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Connection,
             sqlx::Error::AnyDriverError(error) if error.is::<AllInUse>() => Self::AllInUse,
-            sqlx::Error::AnyDriverError(error) if error.is::<Contended>() => Self::Transient,
             // The class of its cause; `is_unconfirmed` tells it from an error before COMMIT.
             sqlx::Error::AnyDriverError(error) => {
                 error.downcast_ref::<Unconfirmed>().map_or(Self::Other, |error| Self::of(&error.0))
@@ -172,7 +159,6 @@ mod tests {
         assert_eq!(Fault::of_answer(1030, "Got error 168 from storage engine"), Fault::Other);
         assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
         assert_eq!(Fault::of(&all_in_use()), Fault::AllInUse);
-        assert_eq!(Fault::of(&contended()), Fault::Transient);
         for number in [1047, 9001, 9005] {
             assert_eq!(Fault::of_number(number), Fault::Connection);
         }

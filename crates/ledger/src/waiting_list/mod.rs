@@ -29,7 +29,7 @@ use crate::work::stock_lock;
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, SaleWindow, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{
-    Row, close, first_in_line, lapsed, move_to_available, move_to_offered, offer, open_offers,
+    LAPSED, Row, close, first_in_line, move_to_available, move_to_offered, offer, open_offers,
     resume_offers,
 };
 
@@ -277,7 +277,7 @@ impl WaitingLine {
             }
             LineState::Over(_) => return self.end(transaction, permit).await,
         }
-        let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
+        let lapsed = open_offers(transaction, item, LAPSED, TOGETHER_MAX).await?;
         let more = lapsed.len() == TOGETHER_MAX;
         Ok((self.take_back(transaction, permit, &lapsed, WaitingStatus::Lapsed).await?, more))
     }
@@ -293,7 +293,7 @@ impl WaitingLine {
         let item = permit.item();
         // The buyers who wait are told by the state of the sale, which all pages watch.
         let waiting = sql::end_waiting(transaction, item, ENDED_MAX).await?;
-        let open = open_offers(transaction, item, TOGETHER_MAX).await?;
+        let open = open_offers(transaction, item, "", TOGETHER_MAX).await?;
         let more = waiting == u64::from(ENDED_MAX) || open.len() == TOGETHER_MAX;
         Ok((self.take_back(transaction, permit, &open, WaitingStatus::Ended).await?, more))
     }

@@ -4,6 +4,7 @@ use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
 use crate::rows::event::outbox::{OfferChange, Outbox};
+use crate::sql::statement::{Binds, Write};
 use shop_domain::{ItemId, Purchase, UserId, WaitingStatus};
 
 /// A place that is about to change.
@@ -39,9 +40,7 @@ pub(crate) async fn accept(
          AND status = 'offered' AND (offer_expires_at > UTC_TIMESTAMP(6) \
            OR EXISTS (SELECT 1 FROM draws WHERE draws.item_id = ? AND paused_at IS NOT NULL))",
     )
-    .bind(item)
-    .bind(buyer)
-    .bind(item)
+    .binds((item, buyer, item))
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(place) = place else { return Ok(false) };
@@ -49,9 +48,7 @@ pub(crate) async fn accept(
         "UPDATE waiting_list SET status = 'accepted', live = NULL, closed_at = UTC_TIMESTAMP(6), \
          order_id = ? WHERE item_id = ? AND place = ? AND status = 'offered'",
     )
-    .bind(purchase.order_id.to_string())
-    .bind(item)
-    .bind(place)
+    .binds((purchase.order_id.to_string(), item, place))
     .execute(&mut *transaction)
     .await?;
     let status = WaitingStatus::Accepted.as_str();
@@ -74,10 +71,7 @@ pub(super) async fn first_in_line(
          WHERE item_id = ? AND status = 'waiting' AND place > ? AND party_size <= ? \
          ORDER BY place LIMIT ?",
     )
-    .bind(item.get())
-    .bind(after)
-    .bind(units)
-    .bind(count as u64)
+    .binds((item.get(), after, units, count as u64))
     .fetch_all(transaction)
     .await?;
     // The limit may have cut the last party. It never cuts the first one, whose size is at most `count`.
@@ -105,11 +99,9 @@ pub(super) async fn leave_party(
            AND line.user_id = friends.user_id AND line.live = 1 AND line.party = own.party \
          SET line.party_size = line.party_size - 1 WHERE own.item_id = ? AND own.place = ?",
     )
-    .bind(item.get())
-    .bind(place)
-    .execute(transaction)
-    .await?;
-    Ok(())
+    .binds((item.get(), place))
+    .run(transaction)
+    .await
 }
 
 /// Makes the places offers that end after the item's time.
@@ -188,10 +180,7 @@ async fn move_units(
     units: i64,
 ) -> sqlx::Result<u64> {
     let moved = sqlx::query(statement)
-        .bind(units)
-        .bind(units)
-        .bind(item.get())
-        .bind(units)
+        .binds((units, units, item.get(), units))
         .execute(transaction)
         .await?;
     match moved.rows_affected() {
@@ -218,10 +207,7 @@ pub(super) async fn resume_offers(
         "UPDATE waiting_list SET offer_expires_at = ? WHERE item_id = ? AND status = 'offered' \
          AND offer_expires_at < ? ORDER BY offer_expires_at LIMIT ?",
     )
-    .bind(until)
-    .bind(item.get())
-    .bind(until)
-    .bind(count)
+    .binds((until, item.get(), until, count))
     .execute(&mut *transaction)
     .await?;
     if moved.rows_affected() == u64::from(count) {
@@ -242,11 +228,9 @@ pub(super) async fn insert(
         "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
          VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))",
     )
-    .bind(item.get())
-    .bind(buyer.get())
-    .execute(transaction)
-    .await?;
-    Ok(())
+    .binds((item.get(), buyer.get()))
+    .run(transaction)
+    .await
 }
 
 /// Ends at most `count` places that wait, from the back of the line, and answers their number.
@@ -255,45 +239,28 @@ pub(super) async fn end_waiting(
     item: ItemId,
     count: u32,
 ) -> sqlx::Result<u64> {
-    let ended = sqlx::query(
+    sqlx::query(
         "UPDATE waiting_list SET status = 'ended', live = NULL, closed_at = UTC_TIMESTAMP(6) \
          WHERE item_id = ? AND status = 'waiting' ORDER BY place DESC LIMIT ?",
     )
-    .bind(item.get())
-    .bind(count)
-    .execute(transaction)
-    .await?;
-    Ok(ended.rows_affected())
+    .binds((item.get(), count))
+    .changed(transaction)
+    .await
 }
 
-/// The open offers of an item, at most `count`.
+/// Of the open offers: those that were not accepted in time.
+pub(super) const LAPSED: &str = "AND offer_expires_at <= UTC_TIMESTAMP(6)";
+
+/// The open offers of an item, at most `count`: all of them, or [`LAPSED`].
 pub(super) async fn open_offers(
     transaction: &mut MySqlConnection,
     item: ItemId,
+    which: &str,
     count: usize,
 ) -> sqlx::Result<Vec<Row>> {
-    sqlx::query_as(
-        "SELECT place, user_id FROM waiting_list WHERE item_id = ? AND status = 'offered' \
-         ORDER BY place LIMIT ?",
-    )
-    .bind(item.get())
-    .bind(count as u64)
-    .fetch_all(transaction)
-    .await
-}
-
-/// The open offers of an item that were not accepted in time, at most `count`.
-pub(super) async fn lapsed(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-    count: usize,
-) -> sqlx::Result<Vec<Row>> {
-    sqlx::query_as(
-        "SELECT place, user_id FROM waiting_list WHERE item_id = ? AND status = 'offered' \
-         AND offer_expires_at <= UTC_TIMESTAMP(6) ORDER BY place LIMIT ?",
-    )
-    .bind(item.get())
-    .bind(count as u64)
-    .fetch_all(transaction)
-    .await
+    let statement = format!(
+        "SELECT place, user_id FROM waiting_list WHERE item_id = ? AND status = 'offered' {which} \
+         ORDER BY place LIMIT ?"
+    );
+    sqlx::query_as(&statement).binds((item.get(), count as u64)).fetch_all(transaction).await
 }

@@ -1,35 +1,22 @@
 //! The transactions of the waiting lists.
 
-use futures::future::BoxFuture;
-
 use super::{JoinRefusal, LineChange, WaitingLine};
 use crate::rows::account::erased;
 use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::{LedgerTransaction, transact, within};
+use crate::sql::{transact, within};
 use crate::work::item_permit::ItemPermit;
-use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
+use crate::work::{Ledger, RetryPolicy, stock_lock};
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 
-/// Writes the waiting lists. Clones share everything.
+/// Writes the waiting lists. Joining and leaving are idempotent, so a lost COMMIT is tried again too. Clones share
+/// everything.
 #[derive(Clone)]
 pub struct Waitlist {
-    ledger: Ledger,
-    line: WaitingLine,
+    pub ledger: Ledger,
+    pub line: WaitingLine,
 }
 
 impl Waitlist {
-    /// The waiting lists in `ledger`.
-    #[must_use]
-    pub fn new(ledger: Ledger, line: WaitingLine) -> Self {
-        Self { ledger, line }
-    }
-
-    /// The ledger of these waiting lists.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     /// Puts a buyer at the end of an item's line, or returns the place that the buyer has. Beside a new place
     /// in a long line stands the number of buyers in front of it.
     ///
@@ -40,8 +27,11 @@ impl Waitlist {
         item: &Item,
         buyer: UserId,
     ) -> Result<Result<(Place, Option<u64>), JoinRefusal>, LedgerError> {
-        let permit = self.ledger.permit(item.id).await.map_err(|error| failed_change(&error))?;
-        self.change(|transaction| Box::pin(self.line.join(transaction, &permit, item, buyer))).await
+        let permit = self.ledger.permit(item.id).await?;
+        let joined = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
+            Box::pin(self.line.join(transaction, &permit, item, buyer))
+        });
+        joined.await
     }
 
     /// Takes a buyer out of an item's line; the unit of an open offer goes to the next one. Returns `None`
@@ -54,8 +44,11 @@ impl Waitlist {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<LineChange>, LedgerError> {
-        let permit = self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-        self.change(|transaction| Box::pin(self.line.leave(transaction, &permit, buyer))).await
+        let permit = self.ledger.permit(item).await?;
+        let left = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
+            Box::pin(self.line.leave(transaction, &permit, buyer))
+        });
+        left.await
     }
 
     /// Takes a deleted person out of an item's line like [`Waitlist::leave`], unless the person has come back meanwhile.
@@ -67,8 +60,8 @@ impl Waitlist {
         item: ItemId,
         person: UserId,
     ) -> Result<Option<LineChange>, LedgerError> {
-        let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-        self.change(|transaction| {
+        let permit = &self.ledger.permit(item).await?;
+        let left = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
                 // Under the lock nobody joins.
                 stock_lock::lock(transaction, permit).await?;
@@ -77,8 +70,8 @@ impl Waitlist {
                 }
                 self.line.leave(transaction, permit, person).await
             })
-        })
-        .await
+        });
+        left.await
     }
 
     /// Ends offers that were not accepted in time, and the line of a sale that is over; then offers the units
@@ -92,14 +85,5 @@ impl Waitlist {
             Box::pin(self.line.tend(transaction, &permit))
         });
         within(TRANSACTION_MAX, Box::pin(tend)).await
-    }
-
-    /// Makes a change. Joining and leaving are idempotent, so a lost COMMIT is tried again too.
-    async fn change<'w, T>(
-        &self,
-        work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, sqlx::Result<T>>,
-    ) -> Result<T, LedgerError> {
-        let changed = self.ledger.transact(RetryPolicy::IDEMPOTENT, work).await;
-        changed.map_err(|error| failed_change(&error))
     }
 }

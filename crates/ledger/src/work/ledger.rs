@@ -6,11 +6,10 @@ use super::ask::change_or_refuse;
 use super::breaker::Breaker;
 use super::item_concurrency::ItemConcurrency;
 use super::item_permit::ItemPermit;
-use super::retry::{ATTEMPTS_MAX, pause};
-use super::{ask, failed_change, failed_read, nothing_was_sent};
+use super::{ATTEMPTS_MAX, ask, failed_change, failed_read, nothing_was_sent, pause};
 use crate::sql::limits::is_silence;
 use crate::sql::{
-    Database, Fault, LedgerTransaction, WorkError, contended, transact, unconfirmed, with_new_id,
+    Database, Fault, LedgerTransaction, WorkError, transact, unconfirmed, with_new_id,
 };
 use shop_domain::{ItemId, LedgerError};
 
@@ -103,17 +102,17 @@ impl Ledger {
     /// Waits for the permit of an item, without a connection.
     ///
     /// # Errors
-    /// [`contended`] when other transactions of the item have all permits for too long.
-    pub async fn permit(&self, item: ItemId) -> sqlx::Result<ItemPermit> {
-        self.items.acquire_for_step(item).await.ok_or_else(contended)
+    /// Contended, when other transactions of the item have all permits for too long.
+    pub async fn permit(&self, item: ItemId) -> Result<ItemPermit, LedgerError> {
+        self.items.acquire_for_step(item).await.ok_or(LedgerError::Contended)
     }
 
     /// The permit of an operator's change of the item, which does not wait behind the item's buyers.
     ///
     /// # Errors
     /// Contended, when another change of the item takes too long.
-    pub async fn permit_for_edit(&self, item: ItemId) -> sqlx::Result<ItemPermit> {
-        self.items.acquire_for_edit(item).await.ok_or_else(contended)
+    pub async fn permit_for_edit(&self, item: ItemId) -> Result<ItemPermit, LedgerError> {
+        self.items.acquire_for_edit(item).await.ok_or(LedgerError::Contended)
     }
 
     /// Runs `work` in a transaction behind the breaker. Its errors are rolled back, and tried again as `policy`
@@ -141,20 +140,18 @@ impl Ledger {
         ask(&self.breaker, question).await.map_err(|error| failed_read(&error))
     }
 
-    /// Changes something in one transaction, once.
+    /// Changes something in one transaction, which is tried again as `policy` says.
     ///
     /// # Errors
     /// When it was not changed, or may have been; the cause is logged.
     pub async fn change<'w, T>(
         &self,
+        policy: RetryPolicy,
         work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, sqlx::Result<T>>,
     ) -> Result<T, LedgerError> {
-        let changed = self.transact(RetryPolicy::ONCE, work).await;
-        changed.map_err(|error| failed_change(&error))
+        self.transact(policy, work).await.map_err(|error| failed_change(&error))
     }
-}
 
-impl Ledger {
     /// Makes something with a new id in one transaction, again with another id if the id is taken.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! Fences: the fencing tokens of an item's lock, compared with each write so that a late holder is
 //! refused.
 
-use sqlx::{MySqlConnection, Row};
+use sqlx::MySqlConnection;
 
+use crate::sql::statement::{Binds, Read};
 use shop_domain::Purchase;
 
 /// The longest name of a counter, as the ledger's column has it.
@@ -56,10 +57,7 @@ pub(super) async fn raise_fence(
         "UPDATE fences SET fence = ?, accepted_writes = LAST_INSERT_ID(accepted_writes + 1) \
          WHERE item_id = ? AND backend = ? AND fence <= ?",
     )
-    .bind(fence.token)
-    .bind(item)
-    .bind(fence.backend)
-    .bind(fence.token)
+    .binds((fence.token, item, fence.backend, fence.token))
     .execute(&mut *connection)
     .await?;
     if raised.rows_affected() == 1 {
@@ -69,18 +67,13 @@ pub(super) async fn raise_fence(
     let first = sqlx::query(
         "INSERT IGNORE INTO fences (item_id, backend, fence, accepted_writes) VALUES (?, ?, ?, 1)",
     )
-    .bind(item)
-    .bind(fence.backend)
-    .bind(fence.token)
+    .binds((item, fence.backend, fence.token))
     .execute(&mut *connection)
     .await?;
     if first.rows_affected() == 1 {
         return Ok(FenceResult::Accepted { sequence: 1 });
     }
-    let row = sqlx::query("SELECT fence FROM fences WHERE item_id = ? AND backend = ?")
-        .bind(item)
-        .bind(fence.backend)
-        .fetch_one(&mut *connection)
-        .await?;
-    Ok(FenceResult::Late { accepted: row.try_get("fence")? })
+    let accepted = sqlx::query_scalar("SELECT fence FROM fences WHERE item_id = ? AND backend = ?");
+    let accepted: u64 = accepted.binds((item, fence.backend)).one(connection).await?;
+    Ok(FenceResult::Late { accepted })
 }

@@ -44,7 +44,7 @@ mod unguarded;
 use std::sync::Arc;
 
 pub(crate) use crate::work::item_concurrency::in_time;
-pub(crate) use crate::work::retry::{ATTEMPTS_MAX, pause};
+pub(crate) use crate::work::{ATTEMPTS_MAX, pause};
 use tokio::time::Instant;
 
 use crate::failover::{Shards, Writer};

@@ -5,6 +5,7 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use crate::rows::tables::TABLES;
+use crate::sql::statement::{Binds, Write};
 use crate::work::item_permit::ItemPermit;
 use shop_domain::{Item, ItemId, OrderId, UserId};
 
@@ -27,12 +28,9 @@ pub async fn create_stock(
     units: i64,
 ) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO stock (item_id, total, available) VALUES (?, ?, ?)")
-        .bind(item.get())
-        .bind(units)
-        .bind(units)
-        .execute(transaction)
-        .await?;
-    Ok(())
+        .binds((item.get(), units, units))
+        .run(transaction)
+        .await
 }
 
 /// Changes `total` and `available` together, and writes the restock down. Answers the version of
@@ -59,12 +57,7 @@ pub async fn restock(
          version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND available + ? >= 0 AND total + ? BETWEEN 0 AND ?",
     )
-    .bind(units)
-    .bind(units)
-    .bind(item.get())
-    .bind(units)
-    .bind(units)
-    .bind(Item::STOCK_MAX)
+    .binds((units, units, item.get(), units, units, Item::STOCK_MAX))
     .execute(&mut *transaction)
     .await?;
     if done.rows_affected() == 0 {
@@ -74,11 +67,7 @@ pub async fn restock(
     sqlx::query(
         "INSERT INTO restocks (id, item_id, delta, user_id, created_at) VALUES (?, ?, ?, ?, ?)",
     )
-    .bind(OrderId::generate().to_string())
-    .bind(item.get())
-    .bind(units)
-    .bind(operator.get())
-    .bind(now)
+    .binds((OrderId::generate().to_string(), item.get(), units, operator.get(), now))
     .execute(&mut *transaction)
     .await?;
     Ok(Some(version))

@@ -11,6 +11,7 @@ use super::{Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_gu
 use crate::rows::event::outbox::Outbox;
 use crate::rows::order::orders;
 use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::statement::Binds;
 use crate::sql::{Database, Fault, answered, begin_on, lost_commit, within};
 use crate::write::new_order::{
     CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
@@ -130,9 +131,7 @@ pub(super) async fn find_locking(
         let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = begin_on(&mut connection).await?;
         sqlx::query(lock)
-            .bind(item.id.get())
-            .bind(buyer.get())
-            .bind(key.as_str())
+            .binds((item.id.get(), buyer.get(), key.as_str()))
             .fetch_optional(&mut *transaction)
             .await?;
         let found = orders::find_by_key(&mut *transaction, *buyer, item.id, key).await?;

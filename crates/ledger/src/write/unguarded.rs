@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::lock_row::lock_row;
 use super::{Answer, Conflict};
 use crate::rows::tables::StrategyTable;
+use crate::sql::statement::Binds;
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// The stock statement of a textbook.
@@ -75,9 +76,7 @@ pub(super) async fn write(
                 "UPDATE stock SET available = ?, version = version + 1 \
                  WHERE item_id = ? AND version = ?",
             )
-            .bind(available)
-            .bind(item.get())
-            .bind(version),
+            .binds((available, item.get(), version)),
             Err(Conflict::Stale),
         ),
         UnguardedWrite::CompareTimestamp { available, changed_at } => (
@@ -85,9 +84,7 @@ pub(super) async fn write(
                 "UPDATE stock SET available = ?, version = version + 1 \
                  WHERE item_id = ? AND changed_at = ?",
             )
-            .bind(available)
-            .bind(item.get())
-            .bind(changed_at),
+            .binds((available, item.get(), changed_at)),
             Err(Conflict::Stale),
         ),
         UnguardedWrite::Table(_) => return Ok(None),
@@ -95,8 +92,7 @@ pub(super) async fn write(
             sqlx::query(
                 "UPDATE stock SET available = available - ?, version = version + 1 WHERE item_id = ?",
             )
-            .bind(units)
-            .bind(item.get()),
+            .binds((units, item.get())),
             not_found,
         ),
     };
@@ -112,6 +108,5 @@ pub(super) async fn write(
 
 fn set(item: ItemId, available: i64) -> Query<'static, MySql, MySqlArguments> {
     sqlx::query("UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ?")
-        .bind(available)
-        .bind(item.get())
+        .binds((available, item.get()))
 }

@@ -1,13 +1,10 @@
-//! The middleware around every request, one layer a file.
+//! The middleware around every request.
 
 mod catch_panic;
-mod count_answers;
 mod hold;
 mod observe;
 mod problem_body;
-mod refuse;
 mod request_check;
-mod request_id;
 mod response_headers;
 
 use std::convert::Infallible;
@@ -17,14 +14,13 @@ use axum::extract::Request;
 use axum::response::Response;
 use tower::{Service, ServiceBuilder};
 
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, Method};
 
 use crate::Application;
 use crate::cors::CorsOrigins;
 use crate::hosts::Hosts;
-use observe::observe;
-use refuse::refuse;
-pub use request_id::RequestId;
+use observe::{observe, refuse};
+pub use problem_body::RequestId;
 use shop_metrics::Metrics;
 
 /// What the layers work with.
@@ -52,7 +48,7 @@ where
     let LayerParts { hosts, cors, metrics, is_secure, page_policy } = parts;
     ServiceBuilder::new()
         // Outermost, to count the status that the client gets.
-        .layer(observe(move |request: &Request| count_answers::count(metrics.clone(), request)))
+        .layer(observe(move |request: &Request| count(metrics.clone(), request)))
         .layer(observe(move |request: &Request| {
             response_headers::set(request, is_secure, page_policy)
         }))
@@ -71,6 +67,28 @@ where
 /// they are.
 pub fn leased<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router.layer(observe(hold::lease))
+}
+
+/// Counts the response of `request` by method and status, for `GET /metrics`.
+fn count(metrics: Metrics, request: &Request) -> impl FnOnce(Response) -> Response + use<> {
+    let method = method_label(request.method());
+    move |response| {
+        metrics.request_answered(method, response.status().as_u16());
+        response
+    }
+}
+
+/// A method as a label. Methods that a client invents share one label.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
 }
 
 /// Whether a path is the API's: its failures are problems, even where a page would do.

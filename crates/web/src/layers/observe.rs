@@ -1,14 +1,16 @@
-//! A layer that reads a request on its way in and changes the response on its way out. Unlike axum's
-//! `from_fn` it neither boxes a future nor clones the service behind it.
+//! A layer that reads a request on its way in and changes the response on its way out, and one that refuses some
+//! requests. Unlike axum's `from_fn` they neither box a future nor clone the service behind them.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
 
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use futures::TryFutureExt;
-use futures::future::MapOk;
+use futures::future::{Either, MapOk, Ready, ready};
 use tower::{Layer, Service};
+
+use crate::problem::Problem;
 
 /// Makes a layer of `read`: it gets each request, and returns what changes the request's response.
 pub(super) fn observe<R, C>(read: R) -> Observe<R>
@@ -57,5 +59,56 @@ where
     fn call(&mut self, request: Request) -> Self::Future {
         let change = (self.read)(&request);
         self.inner.call(request).map_ok(change)
+    }
+}
+
+/// Makes a layer of `check`: it gets each request, and returns the problem of those that it
+/// refuses.
+pub(super) fn refuse<R>(check: R) -> Refuse<R>
+where
+    R: Fn(&Request) -> Option<Problem> + Clone,
+{
+    Refuse { check }
+}
+
+/// The layer that [`refuse`] makes.
+#[derive(Clone)]
+pub(super) struct Refuse<R> {
+    check: R,
+}
+
+/// A service behind [`Refuse`].
+#[derive(Clone)]
+pub(super) struct RefusingService<R, S> {
+    check: R,
+    inner: S,
+}
+
+impl<R: Clone, S> Layer<S> for Refuse<R> {
+    type Service = RefusingService<R, S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RefusingService { check: self.check.clone(), inner }
+    }
+}
+
+impl<R, S> Service<Request> for RefusingService<R, S>
+where
+    R: Fn(&Request) -> Option<Problem>,
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response, Infallible>>, S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match (self.check)(&request) {
+            Some(problem) => Either::Left(ready(Ok(problem.into_response()))),
+            None => Either::Right(self.inner.call(request)),
+        }
     }
 }

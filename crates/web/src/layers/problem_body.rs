@@ -4,16 +4,40 @@
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderValue, Uri};
+use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::is_api;
-use super::request_id::{REQUEST_ID, RequestId};
 use crate::problem::Problem;
 use crate::problems;
 
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Headers that the layers add to one response at most.
 const HEADERS_ADDED: usize = 10;
+
+/// The id of a request, which is in the response's head, in a problem's body and in the log: 16 random hexadecimal
+/// digits. It is our own: an id in the log cannot be chosen from outside.
+#[derive(Clone, Copy)]
+pub struct RequestId([u8; 16]);
+
+impl RequestId {
+    /// A new id.
+    pub fn generate() -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let bits: u64 = rand::random();
+        Self(std::array::from_fn(|at| DIGITS[(bits >> (60 - 4 * at) & 0xf) as usize]))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// The id as a header's value; `None` never happens, since all digits are ASCII.
+    fn header_value(self) -> Option<HeaderValue> {
+        HeaderValue::from_bytes(&self.0).ok()
+    }
+}
 
 /// Writes and logs the problem of `request`, if it fails.
 pub(super) fn write(request: &Request) -> impl FnOnce(Response) -> Response + use<> {

@@ -4,7 +4,6 @@
 use axum::extract::Request;
 use axum::http::Version;
 use axum::http::header::HOST;
-use axum::response::{IntoResponse, Response};
 
 use super::is_api;
 use crate::accept::Accepted;
@@ -23,12 +22,8 @@ const MEDIA_TYPES: [&str; 7] = [
     "text/event-stream",
 ];
 
-/// The answer to a request that is refused.
-pub(super) fn check(hosts: &Hosts, request: &Request) -> Option<Response> {
-    refusal(hosts, request).map(IntoResponse::into_response)
-}
-
-fn refusal(hosts: &Hosts, request: &Request) -> Option<Problem> {
+/// The problem of a request that is refused.
+pub(super) fn check(hosts: &Hosts, request: &Request) -> Option<Problem> {
     if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
         return Some(problems::HOST_MISSING.problem());
     }

@@ -2,8 +2,7 @@
 
 pub mod actions;
 pub mod erased;
-pub mod guest_accounts;
-pub(crate) mod guests;
+pub mod guests;
 pub mod operators;
 pub mod sessions;
 pub mod shops;

@@ -9,7 +9,7 @@ use super::actions::{self, Actor};
 use super::sessions;
 use super::users::{self, NewAccount};
 use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::statement::Read;
+use crate::sql::statement::{Binds, Read};
 use crate::sql::{Database, transact, with_new_id, within};
 use shop_domain::{UserId, Username};
 
@@ -42,8 +42,7 @@ pub async fn may_operate(pool: &Database, user: UserId, by_provider: bool) -> sq
         "SELECT COUNT(*) > 0 FROM users LEFT JOIN subjects ON user_id = id \
          WHERE id = ? AND (role <> 'buyer' OR (? AND user_id IS NOT NULL))",
     )
-    .bind(user.get())
-    .bind(by_provider)
+    .binds((user.get(), by_provider))
     .one(pool)
     .await
 }

@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use super::sessions::GENERATION_DAYS;
+use super::users::unless_taken;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::sql::{Database, transact, within};
@@ -53,14 +54,9 @@ pub async fn create(pool: &Database, name: &str) -> sqlx::Result<Creation> {
                 "INSERT INTO shops (id, name, created_at) VALUES (?, ?, UTC_TIMESTAMP(6))",
             )
             .binds((id.get(), name))
-            .run(&mut **transaction)
-            .await;
-            match inserted {
-                Err(error) if crate::sql::Fault::of(&error) == crate::sql::Fault::Duplicate => {
-                    Ok(Creation::NameTaken)
-                }
-                inserted => inserted.map(|()| Creation::Made(id)),
-            }
+            .run(&mut **transaction);
+            let made = unless_taken(inserted.await)?;
+            Ok(made.map_or(Creation::NameTaken, |()| Creation::Made(id)))
         })
     });
     within(TRANSACTION_MAX, creating).await

@@ -10,8 +10,9 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::erased;
+use super::users::unless_taken;
 use crate::sql::statement::{Binds, Read};
-use crate::sql::{Database, Fault, answered, transact, with_new_id};
+use crate::sql::{Database, answered, transact, with_new_id};
 use shop_domain::UserId;
 use shop_domain::columns::Text;
 
@@ -121,10 +122,7 @@ pub async fn create(
             Box::pin(answered(insert(transaction, subject, hashes, name, now)))
         })
     });
-    match created.await {
-        Err(error) if Fault::of(&error) == Fault::Duplicate => Ok(None),
-        user => user.map(Some),
-    }
+    unless_taken(created.await)
 }
 
 async fn insert(

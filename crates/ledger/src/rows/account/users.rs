@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::sessions;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, answered, confirmed, is_taken_id, transact, with_new_id, within};
+use crate::sql::{Database, Fault, confirmed, is_taken_id, transact, with_new_id, within};
 use shop_domain::columns::Text;
 use shop_domain::{UserId, Username, username};
 
@@ -70,9 +70,9 @@ pub async fn create_demo(
 }
 
 /// `None` for the error that a name is taken.
-pub(super) fn unless_taken(created: sqlx::Result<UserId>) -> sqlx::Result<Option<UserId>> {
+pub(super) fn unless_taken<T>(created: sqlx::Result<T>) -> sqlx::Result<Option<T>> {
     match created {
-        Err(error) if crate::sql::Fault::of(&error) == crate::sql::Fault::Duplicate => Ok(None),
+        Err(error) if Fault::of(&error) == Fault::Duplicate => Ok(None),
         created => created.map(Some),
     }
 }
@@ -183,9 +183,6 @@ async fn fill_skeleton(pool: &Database, id: i64, skeleton: &str) -> sqlx::Result
         "UPDATE users SET username_skeleton = ? WHERE id = ? AND username_skeleton IS NULL",
     )
     .binds((skeleton, id))
-    .execute(pool);
-    match answered(filled).await {
-        Err(error) if crate::sql::Fault::of(&error) != crate::sql::Fault::Duplicate => Err(error),
-        _ => Ok(()),
-    }
+    .run(pool);
+    unless_taken(filled.await).map(drop)
 }

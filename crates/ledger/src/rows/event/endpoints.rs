@@ -2,13 +2,16 @@
 //!
 //! All times are the database's. [`super::deliveries`] moves them on.
 
+use serde_json::{Value, json};
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::sql::Database;
+use crate::rows::account::actions::{self, Actor};
 use crate::sql::statement::{Binds, Read, Write};
-use shop_domain::EndpointId;
+use crate::sql::{Database, Rollback};
+use crate::work::{Ledger, RetryPolicy, failed_change};
 use shop_domain::columns::Text;
+use shop_domain::{EndpointId, LedgerError};
 
 const COLUMNS: &str = Endpoint::COLUMNS;
 
@@ -51,85 +54,129 @@ pub struct DeadLetter {
     pub created_at: OffsetDateTime,
 }
 
-/// Inserts an endpoint that begins behind the position `delivered`.
-pub async fn insert(
-    transaction: &mut MySqlConnection,
+/// A change of an endpoint.
+#[derive(Clone, Debug)]
+pub enum EndpointChange {
+    /// Switches it on or off.
+    Switch(bool),
+    /// Changes which events it gets; `None`: all.
+    Filter(Option<String>),
+    /// Deletes it with its dead letters.
+    Delete,
+    /// Orders that the events between two positions are delivered again.
+    Replay(i64, i64),
+}
+
+/// Creates an endpoint that begins behind the position `delivered`, and reads it back. The operators' log has a line.
+///
+/// # Errors
+/// When it was not created, or may have been.
+pub async fn create(
+    ledger: &Ledger,
     (target, secret): (&str, &str),
     (delivered, filter): (i64, Option<&str>),
-) -> sqlx::Result<EndpointId> {
-    let id = EndpointId::generate();
-    sqlx::query(
-        "INSERT INTO event_endpoints \
-         (id, target, secret, delivered, filter, next_try_at, claimed_until, created_at) \
-         VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
-    )
-    .binds((id.get(), target, secret, delivered, filter))
-    .run(transaction)
-    .await?;
-    Ok(id)
+    actor: &Actor,
+) -> Result<Endpoint, LedgerError> {
+    let created = ledger.create(|transaction| {
+        Box::pin(async move {
+            let id = EndpointId::generate();
+            sqlx::query(
+                "INSERT INTO event_endpoints \
+                 (id, target, secret, delivered, filter, next_try_at, claimed_until, created_at) \
+                 VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+            )
+            .binds((id.get(), target, secret, delivered, filter))
+            .run(&mut **transaction)
+            .await?;
+            let detail = json!({ "endpoint": id.get(), "target": target, "filter": filter });
+            actions::record(transaction, actor, "endpoint_created", None, &detail).await?;
+            find(transaction, id).await?.ok_or(sqlx::Error::RowNotFound)
+        })
+    });
+    created.await
 }
 
-/// Switches an endpoint on or off; a switch ends the pause after a failure. `false` if there is no
-/// such endpoint.
-pub async fn switch(
-    transaction: &mut MySqlConnection,
+/// Changes an endpoint, with a line in the operators' log; `false` when there is no such endpoint.
+///
+/// # Errors
+/// When it was not changed, or may have been.
+pub async fn change(
+    ledger: &Ledger,
     id: EndpointId,
-    enabled: bool,
-) -> sqlx::Result<bool> {
-    let switched = sqlx::query(
-        "UPDATE event_endpoints SET enabled = ?, failures = 0, refusals = 0, \
-         next_try_at = UTC_TIMESTAMP(6) WHERE id = ?",
-    )
-    .binds((enabled, id.get()))
-    .changed(transaction)
-    .await?;
-    Ok(switched == 1)
-}
-
-/// Changes which events an endpoint gets, and ends the claim of the instance that delivers by the old filter. `false` if
-/// there is no such endpoint.
-pub async fn set_filter(
-    transaction: &mut MySqlConnection,
-    id: EndpointId,
-    filter: Option<&str>,
-) -> sqlx::Result<bool> {
-    let set = sqlx::query(
-        "UPDATE event_endpoints SET filter = ?, failures = 0, refusals = 0, claimed_by = '', \
-         next_try_at = UTC_TIMESTAMP(6), claimed_until = UTC_TIMESTAMP(6) WHERE id = ?",
-    )
-    .binds((filter, id.get()))
-    .changed(transaction)
-    .await?;
-    Ok(set == 1)
-}
-
-/// Deletes an endpoint with its dead letters and replays. `false` if there is no such endpoint.
-pub async fn delete(transaction: &mut MySqlConnection, id: EndpointId) -> sqlx::Result<bool> {
-    let mut deleted = 0;
-    for statement in [
-        "DELETE FROM event_dead_letters WHERE endpoint_id = ?",
-        "DELETE FROM event_replays WHERE endpoint_id = ?",
-        "DELETE FROM event_endpoints WHERE id = ?",
-    ] {
-        let delete = sqlx::query(statement).bind(id.get()).changed(&mut *transaction).await?;
-        deleted = delete;
+    change: &EndpointChange,
+    actor: &Actor,
+) -> Result<bool, LedgerError> {
+    let changed = ledger.transact(RetryPolicy::ONCE, |transaction| {
+        Box::pin(async move {
+            if !change.apply(transaction, id).await? {
+                return Err(Rollback::Refused(()));
+            }
+            let (action, detail) = change.line(id);
+            Ok(actions::record(transaction, actor, action, None, &detail).await?)
+        })
+    });
+    match changed.await {
+        Ok(()) => Ok(true),
+        Err(Rollback::Refused(())) => Ok(false),
+        Err(Rollback::Failed(error)) => Err(failed_change(&error)),
     }
-    Ok(deleted == 1)
 }
 
-/// Orders that the events from `first` to `last` are delivered again.
-pub async fn insert_replay(
-    transaction: &mut MySqlConnection,
-    id: EndpointId,
-    (first, last): (i64, i64),
-) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO event_replays (endpoint_id, next_position, last_position, created_at) \
-         VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
-    )
-    .binds((id.get(), first, last))
-    .run(transaction)
-    .await
+impl EndpointChange {
+    /// Changes the rows; `false` if there is no such endpoint.
+    async fn apply(&self, transaction: &mut MySqlConnection, id: EndpointId) -> sqlx::Result<bool> {
+        let changed = match self {
+            // A switch ends the pause after a failure.
+            Self::Switch(enabled) => sqlx::query(
+                "UPDATE event_endpoints SET enabled = ?, failures = 0, refusals = 0, \
+                 next_try_at = UTC_TIMESTAMP(6) WHERE id = ?",
+            )
+            .binds((*enabled, id.get())),
+            // Ends the claim of the instance that delivers by the old filter.
+            Self::Filter(filter) => sqlx::query(
+                "UPDATE event_endpoints SET filter = ?, failures = 0, refusals = 0, claimed_by = '', \
+                 next_try_at = UTC_TIMESTAMP(6), claimed_until = UTC_TIMESTAMP(6) WHERE id = ?",
+            )
+            .binds((filter.as_deref(), id.get())),
+            Self::Delete => {
+                for statement in [
+                    "DELETE FROM event_dead_letters WHERE endpoint_id = ?",
+                    "DELETE FROM event_replays WHERE endpoint_id = ?",
+                ] {
+                    sqlx::query(statement).bind(id.get()).run(&mut *transaction).await?;
+                }
+                sqlx::query("DELETE FROM event_endpoints WHERE id = ?").bind(id.get())
+            }
+            Self::Replay(first, last) => {
+                if find(&mut *transaction, id).await?.is_none() {
+                    return Ok(false);
+                }
+                sqlx::query(
+                    "INSERT INTO event_replays (endpoint_id, next_position, last_position, \
+                     created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
+                )
+                .binds((id.get(), *first, *last))
+            }
+        };
+        Ok(changed.changed(transaction).await? == 1)
+    }
+
+    /// The line in the operators' log.
+    fn line(&self, id: EndpointId) -> (&'static str, Value) {
+        let id = id.get();
+        match self {
+            Self::Switch(enabled) => {
+                ("endpoint_switched", json!({ "endpoint": id, "enabled": enabled }))
+            }
+            Self::Filter(filter) => {
+                ("endpoint_filtered", json!({ "endpoint": id, "filter": filter }))
+            }
+            Self::Delete => ("endpoint_deleted", json!({ "endpoint": id })),
+            Self::Replay(first, last) => {
+                ("events_replayed", json!({ "endpoint": id, "first": first, "last": last }))
+            }
+        }
+    }
 }
 
 /// Reads all endpoints, oldest first.
@@ -139,7 +186,7 @@ pub async fn list(pool: &Database) -> sqlx::Result<Vec<Endpoint>> {
 }
 
 /// Reads one endpoint.
-pub async fn find(
+pub(super) async fn find(
     connection: &mut MySqlConnection,
     id: EndpointId,
 ) -> sqlx::Result<Option<Endpoint>> {

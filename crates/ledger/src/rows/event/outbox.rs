@@ -6,6 +6,8 @@
 //! in a row with 255 others, and paid in a row of its own. [`super::event_log`] takes the rows out
 //! again.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
@@ -34,12 +36,6 @@ pub struct NewEvent {
     pub kind: &'static str,
     /// The changes, as JSON.
     pub payload: String,
-}
-
-/// The changed orders of a transaction, as JSON.
-#[derive(Serialize)]
-struct Payload {
-    orders: Vec<Change>,
 }
 
 /// An order after its change. Each byte is written twice for each order, so there are few: the time of
@@ -78,12 +74,6 @@ pub struct OfferChange {
     pub item_id: i64,
     pub user_id: i64,
     pub status: &'static str,
-}
-
-/// The changed offers of a transaction, as JSON.
-#[derive(Serialize)]
-struct OffersPayload {
-    offers: Vec<OfferChange>,
 }
 
 impl Outbox {
@@ -137,7 +127,7 @@ impl Outbox {
                 None => orders.push(Change::inserted(purchase, status)),
             }
         }
-        NewEvent::of(ORDERS_CHANGED, &Payload { orders }).map(Some)
+        NewEvent::of(ORDERS_CHANGED, "orders", &orders).map(Some)
     }
 
     /// Writes one row for the orders that the transaction changes; `orders` are as they are after
@@ -153,12 +143,10 @@ impl Outbox {
         if !self.enabled || orders.is_empty() {
             return Ok(());
         }
-        let orders = orders.iter().map(Change::of).collect();
-        insert(transaction, NewEvent::of(ORDERS_CHANGED, &Payload { orders })?).await
+        let orders: Vec<Change> = orders.iter().map(Change::of).collect();
+        insert(transaction, NewEvent::of(ORDERS_CHANGED, "orders", &orders)?).await
     }
-}
 
-impl Outbox {
     /// Writes one row for the offers that the transaction changes.
     ///
     /// # Errors
@@ -171,7 +159,7 @@ impl Outbox {
         if !self.enabled || offers.is_empty() {
             return Ok(());
         }
-        insert(transaction, NewEvent::of(OFFERS_CHANGED, &OffersPayload { offers })?).await
+        insert(transaction, NewEvent::of(OFFERS_CHANGED, "offers", &offers)?).await
     }
 }
 
@@ -230,9 +218,10 @@ impl ChangedLine {
 }
 
 impl NewEvent {
-    fn of(kind: &'static str, payload: &impl Serialize) -> sqlx::Result<Self> {
-        let payload =
-            serde_json::to_string(payload).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+    fn of(kind: &'static str, what: &str, changes: &[impl Serialize]) -> sqlx::Result<Self> {
+        let payload = BTreeMap::from([(what, changes)]);
+        let payload = serde_json::to_string(&payload)
+            .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
         Ok(Self { id: OrderId::generate(), kind, payload })
     }
 }

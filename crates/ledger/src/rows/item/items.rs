@@ -180,9 +180,8 @@ pub async fn insert(
     .bind(new.variant.as_ref().map(|variant| products::stored(&variant.options)))
     .bind(now)
     .bind(new.unpaid_max)
-    .execute(transaction)
-    .await?;
-    Ok(())
+    .run(transaction)
+    .await
 }
 
 /// Updates the columns of an edit, and increments the revision.
@@ -215,9 +214,8 @@ pub async fn update(
         update.unpaid_max,
         id.get(),
     ))
-    .execute(transaction)
-    .await?;
-    Ok(())
+    .run(transaction)
+    .await
 }
 
 /// Returns whether an item has orders.

@@ -3,7 +3,7 @@
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use crate::sql::statement::{Binds, Read};
+use crate::sql::statement::{Binds, Read, Write};
 use shop_domain::{ItemId, LimitGroup, LimitGroupId};
 
 /// The most groups.
@@ -51,7 +51,6 @@ pub async fn add_item(
 ) -> sqlx::Result<()> {
     sqlx::query("INSERT IGNORE INTO limit_group_items (group_id, item_id) VALUES (?, ?)")
         .binds((group.get(), item.get()))
-        .execute(transaction)
-        .await?;
-    Ok(())
+        .run(transaction)
+        .await
 }

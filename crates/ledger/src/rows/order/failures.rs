@@ -9,14 +9,12 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use sha2::{Digest, Sha256};
 use sqlx::MySqlConnection;
 
-use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Write};
-use crate::sql::{Database, Fault, begin, within};
+use crate::sql::{Database, Rollback};
+use crate::work::{Ledger, RetryPolicy};
 
 /// The address of the row that counts an account's failures from everywhere.
 const EVERYWHERE: &str = "";
-/// Tries of a count that deadlocks.
-const TRIES_MAX: u32 = 3;
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
 
@@ -36,34 +34,21 @@ pub struct Failures {
 /// # Errors
 /// The database's; the transaction is rolled back.
 pub async fn count(
-    pool: &Database,
+    ledger: &Ledger,
     account: &str,
     address: &str,
     window_seconds: u32,
-    is_allowed: impl Fn(Failures) -> bool,
+    is_allowed: fn(Failures) -> bool,
 ) -> sqlx::Result<Failures> {
-    let mut tries = 1;
-    loop {
-        let mut transaction = begin(pool).await?;
-        let raised = raise(&mut transaction, account, address, window_seconds);
-        let counted = within(TRANSACTION_MAX, raised).await;
-        match counted {
-            Ok(failures) if is_allowed(failures) => {
-                transaction.commit().await?;
-                return Ok(failures);
-            }
-            Ok(failures) => {
-                transaction.rollback().await?;
-                return Ok(failures);
-            }
-            Err(error) => {
-                transaction.roll_back_after(&error).await;
-                if Fault::of(&error) != Fault::Transient || tries == TRIES_MAX {
-                    return Err(error);
-                }
-                tries += 1;
-            }
-        }
+    let counted = ledger.transact(RetryPolicy::ONCE, |transaction| {
+        Box::pin(async move {
+            let failures = raise(transaction, account, address, window_seconds).await?;
+            if is_allowed(failures) { Ok(failures) } else { Err(Rollback::Refused(failures)) }
+        })
+    });
+    match counted.await {
+        Ok(failures) | Err(Rollback::Refused(failures)) => Ok(failures),
+        Err(Rollback::Failed(error)) => Err(error),
     }
 }
 

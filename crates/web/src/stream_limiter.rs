@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shop_domain::UserId;
-use web::streams::TooManyStreams;
+use shop_metrics::Metrics;
 
 /// Factor on `each_address` for streams with a session: an office or a phone network is one
 /// address, and accounts cost next to nothing.
@@ -36,15 +36,25 @@ pub enum Watcher {
     Stranger(Option<IpAddr>),
 }
 
+/// The reason why no stream is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooManyStreams {
+    /// Too many streams are open in all, for this kind of client.
+    InTotal,
+    /// This user, or this address, has too many streams.
+    PerClient,
+}
+
 /// The open streams. Clones share them.
 #[derive(Clone)]
-pub(super) struct StreamLimiter {
+pub struct StreamLimiter {
     limits: StreamLimits,
     open: Arc<Mutex<Open>>,
+    metrics: Metrics,
 }
 
 /// The permit of one open stream; dropping it gives the permit back.
-pub(super) struct StreamPermit {
+pub struct StreamPermit {
     limiter: StreamLimiter,
     watcher: Watcher,
 }
@@ -59,11 +69,14 @@ struct Open {
 }
 
 impl StreamLimiter {
-    pub(super) fn new(limits: StreamLimits) -> Self {
-        Self { limits, open: Arc::default() }
+    /// No stream is open yet.
+    #[must_use]
+    pub fn new(limits: StreamLimits, metrics: Metrics) -> Self {
+        Self { limits, open: Arc::default(), metrics }
     }
 
-    pub(super) fn take(&self, watcher: Watcher) -> Result<StreamPermit, TooManyStreams> {
+    /// Counts a stream, if the limits allow it.
+    pub(crate) fn take(&self, watcher: Watcher) -> Result<StreamPermit, TooManyStreams> {
         let limits = self.limits;
         let mut open = self.open();
         let is_stranger = matches!(watcher, Watcher::Stranger(_));
@@ -91,6 +104,7 @@ impl StreamLimiter {
         }
         open.all += 1;
         open.strangers += usize::from(is_stranger);
+        self.metrics.streams.inc();
         Ok(StreamPermit { limiter: self.clone(), watcher })
     }
 
@@ -101,6 +115,7 @@ impl StreamLimiter {
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
+        self.limiter.metrics.streams.dec();
         let mut open = self.limiter.open();
         open.all -= 1;
         match self.watcher {
@@ -145,12 +160,8 @@ mod tests {
 
     #[test]
     fn streams_are_shared_out() {
-        let limiter = StreamLimiter::new(StreamLimits {
-            all: 6,
-            strangers: 4,
-            each_user: 2,
-            each_address: 3,
-        });
+        let limits = StreamLimits { all: 6, strangers: 4, each_user: 2, each_address: 3 };
+        let limiter = StreamLimiter::new(limits, Metrics::new());
         let user = |id| Watcher::User(UserId::new(id).expect("positive"), None);
         let at = |text: &str| Watcher::Stranger(Some(text.parse().expect("an address")));
         let take = |watcher| limiter.take(watcher).map_err(|why| (watcher, why));
@@ -180,12 +191,8 @@ mod tests {
 
     #[test]
     fn many_accounts_of_one_address_do_not_take_everything() {
-        let limiter = StreamLimiter::new(StreamLimits {
-            all: 100,
-            strangers: 50,
-            each_user: 3,
-            each_address: 2,
-        });
+        let limits = StreamLimits { all: 100, strangers: 50, each_user: 3, each_address: 2 };
+        let limiter = StreamLimiter::new(limits, Metrics::new());
         let take = |id, address: &str| {
             let address = Some(address.parse().expect("an address"));
             limiter.take(Watcher::User(UserId::new(id).expect("positive"), address))
