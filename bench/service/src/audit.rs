@@ -87,11 +87,8 @@ mod tests {
             key: Some((*id).to_owned()),
             fence: None,
         };
-        let movement = |id: &&str| Movement {
-            order: (*id).to_owned(),
-            reason: "sold".to_owned(),
-            units: -1,
-        };
+        let movement =
+            |id: &&str| Movement { order: (*id).to_owned(), reason: "sold".to_owned(), units: -1 };
         Ledger {
             item_exists: true,
             stock: Some(Stock { total: STOCK, available: STOCK - sold }),

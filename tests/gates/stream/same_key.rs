@@ -121,7 +121,7 @@ async fn requests_that_were_queued_are_forgotten_after_a_while() {
     // Each order is decided, so that nothing but the memory of requests knows it.
     let push = async |request: &str| {
         let purchase = purchase(&shop, item, request).await;
-        let answer = queue.push(&purchase, None).await.expect("asked");
+        let answer = queue.push(&purchase, None, None).await.expect("asked");
         eventually("the order to be decided", || async {
             let mut count = redis::cmd("HLEN");
             count.arg(&queued);

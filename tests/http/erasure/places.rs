@@ -121,10 +121,12 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     shop.config.database_url = Secret::new(link.url());
     let pool = store::pool(&shop.config).expect("the URL is fine");
     let line = WaitingLine::new(Clock::default(), Outbox::default(), Metrics::new(), 10);
-    let waitlist = Waitlist::new(Ledger::new(pool, Breakers::new(&Metrics::new()).mysql), line);
+    let ledger = Ledger::new(pool, Breakers::new(&Metrics::new()).mysql);
+    let waitlist = Waitlist { ledger, line };
     link.trap(Trap::at(b"SELECT available FROM stock WHERE item_id = ?").hold());
     let comes_back = async {
-        eventually("the job to be at the item", || async { (link.held() == 1).then_some(()) }).await;
+        eventually("the job to be at the item", || async { (link.held() == 1).then_some(()) })
+            .await;
         let back = sqlx::query("DELETE FROM erased_users WHERE user_id = ?").bind(id);
         shop.change(back).await;
         link.mend();

@@ -18,8 +18,8 @@ use sqlx::MySqlConnection;
 use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, own_mysql,
-    until_running, unique, when,
+    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, own_mysql, unique,
+    until_running, when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -329,7 +329,7 @@ async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone() {
     let metrics = Metrics::new();
     let breaker = Breakers::new(&metrics).mysql;
     let line = WaitingLine::new(Clock::default(), Outbox::default(), metrics, 50_000);
-    let waitlist = Waitlist::new(Ledger::new(shop.pool.clone(), breaker), line);
+    let waitlist = Waitlist { ledger: Ledger::new(shop.pool.clone(), breaker), line };
     // As in a busy shop, an older transaction is open: the server then reads also the rows that a look passes.
     let older = hold_stock_row(&shop.pool, other).await;
     let of_few = pages_of_offers(&shop, &waitlist, few, 2_000).await;

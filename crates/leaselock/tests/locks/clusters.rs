@@ -126,7 +126,7 @@ async fn name_at(cluster: &RedisCluster, node: usize) -> LockName {
         let tag = format!("thing:{number}");
         let slot = Slot::of(tag.as_bytes()).number();
         if cluster.owner(slot, None).await.expect("an owner") == node {
-            return LockName::new(format!("{{{tag}}}:write")).expect("a name");
+            return LockName::new(&format!("{{{tag}}}:write")).expect("a name");
         }
     }
     panic!("no name of a hundred is in a slot of node {node}");

@@ -19,6 +19,17 @@ pub fn all_in_use() -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(AllInUse))
 }
 
+/// The error of a transaction that is to be tried again.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("another transaction has changed what was read")]
+struct Contended;
+
+/// Makes the error for a transaction that read what another one has changed meanwhile. It may be tried again.
+#[must_use]
+pub fn contended() -> sqlx::Error {
+    sqlx::Error::AnyDriverError(Box::new(Contended))
+}
+
 /// The error of a change whose COMMIT was sent and not confirmed by the present writer.
 #[derive(Debug, thiserror::Error)]
 #[error("the outcome of COMMIT is unknown: {0}")]
@@ -84,6 +95,7 @@ impl Fault {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Connection,
             sqlx::Error::AnyDriverError(error) if error.is::<AllInUse>() => Self::AllInUse,
+            sqlx::Error::AnyDriverError(error) if error.is::<Contended>() => Self::Transient,
             // The class of its cause; `is_unconfirmed` tells it from an error before COMMIT.
             sqlx::Error::AnyDriverError(error) => {
                 error.downcast_ref::<Unconfirmed>().map_or(Self::Other, |error| Self::of(&error.0))
@@ -159,6 +171,7 @@ mod tests {
         assert_eq!(Fault::of_answer(1030, "Got error 168 from storage engine"), Fault::Other);
         assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
         assert_eq!(Fault::of(&all_in_use()), Fault::AllInUse);
+        assert_eq!(Fault::of(&contended()), Fault::Transient);
         for number in [1047, 9001, 9005] {
             assert_eq!(Fault::of_number(number), Fault::Connection);
         }

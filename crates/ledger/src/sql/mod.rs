@@ -13,7 +13,7 @@ mod vitess;
 
 pub use database::{Database, Destination};
 pub(crate) use error::out_of_range;
-pub use error::{Fault, all_in_use, is_unconfirmed, unconfirmed};
+pub use error::{Fault, all_in_use, contended, is_unconfirmed, unconfirmed};
 pub use limits::{answered, within};
 pub(crate) use new_id::is_taken_id;
 pub use new_id::with_new_id;

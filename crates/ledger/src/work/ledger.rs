@@ -73,8 +73,8 @@ impl RetryPolicy {
             let passes = self.passing.contains(&fault) && (self.waits_again || !is_silence(failed));
             if is_unsent || attempt == self.attempts_max || !passes {
                 // A COMMIT that hangs holds the rows that the later attempts wait for.
-                let wrote_nothing = is_unsent
-                    || matches!(fault, Fault::ReadOnly | Fault::Full | Fault::Transient);
+                let wrote_nothing =
+                    is_unsent || matches!(fault, Fault::ReadOnly | Fault::Full | Fault::Transient);
                 return Err(match lost {
                     Some(cause) if wrote_nothing => {
                         unconfirmed(sqlx::Error::Io(std::io::Error::other(cause))).into()
@@ -171,6 +171,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::sql::contended;
     use crate::sql::{Rollback, is_unconfirmed};
 
     /// Ends the attempts with `errors`, in their order, and all later ones well; returns how the last one

@@ -24,7 +24,6 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-
 /// How long the statements of a stage may take before the batch is overtaken.
 pub(super) const PATIENCE: Duration = Duration::from_millis(400);
 /// Batches that may be overtaken at once: when every statement is slow, overtaking helps nobody.
