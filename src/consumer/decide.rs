@@ -87,14 +87,15 @@ impl Consumers {
     }
 
     async fn write(&self, purchase: &Purchase) -> Decision {
-        let outcome = match purchase.item.arbiter {
-            ArbiterMode::On => self.parts.group_commit.write(purchase.clone(), None).await,
-            ArbiterMode::Off => {
-                let stock = StockWrite::Unguarded(UnguardedWrite::Record);
-                let write = OrderWrite { purchase, fence: None, stock, deadline: None };
-                self.parts.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+        let mut outcome = self.outcome_of(purchase).await;
+        if is_faulty(&outcome) {
+            // A ledger that takes no order, as without one of its tables, says nothing of this one.
+            if !Box::pin(self.parts.arbiter.takes_others(purchase)).await {
+                return Decision::Later;
             }
-        };
+            // Once more, because the ledger may take orders only since a moment ago.
+            outcome = self.outcome_of(purchase).await;
+        }
         match outcome {
             Outcome::Sold(order) if order.id == purchase.order_id => Decision::Decided(order),
             // The key belongs to another order already: this one is not sold too.
@@ -107,15 +108,19 @@ impl Consumers {
                     }
                 }
             }
-            Outcome::Unavailable(Unavailable::Faulty(_)) => {
-                // A ledger that takes no order, as without one of its tables, says nothing of this one.
-                if Box::pin(self.parts.arbiter.takes_others(purchase)).await {
-                    Decision::Stuck("the ledger does not take it")
-                } else {
-                    Decision::Later
-                }
-            }
+            outcome if is_faulty(&outcome) => Decision::Stuck("the ledger does not take it"),
             Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Queued(_) => Decision::Later,
+        }
+    }
+
+    async fn outcome_of(&self, purchase: &Purchase) -> Outcome {
+        match purchase.item.arbiter {
+            ArbiterMode::On => self.parts.group_commit.write(purchase.clone(), None).await,
+            ArbiterMode::Off => {
+                let stock = StockWrite::Unguarded(UnguardedWrite::Record);
+                let write = OrderWrite { purchase, fence: None, stock, deadline: None };
+                self.parts.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+            }
         }
     }
 
@@ -159,4 +164,9 @@ impl Consumers {
             Ok(false) | Err(_) => false,
         }
     }
+}
+
+/// Whether the ledger answered the statements of this order with an error that may be the order's own.
+fn is_faulty(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Unavailable(Unavailable::Faulty(_)))
 }

@@ -216,7 +216,7 @@ impl Consumers {
     }
 
     /// Takes over the entries that another consumer has had for too long, reads new ones, and
-    /// decides.
+    /// decides both.
     async fn round(&self, item: ItemId, reclaimed: &mut Option<Instant>) -> Round {
         let reader = &self.parts.reader;
         let idle = self.parts.claim_idle;
@@ -235,14 +235,15 @@ impl Consumers {
             }
         }
         self.parts.metrics.queue_reclaimed.inc_by(u64::try_from(entries.len()).unwrap_or(0));
-        if entries.is_empty() {
-            entries = match reader.read(item, BATCH_MAX).await {
-                Ok(entries) => entries,
+        // Beside those that were taken over, which may not be decided for a long time.
+        if entries.len() < BATCH_MAX {
+            match reader.read(item, BATCH_MAX - entries.len()).await {
+                Ok(new) => entries.extend(new),
                 Err(error) => {
                     tracing::debug!(%error, %item, "queue not read");
                     return Round::Trouble;
                 }
-            };
+            }
         }
         if entries.is_empty() {
             return Round::Empty;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use dev_servers::{MysqlOptions, MysqlServer, SmallDisk};
+use dev_servers::{MysqlOptions, MysqlServer, RedisServer, SmallDisk};
 use serde_json::{Value, json};
 use settings::Secret;
 
@@ -71,7 +71,7 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
     sqlx::query(needs).execute(&too_new.pool).await.expect("it needs a newer program");
     let url_of = |shop: &Shop| shop.config.database_url.reveal().to_owned();
     let (empty, old, too_new) = (url_of(&empty), url_of(&old), url_of(&too_new));
-    let cluster = own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf"]).await;
+    let cluster = lone_cluster_node().await;
     let cluster = cluster[0].url();
     let cases = [
         ("DATABASE_URL", &*wrong_password, "refuses the user or the password of DATABASE_URL"),
@@ -256,7 +256,7 @@ async fn a_start_without_servers_waits_quietly_and_says_for_what() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_behind_a_url_of_one_server_is_seen() {
-    let cluster = own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf"]).await;
+    let cluster = lone_cluster_node().await;
     let (_shop, instance) =
         Shop::open_with(|config| config.redis_url = Secret::new(cluster[0].url())).await;
     let ready = instance.stranger().get("/readyz").await;
@@ -362,4 +362,10 @@ async fn a_file_of_settings_that_others_may_write_is_refused() {
         assert_eq!(is_refused, code == 2, "{mode:o}: {said}");
     }
     std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// A Redis server that belongs to a cluster of which it knows no slot.
+async fn lone_cluster_node() -> Vec<RedisServer> {
+    let bus = format!("cluster-port {}", dev_servers::free_port().expect("a port"));
+    own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf", &bus]).await
 }

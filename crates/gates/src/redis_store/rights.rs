@@ -96,8 +96,12 @@ impl MissingRights {
 
     /// Notes the answer to one command.
     fn note(&mut self, name: &'static str, tells: bool, answer: Option<RedisError>) {
-        let Some(error) = answer.filter(|error| error.code() == Some("NOPERM")) else { return };
+        let Some(error) = answer else { return };
         let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
+        // EXEC is answered with EXECABORT and the reason.
+        if error.code() != Some("NOPERM") && !detail.contains("noperm") {
+            return;
+        }
         if detail.contains("to run the") {
             let list = if tells { &mut self.telling } else { &mut self.selling };
             if !list.contains(&name) {

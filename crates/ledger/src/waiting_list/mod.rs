@@ -202,7 +202,7 @@ impl WaitingLine {
         let mut left = stock_lock::lock(transaction, permit).await?;
         let mut change = LineChange::default();
         let mut offered = 0;
-        // Each look begins behind the places that are offered: the index of those who wait has them until the
+        // Each look begins behind the places that are offered: the index of waiting buyers has them until the
         // transaction ends.
         let mut after = 0;
         while left > 0 {
