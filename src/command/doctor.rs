@@ -121,7 +121,7 @@ async fn check_known_items(pool: &Database, redis: &RedisClient) -> Option<Findi
     let Some(first) = unknown.first() else {
         let mut found = "the ledger has all items of which Redis has keys".to_owned();
         if !known.is_complete {
-            found += &format!(", by {KEYS_MAX} keys: not all were looked at");
+            found += &format!("; only the first {KEYS_MAX} keys were looked at");
         }
         return Some(Finding::ok(check, found));
     };

@@ -22,7 +22,7 @@ const UNGUARDED_WRITES_MAX: usize = 8;
 enum Decision {
     /// The order as the ledger has it now; `rejected` when it was refused.
     Decided(Order),
-    /// The ledger is busy or does not answer: the order is delivered again.
+    /// The ledger is busy, does not answer or takes no order: the order is delivered again.
     Later,
     /// The order cannot be decided, perhaps by its own fault.
     Stuck(&'static str),

@@ -125,8 +125,10 @@ impl Audit {
         }
         found.items.insert(id, result);
         drop(found);
-        // At once, not at the end of the pass.
-        self.report();
+        if is_news {
+            // At once, not at the end of the pass.
+            self.report();
+        }
         Ok(())
     }
 
@@ -143,7 +145,8 @@ impl Audit {
     /// Removes the results of other items, and returns the last item that was looked at in this pass.
     fn forget_others(&self, ids: &[ItemId]) -> Option<ItemId> {
         let mut found = self.found();
-        found.items.retain(|id, _| ids.contains(id));
+        // Sorted, as the ledger lists them.
+        found.items.retain(|id, _| ids.binary_search(id).is_ok());
         found.last
     }
 

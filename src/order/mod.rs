@@ -18,8 +18,8 @@ use shop_metrics::Metrics;
 pub use find::{FindError, OrderPage};
 pub use ledger::order::{PaymentResult, StepError};
 
-/// Pages of overdue orders that one run tries singly while some of them cannot expire. Those behind fewer stuck orders
-/// than that expire in the same run, which still ends within seconds.
+/// Pages of overdue orders that one run tries one by one while some cannot expire. Orders behind fewer stuck ones than
+/// these pages have expire in the same run, which ends within seconds.
 const SINGLE_PAGES_MAX: usize = 10;
 
 /// Steps of orders. Clones share everything.
@@ -60,7 +60,7 @@ impl Orders {
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
     /// gives their units back. May run in every instance at once: rows that another one works on
     /// are skipped. An order that cannot expire, or for which a row of another item or a limit of its buyer is locked, is
-    /// logged and left for a later run.
+    /// left for a later run.
     ///
     /// # Errors
     /// Those of the item; orders that expired before stay expired.
@@ -91,7 +91,7 @@ impl Orders {
                         run.expired += batch.orders.len();
                     }
                     Err(error) if is_of_one_order(&error) => {
-                        tracing::warn!(%error, %item, order = %order.id, "order cannot expire");
+                        tracing::debug!(%error, %item, order = %order.id, "order cannot expire");
                         run.stuck += 1;
                     }
                     Err(error) => return Err(error),
@@ -100,6 +100,9 @@ impl Orders {
             if last.is_none() || run.stuck == stuck_before {
                 break;
             }
+        }
+        if run.stuck > 0 {
+            tracing::warn!(%item, stuck = run.stuck, "orders cannot expire now; a later run tries again");
         }
         Ok(run)
     }

@@ -17,7 +17,7 @@ const UNIT: &str = "deploy/systemd/seckill";
 const TOOL: &str = "[ ! -e \"$PLANTED/$(basename \"$0\")-fails\" ]\n";
 const KUBECTL: &str = "\
 [ ! -e \"$PLANTED/kubectl-fails\" ] || exit 1
-for kind in Namespace Deployment Service PodDisruptionBudget Job NetworkPolicy ConfigMap Secret; do
+for kind in Deployment Service PodDisruptionBudget Job NetworkPolicy ConfigMap Secret; do
     [ -e \"$PLANTED/without-$kind\" ] || echo \"kind: $kind\"
 done
 ";
@@ -111,14 +111,7 @@ fn check_manifests_fails_with_each_of_its_tools() {
     let (code, said) = bench.run("check-manifests", &[], &[]);
     assert_eq!(code, 0, "{said}");
     let tools = failing.map(|(tool, _)| format!("{tool}-fails"));
-    let own = [
-        "kubectl-fails",
-        "without-Namespace",
-        "without-NetworkPolicy",
-        "own-secrets",
-        "no-limit",
-        "nowhere",
-    ];
+    let own = ["kubectl-fails", "without-NetworkPolicy", "own-secrets", "no-limit", "nowhere"];
     for planted in own.into_iter().chain(tools.iter().map(String::as_str)) {
         let (code, said) = bench.run("check-manifests", &[], &[(planted, "")]);
         assert_ne!(code, 0, "{planted}: {said}");

@@ -130,7 +130,7 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
         assert_eq!(answer.brief(), (503, "dependency_unavailable"), "{strategy}: {}", answer.text);
         assert_eq!(answer.json["outcome"], "none", "{strategy}: {}", answer.text);
         let detail = answer.json["detail"].as_str().unwrap_or_default();
-        assert!(detail.contains("read-only"), "{strategy}: {}", answer.text);
+        assert!(detail.contains("takes no writes"), "{strategy}: {}", answer.text);
     }
     let body = json!({ "username": "somebody", "password": "a long password of somebody" });
     let signed_up = instance.stranger().post("/api/users", &body).await.expect_status(503);

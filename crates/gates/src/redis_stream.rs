@@ -33,7 +33,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redis_connection::is_too_few_replicas;
+use redis_connection::{is_not_sent, is_too_few_replicas};
 use tokio::time::Instant;
 
 use super::kit::{ledger_view, redis_gate};
@@ -115,6 +115,10 @@ impl Strategy for RedisStream {
                 Err(CounterError::Redis(error)) if is_too_few_replicas(&error) => {
                     tracing::warn!(%error, "order not queued: too few replicas follow");
                     return Outcome::Unavailable(Unavailable::Faulty(Dependency::Redis));
+                }
+                // Redis answers, and the orders before this one took too long.
+                Err(CounterError::Redis(error)) if is_not_sent(&error) => {
+                    return Outcome::Unavailable(Unavailable::Contended);
                 }
                 Err(error) => return redis_gate::unavailable(&error),
             }

@@ -25,7 +25,7 @@ pub use connection::{Options, SharedConnection};
 pub use node::{DENIED, Node, is_denial};
 pub use own::{OWN_CONNECTIONS_MAX, OwnConnection};
 pub use refusal::is_command_refused;
-pub use replicated::{ReplicatedWrite, ReplicatedWriter, is_too_few_replicas};
+pub use replicated::{ReplicatedWrite, ReplicatedWriter, is_not_sent, is_too_few_replicas};
 pub use script::{Call, Script, is_unknown_script};
 pub use slot::Slot;
 pub use topology::{Primaries, Topology};

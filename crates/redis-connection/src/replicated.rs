@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{timeout, timeout_at};
 
@@ -29,6 +29,8 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 /// The code of the error of a write that was not sent since replicas are missing. It is the code of
 /// a server with `min-replicas-to-write`, and means the same.
 const TOO_FEW: &str = "NOREPLICAS";
+/// The code of the error of a write whose turn did not come in time.
+const NOT_SENT: &str = "NOTSENT";
 
 /// Sends writes and waits for replicas. Clones share the connections.
 #[derive(Clone)]
@@ -265,11 +267,18 @@ fn too_few(count: u32, wanted: ReplicaGoal) -> RedisError {
 }
 
 fn not_sent() -> RedisError {
-    RedisError::from((ErrorKind::Client, "the write was not sent in time"))
+    let detail = "its turn did not come in time".to_owned();
+    redis::make_extension_error(NOT_SENT.to_owned(), Some(detail))
 }
 
 /// Whether a write was refused since too few replicas follow: it did not run.
 #[must_use]
 pub fn is_too_few_replicas(error: &RedisError) -> bool {
     error.code() == Some(TOO_FEW)
+}
+
+/// Whether a write was not sent because its turn did not come in time: it did not run.
+#[must_use]
+pub fn is_not_sent(error: &RedisError) -> bool {
+    error.code() == Some(NOT_SENT)
 }

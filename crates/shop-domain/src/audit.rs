@@ -243,7 +243,7 @@ pub fn verify(facts: Facts) -> Report {
     }));
     findings.push(Finding {
         invariant: "I22",
-        claim: "each order costs what its units cost, and no payment but one has paid it",
+        claim: "each order costs what its units cost; an order with an accepted payment is paid, and has one",
         holds: Some(f.orders_mispriced == 0 && f.orders_paid_wrongly == 0),
         detail: format!(
             "{} at another price, {} paid wrongly",

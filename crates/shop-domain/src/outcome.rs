@@ -254,7 +254,7 @@ pub enum Unavailable {
     Dependency(Dependency),
     /// A server that the strategy needs answers with an error, perhaps for this purchase alone.
     Faulty(Dependency),
-    /// The ledger answers, but its server refuses writes.
+    /// The ledger answers, but its server refuses writes, or cannot write, as on a full disk.
     ReadOnly,
 }
 
@@ -283,7 +283,7 @@ pub enum LedgerError {
     /// The ledger answers, but all connections to it are in use; nothing changed.
     #[error("all connections to the ledger are in use")]
     Overloaded,
-    /// The ledger answers, but refuses writes; nothing changed.
+    /// The ledger answers, but refuses writes or cannot write; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
     /// A value does not fit its column, and nobody has looked before; nothing changed.

@@ -131,7 +131,7 @@ pub async fn create(
     Ok(Json(StandingBody::new(status, available)))
 }
 
-/// Leave the queue of an item, or give the ticket back: the next buyer is admitted. A repetition has no
+/// Leave the queue of an item, and return all your tickets: the next buyer is admitted. A repetition has no
 /// further effect.
 #[utoipa::path(delete, path = "/api/items/{id}/ticket", tag = "buyer", params(ItemPath), responses(
     (status = 204, description = "You are not in the queue"),

@@ -28,8 +28,8 @@ pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Ou
 pub fn unavailable(error: &ledger::Error) -> Outcome {
     tracing::warn!(%error, "ledger not read");
     Outcome::Unavailable(match Fault::of(error) {
-        Fault::ReadOnly => Unavailable::ReadOnly,
-        Fault::Connection | Fault::Full => Unavailable::Dependency(Dependency::Mysql),
+        Fault::ReadOnly | Fault::Full => Unavailable::ReadOnly,
+        Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
         Fault::AllInUse => Unavailable::Overloaded,
         Fault::Transient => Unavailable::Contended,
         _ => Unavailable::Faulty(Dependency::Mysql),

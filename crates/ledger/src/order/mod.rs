@@ -134,7 +134,13 @@ impl OrderSteps {
                 failpoint!("step-committed");
                 Ok(made.or_before(sent.into_inner().unwrap_or_else(PoisonError::into_inner)))
             }
-            Err(StepError::Unavailable(error)) => Err(failed_change(&error).into()),
+            Err(StepError::Unavailable(error)) => {
+                let known = failed_change(&error);
+                if known == LedgerError::OutcomeUnknown {
+                    tracing::warn!(order = %id, "order step not confirmed");
+                }
+                Err(known.into())
+            }
             refused => refused,
         }
     }

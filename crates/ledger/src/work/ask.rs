@@ -62,11 +62,10 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     match Fault::of(error) {
         _ if is_unconfirmed(error) => LedgerError::OutcomeUnknown,
         Fault::AllInUse => LedgerError::Overloaded,
-        Fault::ReadOnly => LedgerError::ReadOnly,
+        Fault::ReadOnly | Fault::Full => LedgerError::ReadOnly,
         Fault::DoesNotFit => LedgerError::DoesNotFit,
         // Rolled back, such as after a wait for a row.
         Fault::Transient => LedgerError::Contended,
-        Fault::Full => LedgerError::Unavailable,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,
         _ => LedgerError::OutcomeUnknown,
     }

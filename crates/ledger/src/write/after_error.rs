@@ -52,7 +52,7 @@ pub(super) async fn after_error(
         Fault::AllInUse => Outcome::Unavailable(Unavailable::Overloaded),
         Fault::Full => {
             tracing::error!(%error, item = %purchase.item.id, "ledger cannot write");
-            Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
+            Outcome::Unavailable(Unavailable::ReadOnly)
         }
         Fault::DoesNotFit | Fault::Other => {
             tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");

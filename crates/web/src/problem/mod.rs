@@ -203,7 +203,7 @@ impl Problem {
     #[must_use]
     pub fn read_only() -> Self {
         problems::DEPENDENCY_UNAVAILABLE
-            .detail("mysql is read-only at the moment and nothing changed; try again.")
+            .detail("mysql takes no writes at the moment and nothing changed; try again.")
     }
 
     /// The problem of a failure that axum or a layer answered by its status alone.

@@ -141,7 +141,7 @@ pub struct RoomStanding {
 pub struct ShownTicket {
     pub item: ItemId,
     pub buyer: UserId,
-    /// The end of its validity in milliseconds since 1970, which tells the tickets of one buyer apart.
+    /// The end of its validity in milliseconds since 1970. A return ends each ticket that does not end later than it.
     pub ends_ms: i64,
 }
 

@@ -316,7 +316,12 @@ impl BatchWriter {
                             }
                             return false;
                         }
-                        Fault::Full | Fault::DoesNotFit | Fault::Other if batch.is_alone => {
+                        Fault::Full if batch.is_alone => {
+                            tracing::error!(%error, "ledger cannot write");
+                            batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
+                            return true;
+                        }
+                        Fault::DoesNotFit | Fault::Other if batch.is_alone => {
                             tracing::error!(%error, "ledger refused an order");
                             let faulty = Unavailable::Faulty(Dependency::Mysql);
                             batch.answer_rest(&Ok(Outcome::Unavailable(faulty)));
