@@ -195,7 +195,8 @@ impl Accounts {
         };
         self.throttle.forgive(&attempt).await;
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
-        let generation = self.kept_generation(account.id, account.generation).await?;
+        let kept = self.kept_generation(account.id, account.generation).await?;
+        let generation = kept.ok_or(SignInError::WrongCredentials)?;
         Ok(self.session(account.id, role, generation))
     }
 }

@@ -64,18 +64,22 @@ impl Accounts {
         Session { token, user, role, expires_at }
     }
 
-    /// The generation for a new session. When the ledger has lost a later one than it has, a new one begins: so what was
-    /// signed out stays out, and the user gets in.
+    /// The generation for a new session of a user who was read with `generation`; `None` when the sessions ended after
+    /// that, so the password and the role that were read may be old. When the ledger has lost a later generation than
+    /// it has, a new one begins: so what was signed out stays out, and the user gets in.
     pub(super) async fn kept_generation(
         &self,
         user: UserId,
         generation: u32,
-    ) -> Result<u32, LedgerError> {
-        if self.parts.revocations.knows_later(user, generation) {
-            self.sign_out_everywhere(user).await?;
-            return self.read(sessions::generation(&self.parts.ledger.pool, user)).await;
+    ) -> Result<Option<u32>, LedgerError> {
+        if !self.parts.revocations.knows_later(user, generation) {
+            return Ok(Some(generation));
         }
-        Ok(generation)
+        let present = self.read(sessions::generation(&self.parts.ledger.pool, user)).await?;
+        if present != generation {
+            return Ok(None);
+        }
+        self.sign_out_everywhere(user).await.map(Some)
     }
 
     /// The name of a user; `None` if it has no account, such as the buyers of a load test.
@@ -94,15 +98,15 @@ impl Accounts {
     }
 
     /// Signs all sessions of a user out: here at once, on other instances after two seconds at
-    /// most.
+    /// most. Returns the generation that begins.
     ///
     /// # Errors
     /// When the ledger does not answer; after [`LedgerError::OutcomeUnknown`] the sessions may have
     /// ended.
-    pub async fn sign_out_everywhere(&self, user: UserId) -> Result<(), LedgerError> {
+    pub async fn sign_out_everywhere(&self, user: UserId) -> Result<u32, LedgerError> {
         let generation = self.change(sessions::end_all(&self.parts.ledger.pool, user)).await?;
         self.parts.revocations.end_earlier_than(user, generation);
-        Ok(())
+        Ok(generation)
     }
 
     /// Verifies the password of a user who is signed in; `None` when the user has no account with a password of its
@@ -191,7 +195,9 @@ impl SessionOpener for Accounts {
         until: Option<OffsetDateTime>,
     ) -> Result<Session, LedgerError> {
         let generation = self.read(sessions::generation(&self.parts.ledger.pool, user)).await?;
-        let generation = self.kept_generation(user, generation).await?;
+        let kept = self.kept_generation(user, generation).await?;
+        // The sessions end at this moment: a later try reads the present generation.
+        let generation = kept.ok_or(LedgerError::Unavailable)?;
         let usual = self.parts.clock.now() + self.parts.token_life;
         let until = until.map_or(usual, |until| until.min(usual));
         Ok(self.session_until(user, role, generation, until))

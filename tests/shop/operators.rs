@@ -8,7 +8,10 @@ use tokio::io::AsyncWriteExt;
 use web::token::Role;
 
 use crate::process::program::{program, run, told};
-use crate::support::{Answer, BOUND, Client, Instance, Shop, eventually, item_body, when};
+use crate::support::{
+    Answer, BOUND, Client, Instance, Shop, eventually, item_body, patient_transaction,
+    until_running, when,
+};
 
 const PASSWORD: &str = "a lamp that wakes up";
 
@@ -195,4 +198,40 @@ async fn a_changed_password_ends_all_sessions_but_the_new_one() {
         last = change(&fresh, "a wrong password", new).await.json;
     }
     assert_eq!(last["code"], "too_many_attempts", "{last}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_in_that_is_under_way_does_not_survive_a_changed_password() {
+    let (shop, instance) = Shop::open_with(|config| {
+        config.session.revocation_period_ms = 100;
+        config.mysql.lock_wait_timeout_seconds = 60;
+    })
+    .await;
+    let older = with_token(&instance, &sign_up(&instance, "ada").await);
+    let mut holder = patient_transaction(&shop.pool).await;
+    sqlx::query("SELECT account FROM sign_in_failures FOR UPDATE")
+        .execute(&mut *holder)
+        .await
+        .expect("the counts are locked");
+    let generation = "SELECT CAST(generation AS SIGNED) FROM session_generations";
+    let change = async {
+        // It has read the account, and waits for the count of failures.
+        until_running(&shop.pool, "INSERT INTO sign_in_failures%", 1).await;
+        let (code, text) = operator(&shop, &["password", "ada"], "another lamp that wakes").await;
+        assert_eq!(code, 0, "{text}");
+        eventually(BOUND, || async {
+            let answer = older.get("/api/orders").await;
+            when(answer.status == 401, answer.status)
+        })
+        .await;
+        let begun: i64 = shop.read(sqlx::query_scalar(generation)).await;
+        holder.rollback().await.expect("the counts are free");
+        begun
+    };
+    let (late, begun) = tokio::join!(sign_in(&instance, "ada", PASSWORD), change);
+    assert_eq!(late.brief(), (401, "invalid_credentials"), "{}", late.text);
+    let present: i64 = shop.read(sqlx::query_scalar(generation)).await;
+    assert_eq!(present, begun, "it ended the sessions of the owner");
+    let owner = sign_in(&instance, "ada", "another lamp that wakes").await;
+    assert_eq!(with_token(&instance, &owner).get("/api/orders").await.status, 200);
 }

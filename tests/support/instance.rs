@@ -253,15 +253,21 @@ pub fn item_body(changes: Value) -> Value {
 /// Holds an item's stock row, so that no purchase of it can be decided, until the transaction is
 /// rolled back or dropped.
 pub async fn hold_stock_row(pool: &Database, item: i64) -> Transaction<'static, MySql> {
-    let mut holder = pool.begin().await.expect("a transaction");
-    // The sessions of the service end a transaction that idles for 20 s; a test on a busy machine may take longer.
-    let patient = "SET SESSION wait_timeout = 600 /*M! , SESSION idle_transaction_timeout = 600 */";
-    sqlx::raw_sql(patient).execute(&mut *holder).await.expect("the session waits");
+    let mut holder = patient_transaction(pool).await;
     sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
         .bind(item)
         .execute(&mut *holder)
         .await
         .expect("the row is locked");
+    holder
+}
+
+/// A transaction that a test holds for as long as it takes.
+pub async fn patient_transaction(pool: &Database) -> Transaction<'static, MySql> {
+    let mut holder = pool.begin().await.expect("a transaction");
+    // The sessions of the service end a transaction that idles for 20 s; a test on a busy machine may take longer.
+    let patient = "SET SESSION wait_timeout = 600 /*M! , SESSION idle_transaction_timeout = 600 */";
+    sqlx::raw_sql(patient).execute(&mut *holder).await.expect("the session waits");
     holder
 }
 

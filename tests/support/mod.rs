@@ -35,8 +35,8 @@ pub use client::{Answer, Client, purchase_path};
 pub use dev_servers::faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
 pub use instance::{
-    DRAW_KEY, Instance, Shop, hold_stock_row, item_body, redis_of, statements_running,
-    until_running,
+    DRAW_KEY, Instance, Shop, hold_stock_row, item_body, patient_transaction, redis_of,
+    statements_running, until_running,
 };
 pub use purchase::{
     is_breaker_open, purchase, purchase_of, until_in_flight, until_metric, write_batch,
