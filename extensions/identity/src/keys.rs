@@ -91,6 +91,7 @@ impl Keys {
         {
             return;
         }
+        // A read whose request is given up counts, too.
         *tried_at = Some(Instant::now());
         let text = match &self.source {
             Source::File(path) => {
@@ -98,6 +99,9 @@ impl Keys {
             }
             Source::Provider(provider) => provider.keys().await.map(Vec::from),
         };
+        // The pause counts from the end: a read may take as long as the pause, and tokens that waited for it go on
+        // with what there is.
+        *tried_at = Some(Instant::now());
         match text.and_then(|text| parse(&text, &self.algorithms)) {
             Ok(keys) => {
                 let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +183,9 @@ fn key(value: Value, accepted: &[Algorithm]) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outgoing_https::{HttpsClient, PrivateNetworks, tls};
     use serde_json::json;
+    use tokio::net::TcpListener;
 
     const ALL: [Algorithm; 4] =
         [Algorithm::RS256, Algorithm::PS256, Algorithm::ES256, Algorithm::EdDSA];
@@ -238,5 +244,37 @@ mod tests {
         let found = keys(&json!([vec![curve], many].concat()));
         let chosen = |algorithm| choose(&found, Some("k"), algorithm).map_or(0, |keys| keys.len());
         assert_eq!((chosen(Algorithm::ES256), chosen(Algorithm::RS256)), (1, CANDIDATES_MAX));
+    }
+
+    #[tokio::test]
+    async fn tokens_that_wait_for_a_silent_provider_go_on_together() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let client = HttpsClient {
+            networks: PrivateNetworks::parse("127.0.0.1").expect("an address"),
+            tls: tls::client(Path::new("")).expect("roots").into(),
+            timeout: READ_PAUSE,
+        };
+        let provider = Arc::new(Provider::new(client, &url, &format!("{url}/keys")).expect("addresses"));
+        let old = Keys::new(Source::Provider(provider), ALL.to_vec(), Duration::ZERO);
+        let known = keys(&json!([rsa("old")]));
+        *old.current.write().expect("no panic") = Some((known.into(), Instant::now()));
+        let find = || old.find(Some("old"), Algorithm::RS256);
+        // Kept open, and never answered.
+        let mut connections = Vec::new();
+        let answers = async { tokio::join!(find(), find(), find()) };
+        tokio::pin!(answers);
+        let answers = loop {
+            tokio::select! {
+                // A connection of the last read is counted before its answers.
+                biased;
+                connection = listener.accept() => connections.push(connection.expect("accepted")),
+                answers = &mut answers => break answers,
+            }
+        };
+        for answer in <[_; 3]>::from(answers) {
+            assert_eq!(answer.map(|found| found.len()), Ok(1), "the old keys are used");
+        }
+        assert_eq!(connections.len(), 1, "a read that timed out was the read of all who waited");
     }
 }
