@@ -122,6 +122,10 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
         time::OffsetDateTime::parse(expires_at, &time::format_description::well_known::Rfc3339);
     assert_eq!(expires_at.expect("a time").unix_timestamp(), end + 60);
 
+    // A token without an end in practice: the session ends as others do.
+    claims["exp"] = json!(253_402_300_799_i64);
+    user(&exchange(&instance, &provider.key(1).token(&claims)).await);
+
     // Two sessions of one subject; signing out everywhere ends both, and their streams.
     let token = provider.key(0).token(&provider.claims("many-devices"));
     let (here, there) = (exchange(&instance, &token).await, exchange(&instance, &token).await);

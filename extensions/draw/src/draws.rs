@@ -246,7 +246,8 @@ impl Draws {
         let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
         let is_possible = is_possible && (1..=PARTY_MAX).contains(&party_max);
         let beacon = self.parts.beacons.of_new_draws();
-        let after = (closes_at + self.parts.round_after).unix_timestamp();
+        let round_after = time::Duration::try_from(self.parts.round_after).ok()?;
+        let after = closes_at.checked_add(round_after)?.unix_timestamp();
         let round = beacon_of(beacon).round_at(u64::try_from(after).ok()?);
         let is_after = beacon_of(beacon).time_of(round) > micros(closes_at);
         let draw = NewDraw { closes_at, beacon, round, shop_key, party_max };

@@ -251,7 +251,7 @@ impl IdentityProvider for Client {
     async fn sign_in_by_token(&self, token: &str) -> Result<Session, Problem> {
         let claims = self.verify(token, &self.audiences).await?;
         // The token is believed for this time, so the session lasts no longer.
-        let until = claims.expires_at + self.rules.clock_skew();
+        let until = claims.expires_at.saturating_add(self.rules.clock_skew());
         Ok(self.open_session(&claims, Some(until)).await?)
     }
 
