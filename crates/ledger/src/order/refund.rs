@@ -122,6 +122,8 @@ async fn add_refund(
     refund: &ReceivedPayment,
 ) -> sqlx::Result<RefundResult> {
     if payment.status == PaymentStatus::Refunded && !payment.is_refund_alone() {
+        // A repeated message does not come here, so it is money that went back by hand, too, or twice.
+        tracing::warn!(payment = %payment.id, refund_cents = refund.amount.cents(), "money of a payment went back again, after all of it had gone back");
         return Ok(RefundResult::Unchanged);
     }
     if payment.currency != refund.currency {
