@@ -7,7 +7,12 @@ mod volume;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use axum::routing::post;
 use futures::future::join_all;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
@@ -249,6 +254,42 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     .await;
     assert_eq!(receiver.times_of_position(3), 2, "a replay delivers the whole range");
     assert_eq!(receiver.times_of_position(5), 1, "and no more");
+}
+
+/// Otherwise a slow receiver's refused event is looked for by one instance after the other, from the beginning.
+#[tokio::test]
+async fn a_claim_lasts_while_a_refused_event_is_looked_for() {
+    let (shop, instance) = shop_with_events().await.opened().await;
+    let item = instance.make_item(json!({ "stock": 20, "per_buyer_limit": 20 })).await;
+    for _ in 0..4 {
+        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    }
+    shop.until_count("SELECT COUNT(*) FROM event_log", 4).await;
+    // Refuses every message, and remembers the end of the claim at each.
+    let claims: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&claims);
+    let pool = shop.pool.clone();
+    let refuse = post(move |_: Bytes| async move {
+        let statement = "SELECT CAST(claimed_until AS CHAR) FROM event_endpoints";
+        let until: String = sqlx::query_scalar(statement).fetch_one(&pool).await.expect("read");
+        seen.lock().expect("no panic").push(until);
+        StatusCode::UNPROCESSABLE_ENTITY
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let target = format!("http://{}/in", listener.local_addr().expect("an address"));
+    let task = tokio::spawn(async move {
+        let _ = axum::serve(listener, Router::new().route("/in", refuse)).await;
+    });
+    let _task = tokio_util::task::AbortOnDropHandle::new(task);
+    let body = json!({ "target": target, "from_start": true });
+    instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
+    // Four events, two, and one.
+    let ends = eventually("three tries", || async {
+        let ends = claims.lock().expect("no panic").clone();
+        when(ends.len() >= 3, ends)
+    })
+    .await;
+    assert!(ends[0] < ends[1] && ends[1] < ends[2], "one claim, prolonged twice: {ends:?}");
 }
 
 /// New events that are delivered between two tries of a replay do not forget its refusals, and the next replay follows.

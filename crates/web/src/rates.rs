@@ -1,5 +1,5 @@
 //! Rate limits: a token bucket for each user, and for each address that asks for a password hash or
-//! sends messages of a payment provider.
+//! forges messages of a payment provider.
 //!
 //! A bucket is one number, the time at which it will be full again (the *generic cell rate
 //! algorithm*, GCRA). A full bucket needs no memory, so the map holds recent clients only; full
@@ -71,7 +71,7 @@ impl Rates {
         (!is_exempt).then(|| rate_limit_key(address))
     }
 
-    /// Counts a request of an address for a password hash, or a message of a payment provider.
+    /// Counts a request of an address for a password hash, or a forged message of a payment provider.
     ///
     /// # Errors
     /// 429 `rate_limited`.
@@ -81,11 +81,14 @@ impl Rates {
         taken.map_err(|wait_ns| limited("address", self.addresses.rate, wait_ns))
     }
 
-    /// Takes back what [`Self::address`] counted, for a message that was genuine.
-    pub fn give_back(&self, address: IpAddr) {
-        if let Some(address) = self.key(address) {
-            self.addresses.give_back(&address);
-        }
+    /// As [`Self::address`], but counts nothing.
+    ///
+    /// # Errors
+    /// 429 `rate_limited`.
+    pub fn check_address(&self, address: IpAddr) -> Result<(), Problem> {
+        let Some(address) = self.key(address) else { return Ok(()) };
+        let seen = self.addresses.look(&address);
+        seen.map_err(|wait_ns| limited("address", self.addresses.rate, wait_ns))
     }
 }
 
@@ -116,10 +119,61 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, state).await;
-        let counted = Arc::<Rates>::from_ref(state).address(address);
-        counted.inspect_err(|_| Metrics::from_ref(state).rate_limited("address"))?;
+        let client = AddressRateCheck::of(parts, state).await;
+        client.told(client.rates.address(client.address))?;
         Ok(Self)
+    }
+}
+
+/// Extractor that refuses a request, before the body is read, when its client's address has used up the limit. The
+/// handler tells whether the request counts.
+pub struct AddressRateCheck {
+    rates: Arc<Rates>,
+    metrics: Metrics,
+    address: IpAddr,
+}
+
+impl AddressRateCheck {
+    async fn of<S: Send + Sync>(parts: &mut Parts, state: &S) -> Self
+    where
+        Proxies: FromRef<S>,
+        Arc<Rates>: FromRef<S>,
+        Metrics: FromRef<S>,
+    {
+        let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, state).await;
+        Self { rates: FromRef::from_ref(state), metrics: FromRef::from_ref(state), address }
+    }
+
+    /// Looks again, since others may have been counted while the body was read.
+    ///
+    /// # Errors
+    /// 429 `rate_limited`.
+    pub fn check(&self) -> Result<(), Problem> {
+        self.told(self.rates.check_address(self.address))
+    }
+
+    /// Counts the request: only later ones may be refused for it.
+    pub fn count(&self) {
+        let _ = self.rates.address(self.address);
+    }
+
+    fn told(&self, judged: Result<(), Problem>) -> Result<(), Problem> {
+        judged.inspect_err(|_| self.metrics.rate_limited("address"))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AddressRateCheck
+where
+    Proxies: FromRef<S>,
+    Arc<Rates>: FromRef<S>,
+    Metrics: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let client = Self::of(parts, state).await;
+        client.check()?;
+        Ok(client)
     }
 }
 
@@ -139,17 +193,36 @@ impl<K: Hash + Eq> Buckets<K> {
 
     /// Takes a token; the error is the time until there is one, in nanoseconds.
     fn take(&self, key: K) -> Result<(), u64> {
-        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.take_at(key, now_ns)
+        self.take_at(key, self.now_ns())
     }
 
-    /// Puts a token back.
-    fn give_back(&self, key: &K) {
-        let Some(interval_ns) = SECOND_NS.checked_div(self.rate.per_second.into()) else { return };
-        let mut shard = self.shard(key);
-        if let Some(full_ns) = shard.get_mut(key) {
-            *full_ns = full_ns.saturating_sub(interval_ns);
+    /// As [`Self::take`], but takes no token.
+    fn look(&self, key: &K) -> Result<(), u64> {
+        self.look_at(key, self.now_ns())
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The time in which one token comes, in nanoseconds; `None` without a limit.
+    fn interval_ns(&self) -> Option<u64> {
+        SECOND_NS.checked_div(self.rate.per_second.into())
+    }
+
+    /// Whether a bucket has a token that will be full again at `full_ns`.
+    fn token(&self, interval_ns: u64, full_ns: u64, now_ns: u64) -> Result<(), u64> {
+        let tolerance_ns = interval_ns * u64::from(self.rate.burst.saturating_sub(1));
+        match full_ns.saturating_sub(now_ns).checked_sub(tolerance_ns) {
+            Some(wait_ns) if wait_ns > 0 => Err(wait_ns),
+            _ => Ok(()),
         }
+    }
+
+    fn look_at(&self, key: &K, now_ns: u64) -> Result<(), u64> {
+        let Some(interval_ns) = self.interval_ns() else { return Ok(()) };
+        let full_ns = self.shard(key).get(key).copied().unwrap_or_default();
+        self.token(interval_ns, full_ns, now_ns)
     }
 
     fn shard(&self, key: &K) -> MutexGuard<'_, HashMap<K, u64>> {
@@ -158,10 +231,7 @@ impl<K: Hash + Eq> Buckets<K> {
     }
 
     fn take_at(&self, key: K, now_ns: u64) -> Result<(), u64> {
-        let Some(interval_ns) = SECOND_NS.checked_div(self.rate.per_second.into()) else {
-            return Ok(());
-        };
-        let tolerance_ns = interval_ns * u64::from(self.rate.burst.saturating_sub(1));
+        let Some(interval_ns) = self.interval_ns() else { return Ok(()) };
         let mut shard = self.shard(&key);
         if shard.len() >= BUCKETS_MAX / SHARDS {
             shard.retain(|_, full_ns| *full_ns > now_ns);
@@ -172,14 +242,9 @@ impl<K: Hash + Eq> Buckets<K> {
             }
         }
         let full_ns = shard.entry(key).or_default();
-        let from_ns = (*full_ns).max(now_ns);
-        match (from_ns - now_ns).checked_sub(tolerance_ns) {
-            Some(wait_ns) if wait_ns > 0 => Err(wait_ns),
-            _ => {
-                *full_ns = from_ns + interval_ns;
-                Ok(())
-            }
-        }
+        self.token(interval_ns, *full_ns, now_ns)?;
+        *full_ns = (*full_ns).max(now_ns) + interval_ns;
+        Ok(())
     }
 }
 
@@ -204,15 +269,15 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_put_back_can_be_taken_again() {
+    fn a_look_says_what_taking_would_and_takes_nothing() {
         let buckets = Buckets::new(Rate { per_second: 1, burst: 2 });
-        for _ in 0..100 {
+        for _ in 0..2 {
+            assert!((0..100).all(|_| buckets.look_at(&"me", 0).is_ok()));
             assert_eq!(buckets.take_at("me", 0), Ok(()));
-            buckets.give_back(&"me");
         }
-        buckets.give_back(&"unknown");
-        let taken = (0..10).filter(|_| buckets.take_at("me", 0).is_ok()).count();
-        assert_eq!(taken, 2, "and no more than before");
+        assert_eq!(buckets.look_at(&"me", 0), Err(SECOND_NS));
+        assert_eq!(buckets.take_at("me", 0), Err(SECOND_NS));
+        assert_eq!(buckets.look_at(&"me", SECOND_NS), Ok(()));
     }
 
     #[test]

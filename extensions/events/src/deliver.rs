@@ -284,7 +284,7 @@ impl Service<'_> {
         self.parts.metrics.failed(is_refusal);
         if is_refusal && count > 1 {
             *self.limit_of(source) = count / 2;
-            return Ok(Step::Done);
+            return self.prolonged().await;
         }
         let refusals = match source {
             Source::Log => self.endpoint.refusals,
@@ -292,7 +292,7 @@ impl Service<'_> {
         };
         if is_refusal && refusals + 1 >= self.parts.refusals_max {
             self.set_aside(first, error, source).await?;
-            return Ok(Step::Done);
+            return self.prolonged().await;
         }
         if let (true, Source::Replay(replay)) = (is_refusal, source) {
             self.claim.replay_refused(&self.parts.pool, replay).await?;
@@ -303,6 +303,14 @@ impl Service<'_> {
         let is_refusal_of_log = is_refusal && matches!(source, Source::Log);
         self.claim.failed(&self.parts.pool, (error, is_refusal_of_log), pause).await?;
         Ok(Step::Stop)
+    }
+
+    /// Prolongs the claim after a refusal: the next tries take time, and another instance would begin with a whole
+    /// message again.
+    async fn prolonged(&self) -> ledger::Result<Step> {
+        let here = (self.endpoint.delivered, self.endpoint.delivered);
+        let kept = self.claim.skipped(&self.parts.pool, here).await?;
+        Ok(if kept { Step::Done } else { Step::Stop })
     }
 
     fn limit_of(&mut self, source: Source<'_>) -> &mut usize {

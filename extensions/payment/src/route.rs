@@ -1,7 +1,5 @@
 //! Payments: paying an order, the provider's messages, and what operators see.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -16,7 +14,6 @@ use extension::actor_of;
 use ledger::order::refund::ByHand;
 use ledger::rows::payments::Payment;
 use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
-use web::address::ClientAddress;
 use web::body::{OptionalJsonBody, RawJson};
 use web::detached;
 use web::document::TryAgain;
@@ -25,7 +22,7 @@ use web::kit::Lifecycle;
 use web::order_body::{OrderBody, StepBody};
 use web::paging::Page;
 use web::problem::Problem;
-use web::rates::{AddressRateLimit, Rates};
+use web::rates::AddressRateCheck;
 
 /// A message of the payment provider; further fields are left alone.
 #[derive(Serialize, ToSchema)]
@@ -140,9 +137,7 @@ pub async fn pay(
 pub async fn take(
     State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
-    State(rates): State<Arc<Rates>>,
-    ClientAddress(address): ClientAddress,
-    _: AddressRateLimit,
+    rate: AddressRateCheck,
     headers: HeaderMap,
     RawJson(body): RawJson,
 ) -> Result<Json<TakenBody>, Problem> {
@@ -157,12 +152,13 @@ pub async fn take(
     };
     // On a task of its own, so that it finishes even when the provider hangs up.
     let taken = detached(&lifecycle, async move {
+        rate.check()?;
         let taken = payments.take(headers, body).await;
         // The provider may send as many messages as it likes: those that were forged are limited.
-        if !taken.as_ref().is_err_and(|error| error.counts()) {
-            rates.give_back(address);
+        if taken.as_ref().is_err_and(|error| error.counts()) {
+            rate.count();
         }
-        taken
+        taken.map_err(Problem::from)
     });
     let (result, reason) = match taken.await? {
         MessageResult::Paid => ("paid", None),

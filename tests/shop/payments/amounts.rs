@@ -1,5 +1,6 @@
 //! Amounts, currencies and states of payments, and what a sender of forged messages may cost.
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{assert_taken, buy, payment, shop_of, status};
@@ -74,9 +75,19 @@ async fn an_address_that_forges_messages_is_limited_and_a_provider_is_not() {
     shop.config.limits.address_per_second = 1;
     shop.config.limits.address_burst = 5;
     let instance = shop.start().await;
-    let item = instance.make_item(json!({})).await;
+    let item = instance.make_item(json!({ "stock": 21 })).await;
     let order = buy(&instance, 1, item).await;
     let good = provider.succeeded("m1", "p1", &order, 250);
+    // At once, and each of them about another order.
+    let mut crowd = Vec::new();
+    for buyer in 2..=21 {
+        let order = buy(&instance, buyer, item).await;
+        let name = |kind: &str| format!("{kind}-{buyer}");
+        crowd.push(provider.succeeded(&name("m"), &name("p"), &order, 250));
+    }
+    for answer in join_all(crowd.iter().map(|message| message.send(&instance))).await {
+        assert_eq!(answer.status, 200, "a genuine message of many: {}", answer.text);
+    }
     for turn in 0..50 {
         let answer = good.send(&instance).await;
         assert_eq!(answer.status, 200, "genuine message {turn}: {}", answer.text);

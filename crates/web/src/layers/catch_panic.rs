@@ -49,12 +49,50 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
+        let answer: fn(Result<Answer, Panic>) -> Answer =
+            if request.method().is_safe() { after_read } else { after_change };
         AssertUnwindSafe(self.inner.call(request)).catch_unwind().map(answer)
     }
 }
 
 type Panic = Box<dyn Any + Send>;
 
-fn answer(ended: Result<Answer, Panic>) -> Answer {
+fn after_read(ended: Result<Answer, Panic>) -> Answer {
     ended.unwrap_or_else(|_| Ok(problems::INTERNAL.problem().into_response()))
+}
+
+/// The handler may have made its change before it panicked.
+fn after_change(ended: Result<Answer, Panic>) -> Answer {
+    ended.unwrap_or_else(|_| Ok(problems::INTERNAL.problem().outcome_unknown().into_response()))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::Method;
+    use serde_json::Value;
+    use tower::{ServiceExt, service_fn};
+
+    use super::*;
+    use crate::problem::Problem;
+
+    async fn panics(_: Request) -> Answer {
+        panic!("planted");
+    }
+
+    #[test]
+    fn a_panic_in_a_change_leaves_its_outcome_unknown() {
+        let outcome = |method: Method| {
+            let mut request = Request::new(Body::empty());
+            *request.method_mut() = method;
+            let guard = CatchPanic.layer(service_fn(panics));
+            let Ok(answer) = guard.oneshot(request).now_or_never().expect("no wait");
+            assert_eq!(answer.status(), 500);
+            let problem = answer.extensions().get::<Problem>().expect("a problem");
+            let body: Value = serde_json::from_slice(&problem.body("1")).expect("JSON");
+            body["outcome"].as_str().expect("text").to_owned()
+        };
+        assert_eq!(outcome(Method::POST), "unknown");
+        assert_eq!(outcome(Method::GET), "none");
+    }
 }

@@ -1,7 +1,7 @@
 //! Deliveries to endpoints: which are due, and what came of them.
 //!
 //! One instance at a time delivers to an endpoint: it claims the row for a while, and each success
-//! prolongs the claim. All times are the database's.
+//! or refusal after which it goes on prolongs the claim. All times are the database's.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Claim<'a> {
     pub endpoint: EndpointId,
     /// The name of the instance.
     pub instance: &'a str,
-    /// How long it lasts without a success.
+    /// How long it lasts after it was taken or prolonged.
     pub lease: Duration,
 }
 
@@ -116,8 +116,8 @@ impl Claim<'_> {
         .await
     }
 
-    /// Notes that nothing up to the position `now` is for the receiver, else like
-    /// [`ClaimedEndpoint::delivered`].
+    /// Notes that nothing up to the position `now` is for the receiver, else like [`Claim::delivered`]. With the same
+    /// position twice it only prolongs the claim.
     pub async fn skipped(&self, pool: &Database, positions: (i64, i64)) -> sqlx::Result<bool> {
         self.advance(pool, positions, "").await
     }
