@@ -1,23 +1,33 @@
 //! The shop's list.
 
-use std::sync::{PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use futures::FutureExt;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::{AGE_MAX, Catalog, CatalogRead, StockedItem};
+use ledger::gathered::{GatheredReads, Rows};
 use ledger::rows::{self, items};
 use ledger::{Ledger, Unreachable};
+use shop_domain::Clock;
 
 /// How long a sale stays on the shop's list after its end.
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
 
+/// The sales of the list, which all who wait for one read share.
+type Listed = Arc<[StockedItem]>;
+
+/// The reads of the list: one at a time, for all who wait.
+pub(super) type ListReads = GatheredReads<CatalogRead<Listed>, ()>;
+
 /// A list, and the time of its read.
-type DatedList = (Vec<StockedItem>, Instant);
+type DatedList = (Listed, Instant);
 
 /// The last list.
 #[derive(Default)]
-pub(super) struct ShopList(RwLock<Option<DatedList>>);
+struct ShopList(RwLock<Option<DatedList>>);
 
 impl Catalog {
     /// Reads the shop's sales that are not over for longer than a day, soonest end first, as
@@ -25,36 +35,53 @@ impl Catalog {
     ///
     /// # Errors
     /// When the ledger does not answer and the list was not read lately.
-    pub async fn list_shop(
-        &self,
-        now: OffsetDateTime,
-    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        let Ledger { pool, breaker, .. } = &self.ledger;
-        match rows::ask(breaker, items::list_shop(pool, now - LISTED_AFTER_END)).await {
-            Ok(value) => {
-                self.shop.learn(&value);
-                Ok(CatalogRead { value, age: None })
-            }
-            Err(error) => {
-                if !breaker.is_open() {
-                    tracing::warn!(%error, "catalog not read");
-                }
-                self.shop.last()
-            }
-        }
+    pub async fn list_shop(&self) -> Result<CatalogRead<Listed>, Unreachable> {
+        self.lists.read(()).await?.ok_or(Unreachable)
     }
 }
 
+/// Reads the list, or takes the last one while the ledger does not answer.
+pub(super) fn reads(ledger: Ledger, clock: Clock) -> ListReads {
+    let last = Arc::new(ShopList::default());
+    GatheredReads::new(move |_| {
+        let ledger = ledger.clone();
+        let last = Arc::clone(&last);
+        let since = clock.now() - LISTED_AFTER_END;
+        async move { read_shop(&ledger, &last, since).await }.boxed()
+    })
+}
+
+async fn read_shop(
+    Ledger { pool, breaker, .. }: &Ledger,
+    last: &ShopList,
+    since: OffsetDateTime,
+) -> Rows<CatalogRead<Listed>, ()> {
+    let read = match rows::ask(breaker, items::list_shop(pool, since)).await {
+        Ok(listed) => {
+            let value = Listed::from(listed);
+            last.learn(&value);
+            Ok(CatalogRead { value, age: None })
+        }
+        Err(error) => {
+            if !breaker.is_open() {
+                tracing::warn!(%error, "catalog not read");
+            }
+            last.last()
+        }
+    };
+    Ok(HashMap::from([((), read)]))
+}
+
 impl ShopList {
-    fn learn(&self, listed: &[StockedItem]) {
+    fn learn(&self, listed: &Listed) {
         let mut shop = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *shop = Some((listed.to_vec(), Instant::now()));
+        *shop = Some((Arc::clone(listed), Instant::now()));
     }
 
-    fn last(&self) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
+    fn last(&self) -> Result<CatalogRead<Listed>, Unreachable> {
         let shop = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (listed, read_at) = shop.as_ref().ok_or(Unreachable)?;
         let age = Some(read_at.elapsed()).filter(|age| *age <= AGE_MAX).ok_or(Unreachable)?;
-        Ok(CatalogRead { value: listed.clone(), age: Some(age) })
+        Ok(CatalogRead { value: Arc::clone(listed), age: Some(age) })
     }
 }

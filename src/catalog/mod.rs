@@ -2,15 +2,15 @@
 //!
 //! One cache holds the last state of each item that was read. A purchase may use a state that is
 //! half a second old, so any number of buyers costs the ledger two reads a second; a page reads the
-//! ledger each time. Items that are asked for at the same time are read with one statement. While the ledger does not answer, pages show the cached state with its age; a
-//! purchase uses it only to refuse an item that was sold out.
+//! ledger each time. Items that are asked for at the same time are read with one statement, and one read
+//! serves all who wait for the list or for a product. While the ledger does not answer, pages show the
+//! cached state with its age; a purchase uses it only to refuse an item that was sold out.
 
 mod create;
 mod edit;
 mod list;
 mod products;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -26,13 +26,14 @@ use ledger::single_flight::SingleFlight;
 use ledger::waiting_list::WaitingLine;
 use shop_domain::{Clock, ItemId, LedgerError, OrderStatus};
 
-use list::ShopList;
+use list::ListReads;
+use products::ProductReads;
 
 pub use create::{CreateError, check, create};
 pub use ledger::catalog::{EditError, StrategyError};
 pub use ledger::rows::items::StockedItem;
 pub use ledger::rows::orders::OrderCount;
-pub use products::{GroupError, ProductError};
+pub use products::{GroupError, ProductError, ProductWithItems};
 
 pub use ledger::Unreachable;
 
@@ -81,7 +82,8 @@ pub struct Catalog {
     ledger: Ledger,
     counters: Counters,
     reads: GatheredReads<StockedItem>,
-    shop: Arc<ShopList>,
+    lists: ListReads,
+    products: ProductReads,
     /// Who gets restocked units.
     line: WaitingLine,
     items: Cache<ItemId, CacheEntry>,
@@ -94,10 +96,11 @@ impl Catalog {
     #[must_use]
     pub fn new(ledger: Ledger, counters: Counters, clock: Clock, line: WaitingLine) -> Self {
         Self {
+            lists: list::reads(ledger.clone(), clock.clone()),
+            products: products::reads(ledger.clone()),
             reads: reads(ledger.clone(), clock),
             ledger,
             counters,
-            shop: Arc::default(),
             line,
             items: Cache::new(CACHED_MAX),
             flights: SingleFlight::new(),

@@ -1,9 +1,16 @@
 //! Products, of which items are the variants, and groups of items that share a limit.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::FutureExt;
+
 use super::{Catalog, StockedItem};
 use ledger::catalog::{create_group, create_product};
+use ledger::gathered::{GatheredReads, Rows};
 use ledger::rows::actions::Actor;
 use ledger::rows::{items, limit_groups, products};
+use ledger::{Ledger, Unreachable};
 use shop_domain::product::NewProduct;
 use shop_domain::{LedgerError, LimitGroup, Product, ProductId};
 
@@ -28,6 +35,17 @@ pub enum GroupError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
+
+/// A product with its variants.
+#[derive(Debug)]
+pub struct ProductWithItems {
+    pub product: Product,
+    /// Oldest first.
+    pub items: Vec<StockedItem>,
+}
+
+/// The reads of products: one at a time, and each for all who wait for its product.
+pub(super) type ProductReads = GatheredReads<Arc<ProductWithItems>, ProductId>;
 
 impl Catalog {
     /// Lists the products, newest first.
@@ -58,12 +76,15 @@ impl Catalog {
         self.ledger.read(products::find(&self.ledger.pool, id)).await
     }
 
-    /// Reads the items of a product, oldest first.
+    /// Finds a product with its variants, with one read for all who ask at the same time.
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn variants(&self, id: ProductId) -> Result<Vec<StockedItem>, LedgerError> {
-        self.ledger.read(items::list_product(&self.ledger.pool, id)).await
+    pub async fn product_with_items(
+        &self,
+        id: ProductId,
+    ) -> Result<Option<Arc<ProductWithItems>>, Unreachable> {
+        self.products.read(id).await
     }
 
     /// Lists the groups, oldest first.
@@ -86,4 +107,38 @@ impl Catalog {
         }
         Ok(create_group(&self.ledger, name, per_buyer_limit, actor).await?)
     }
+}
+
+pub(super) fn reads(ledger: Ledger) -> ProductReads {
+    GatheredReads::new(move |ids| {
+        let ledger = ledger.clone();
+        async move { read_products(&ledger, ids).await }.boxed()
+    })
+}
+
+/// Reads products one after the other: those who look take one connection, however many they are.
+async fn read_products(
+    ledger: &Ledger,
+    ids: Vec<ProductId>,
+) -> Rows<Arc<ProductWithItems>, ProductId> {
+    let mut read = HashMap::new();
+    for id in ids {
+        if let Some(found) = read_product(ledger, id).await.transpose() {
+            read.insert(id, found.map(Arc::new).map_err(|_| Unreachable));
+        }
+    }
+    Ok(read)
+}
+
+async fn read_product(
+    ledger: &Ledger,
+    id: ProductId,
+) -> Result<Option<ProductWithItems>, LedgerError> {
+    let pool = &ledger.pool;
+    let read = ledger.read(async {
+        let Some(product) = products::find(pool, id).await? else { return Ok(None) };
+        let items = items::list_product(pool, id).await?;
+        Ok(Some(ProductWithItems { product, items }))
+    });
+    read.await
 }

@@ -9,7 +9,7 @@ use ledger::waiting_list::WaitingLine;
 use ledger::{Database, Ledger};
 use seckill::catalog::Catalog;
 use serde_json::json;
-use shop_domain::{Clock, ItemId};
+use shop_domain::{Clock, ItemId, ProductId};
 use shop_metrics::Metrics;
 
 use crate::support::{Instance, Shop};
@@ -64,6 +64,46 @@ async fn items_that_are_asked_for_together_are_read_with_one_statement() {
         let executed = statements(&pool).await - before - 1;
         assert!(executed <= 3 * crowd, "{executed} statements");
     }
+}
+
+/// Strangers who load the list or a product in a loop must not use the connections that payments need.
+#[tokio::test]
+async fn all_who_read_the_list_or_a_product_at_once_share_a_read() {
+    const READERS: usize = 300;
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "kind": "shop" })).await;
+    let body = json!({ "name": "A thing in sizes" });
+    let product = instance.admin().post("/api/admin/products", &body).await.expect_status(201);
+    let product = ProductId::new(product.json["id"].as_i64().expect("an id")).expect("positive");
+    let (catalog, pool) = catalog(&shop);
+    let before = statements(&pool).await;
+    for listed in join_all((0..READERS).map(|_| catalog.list_shop())).await {
+        let listed = listed.expect("the ledger answers");
+        let ids: Vec<_> = listed.value.iter().map(|stocked| stocked.item.id.get()).collect();
+        assert_eq!((ids, listed.age), (vec![item], None));
+    }
+    for found in join_all((0..READERS).map(|_| catalog.product_with_items(product))).await {
+        let found = found.expect("the ledger answers").expect("there is one");
+        assert_eq!((found.product.id, found.items.len()), (product, 0));
+    }
+    // A read of the list is one statement, and a read of a product two; one more counts.
+    let executed = statements(&pool).await - before - 1;
+    assert!(executed <= 9, "{executed} statements for {READERS} readers");
+}
+
+/// A read that began before the caller came does not answer the caller: who has changed an item sees the change.
+#[tokio::test]
+async fn a_list_after_a_change_has_the_change() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "kind": "shop", "name": "Before" })).await;
+    let (catalog, _) = catalog(&shop);
+    let readers = (0..50).map(|_| catalog.list_shop());
+    let changer = async {
+        instance.admin().edit(item, json!({ "name": "After" })).await.expect_status(200);
+        let listed = catalog.list_shop().await.expect("the ledger answers");
+        assert_eq!(listed.value[0].item.name, "After");
+    };
+    tokio::join!(join_all(readers), changer);
 }
 
 #[tokio::test]

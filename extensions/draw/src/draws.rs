@@ -18,6 +18,7 @@ use shop_domain::{
     PARTY_MAX, PartyChoice, Refusal, UserId,
 };
 use time::OffsetDateTime;
+use tokio::sync::Semaphore;
 use web::problem::{Problem, rfc3339};
 use web::problems::INVALID_DRAW;
 
@@ -59,6 +60,9 @@ pub struct DrawParts {
 const AGE_MAX: Duration = Duration::from_millis(250);
 /// Draws that are remembered for that long.
 const REMEMBERED_MAX: usize = 1_000;
+/// Pages of proofs that are read at the same time. Who reads a proof waits for a turn, so that strangers leave
+/// connections to the ledger to purchases.
+const PAGES_AT_ONCE: usize = 2;
 
 /// The draws. Clones share everything.
 #[derive(Clone)]
@@ -69,6 +73,8 @@ pub struct Draws {
     pub(crate) held: Arc<HeldDraws>,
     /// The last item of the draws with a list that a run has looked at.
     pub(crate) reached: Arc<AtomicI64>,
+    /// The turns of [`PAGES_AT_ONCE`].
+    pub(crate) pages: Arc<Semaphore>,
 }
 
 /// What promises of a draw refer to; it never changes.
@@ -96,6 +102,7 @@ impl Draws {
             signed: Cache::new(REMEMBERED_MAX),
             held: Arc::default(),
             reached: Arc::default(),
+            pages: Arc::new(Semaphore::new(PAGES_AT_ONCE)),
         }
     }
 

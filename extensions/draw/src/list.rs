@@ -20,7 +20,9 @@ impl Draws {
             async move {
                 let Some(after) = after else { return Ok(None) };
                 let ledger = &draws.parts.transactions.ledger;
+                let turn = draws.pages.acquire().await.map_err(|_| LedgerError::Unavailable)?;
                 let page = ledger.read(draws::list(&ledger.pool, item, &after, PAGE)).await?;
+                drop(turn);
                 let mut lines = String::new();
                 for listed in &page {
                     let place = listed.place.unwrap_or_default();

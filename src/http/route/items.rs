@@ -142,8 +142,8 @@ pub async fn list(
     State(currency): State<Currency>,
     State(clock): State<Clock>,
 ) -> Result<Response, Problem> {
+    let CatalogRead { value, age } = catalog.list_shop().await?;
     let now = clock.now();
-    let CatalogRead { value, age } = catalog.list_shop(now).await?;
     let stale = age.is_some();
     let body = |stocked| ItemBody { stale, ..ItemBody::new(stocked, now) };
     let items = value.iter().map(body).collect();

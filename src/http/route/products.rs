@@ -81,11 +81,10 @@ pub async fn find(
     State(clock): State<Clock>,
     ProductPath(id): ProductPath,
 ) -> Result<Json<ProductWithItemsBody>, Problem> {
-    let product = catalog.product(id).await?.ok_or(&problems::PRODUCT_NOT_FOUND)?;
-    let variants = catalog.variants(id).await?;
+    let found = catalog.product_with_items(id).await?.ok_or(&problems::PRODUCT_NOT_FOUND)?;
     let now = clock.now();
-    let items = variants.iter().map(|stocked| ItemBody::new(stocked, now)).collect();
-    let product = ProductBody::from(&product);
+    let items = found.items.iter().map(|stocked| ItemBody::new(stocked, now)).collect();
+    let product = ProductBody::from(&found.product);
     Ok(Json(ProductWithItemsBody { product, items, stale: false, server_time: now }))
 }
 

@@ -19,6 +19,8 @@ const ATTEMPTS_MAX = 5;
 const BACKOFF_MS = 600;
 /** From here on the hold's clock turns hot, or in the last quarter of a short hold. */
 const LOW_MS = 60_000;
+/** The statuses of an answer that has looked at the order. */
+const JUDGED = [404, 409, 410];
 /** The steps that a button makes. */
 const STEPS = { pay: 'payment', extend: 'extension', cancel: 'cancellation', return: 'return' };
 
@@ -179,6 +181,7 @@ async function act(step) {
   busy = step;
   setText(byId('action-text'), '');
   drawNow();
+  let mayHaveChanged = false;
   try {
     for (let attempt = 1; ; attempt += 1) {
       try {
@@ -188,6 +191,7 @@ async function act(step) {
         if (step === 'extend') announce(byId('extended').textContent);
         break;
       } catch (error) {
+        mayHaveChanged ||= error.changed === 'unknown';
         const passing = error.changed === 'unknown' || error.status === 429 || error.status >= 500;
         if (!passing || attempt >= ATTEMPTS_MAX) throw error;
         const pauseMs = Math.max(error.retryAfterMs ?? 0, BACKOFF_MS * attempt * (0.5 + Math.random()));
@@ -195,25 +199,23 @@ async function act(step) {
       }
     }
   } catch (error) {
-    await explainRefusal(error);
+    await explainRefusal(error, mayHaveChanged);
   } finally {
     busy = '';
     drawNow();
   }
 }
 
-async function explainRefusal(error) {
+/** A refusal takes nothing back that an earlier try may have done, unless it tells how the order stands now. */
+async function explainRefusal(error, mayHaveChanged) {
   if (error.status === undefined) throw error;
   if (error.status === 401) return location.assign(signInAddress());
   const known = explain(error.code);
-  const words = {
-    sold_out: text('order.payRefused'),
-    network: text('order.payUnknown'),
-    outcome_unknown: text('order.payUnknown'),
-  };
+  const isUnknown = mayHaveChanged && !JUDGED.includes(error.status);
+  const refusal = error.code === 'sold_out' ? text('order.payRefused') : `${known.title}. ${known.detail}`;
   // The order first: its change clears the line that is then written.
   await refresh();
-  setText(byId('action-text'), words[error.code] ?? `${known.title}. ${known.detail}`);
+  setText(byId('action-text'), isUnknown ? text('order.payUnknown') : refusal);
 }
 
 /** @returns {Promise<object[]>} the item, as far as it is known */

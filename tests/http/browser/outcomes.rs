@@ -5,6 +5,7 @@ use web::token::Role;
 
 use super::driver::{DESKTOP, Page};
 use super::{make_sale, orders_of};
+use crate::http::order_id;
 use crate::support::{Instance, Shop};
 
 const BUYER: i64 = 78;
@@ -75,6 +76,32 @@ async fn an_unknown_outcome_is_told_as_one_and_settled_later() {
     page.until("one key", ONE_KEY).await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close().await;
+}
+
+/// A lost answer to COMMIT is 503 with an unknown outcome, and a later try that did nothing says nothing about it.
+#[tokio::test]
+async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
+    let lost = problem(503, "dependency_unavailable", "unknown", 0);
+    let refused = problem(503, "dependency_unavailable", "none", 0);
+    for last in [&lost, &refused] {
+        let page = Page::open(instance.addr, DESKTOP).await;
+        page.visit_as(&instance, BUYER, Role::Buyer, &format!("/order.html?id={order}")).await;
+        page.until_text("#pay", "Pay").await;
+        // Reads of the order pass. The first try is lost.
+        let answer = format!(
+            "options.method === 'GET' ? await real(path, options) : \
+             (window.tries = (window.tries ?? 0) + 1) === 1 ? {lost} : {last}"
+        );
+        stage_at(&page, "/api/orders/", u32::MAX, &answer).await;
+        page.click_until("#pay", "#action-text", "The answer did not reach us").await;
+        let told = "document.getElementById('action-text').innerText.includes('Nothing was')";
+        page.until("no word of nothing", &format!("!{told}")).await;
+        page.until("all tries", "window.tries === 5").await;
+        page.close().await;
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Reads of items' rows: those that are asked for at the same time are read with one statement.
+//! Reads of items' rows, or of what another key names: those that are asked for at the same time are read together.
 //!
 //! When a sale of thousands of items opens, each of them is asked for in the same second. While one
 //! statement runs the next questions gather, up to a bound. There is no timer: a question that
@@ -6,6 +6,7 @@
 //! it came.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
@@ -21,37 +22,41 @@ const WAITING_MAX: usize = 16_384;
 /// The ledger's answer about one item; `None` when there is no row.
 type Answer<T> = Result<Option<T>, Unreachable>;
 /// The rows of the items that were asked for. A damaged row is the error of its item alone.
-pub type Rows<T> = Result<HashMap<ItemId, Result<T, Unreachable>>, Unreachable>;
+pub type Rows<T, K = ItemId> = Result<HashMap<K, Result<T, Unreachable>>, Unreachable>;
 /// Reads several items with one statement.
-type Read<T> = Box<dyn Fn(Vec<ItemId>) -> BoxFuture<'static, Rows<T>> + Send + Sync>;
+type Read<T, K> = Box<dyn Fn(Vec<K>) -> BoxFuture<'static, Rows<T, K>> + Send + Sync>;
 
-/// Reads items. Clones read together.
-pub struct GatheredReads<T> {
-    parts: Arc<GatheredParts<T>>,
+/// Reads items, or what `K` names. Clones read together.
+pub struct GatheredReads<T, K = ItemId> {
+    parts: Arc<GatheredParts<T, K>>,
 }
 
-struct GatheredParts<T> {
-    read: Read<T>,
-    state: Mutex<State<T>>,
+struct GatheredParts<T, K> {
+    read: Read<T, K>,
+    state: Mutex<State<T, K>>,
 }
 
-struct State<T> {
-    waiting: HashMap<ItemId, Vec<oneshot::Sender<Answer<T>>>>,
+struct State<T, K> {
+    waiting: HashMap<K, Vec<oneshot::Sender<Answer<T>>>>,
     /// Whether the task that reads runs.
     is_read: bool,
 }
 
 /// The task that reads. Whatever ends it, another one begins with the next question.
-struct Reader<T> {
-    parts: Arc<GatheredParts<T>>,
+struct Reader<T, K> {
+    parts: Arc<GatheredParts<T, K>>,
     has_ended: bool,
 }
 
-impl<T: Clone + Send + 'static> GatheredReads<T> {
+impl<T, K> GatheredReads<T, K>
+where
+    T: Clone + Send + 'static,
+    K: Copy + Eq + Hash + Send + 'static,
+{
     /// Reads with the statement of `read`.
     #[must_use]
     pub fn new(
-        read: impl Fn(Vec<ItemId>) -> BoxFuture<'static, Rows<T>> + Send + Sync + 'static,
+        read: impl Fn(Vec<K>) -> BoxFuture<'static, Rows<T, K>> + Send + Sync + 'static,
     ) -> Self {
         let state = State { waiting: HashMap::new(), is_read: false };
         Self { parts: Arc::new(GatheredParts { read: Box::new(read), state: Mutex::new(state) }) }
@@ -61,7 +66,7 @@ impl<T: Clone + Send + 'static> GatheredReads<T> {
     ///
     /// # Errors
     /// When the ledger does not answer, or the item's row is damaged.
-    pub async fn read(&self, id: ItemId) -> Answer<T> {
+    pub async fn read(&self, id: K) -> Answer<T> {
         let (answer, answered) = oneshot::channel();
         {
             let mut state = self.parts.state();
@@ -80,7 +85,7 @@ impl<T: Clone + Send + 'static> GatheredReads<T> {
     }
 }
 
-impl<T: Clone> Reader<T> {
+impl<T: Clone, K: Copy + Eq + Hash> Reader<T, K> {
     /// Reads until nothing is asked.
     async fn run(mut self) {
         loop {
@@ -89,7 +94,7 @@ impl<T: Clone> Reader<T> {
                 self.has_ended = true;
                 return;
             }
-            let ids: Vec<ItemId> = asked.keys().copied().collect();
+            let ids: Vec<K> = asked.keys().copied().collect();
             let mut read = (self.parts.read)(ids).await;
             for (id, askers) in asked {
                 let answer = match &mut read {
@@ -105,7 +110,7 @@ impl<T: Clone> Reader<T> {
     }
 }
 
-impl<T> Drop for Reader<T> {
+impl<T, K> Drop for Reader<T, K> {
     fn drop(&mut self) {
         if !self.has_ended {
             // It broke off. The callers that wait are answered: their senders are dropped.
@@ -116,25 +121,27 @@ impl<T> Drop for Reader<T> {
     }
 }
 
-impl<T> GatheredParts<T> {
+impl<T, K: Copy + Eq + Hash> GatheredParts<T, K> {
     /// Takes the next questions. With none the task has ended, which is noted under the same lock:
     /// the next question begins another one.
-    fn take(&self) -> HashMap<ItemId, Vec<oneshot::Sender<Answer<T>>>> {
+    fn take(&self) -> HashMap<K, Vec<oneshot::Sender<Answer<T>>>> {
         let mut state = self.state();
         state.is_read = !state.waiting.is_empty();
         if state.waiting.len() <= TOGETHER_MAX {
             return std::mem::take(&mut state.waiting);
         }
-        let ids: Vec<ItemId> = state.waiting.keys().copied().take(TOGETHER_MAX).collect();
+        let ids: Vec<K> = state.waiting.keys().copied().take(TOGETHER_MAX).collect();
         ids.iter().filter_map(|id| state.waiting.remove_entry(id)).collect()
     }
+}
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+impl<T, K> GatheredParts<T, K> {
+    fn state(&self) -> MutexGuard<'_, State<T, K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Clone for GatheredReads<T> {
+impl<T, K> Clone for GatheredReads<T, K> {
     fn clone(&self) -> Self {
         Self { parts: Arc::clone(&self.parts) }
     }
