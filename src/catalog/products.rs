@@ -116,7 +116,7 @@ pub(super) fn reads(ledger: Ledger) -> ProductReads {
     })
 }
 
-/// Reads products one after the other: those who look take one connection, however many they are.
+/// Reads products one after the other: all readers together take one connection.
 async fn read_products(
     ledger: &Ledger,
     ids: Vec<ProductId>,

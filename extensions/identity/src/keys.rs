@@ -255,7 +255,8 @@ mod tests {
             tls: tls::client(Path::new("")).expect("roots").into(),
             timeout: READ_PAUSE,
         };
-        let provider = Arc::new(Provider::new(client, &url, &format!("{url}/keys")).expect("addresses"));
+        let provider =
+            Arc::new(Provider::new(client, &url, &format!("{url}/keys")).expect("addresses"));
         let old = Keys::new(Source::Provider(provider), ALL.to_vec(), Duration::ZERO);
         let known = keys(&json!([rsa("old")]));
         *old.current.write().expect("no panic") = Some((known.into(), Instant::now()));
