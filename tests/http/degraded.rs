@@ -90,8 +90,9 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     let ready = stranger.get("/readyz").await.expect_status(200);
     assert_ne!(ready.json["dependencies"]["mysql"], "ok");
     until_ledger_is_away(&instance, true).await;
-    // After enough failures nobody waits for the ledger any more, but for a probe now and then.
-    join_all((0..CALLS).map(|_| stranger.get("/api/items"))).await;
+    // After enough failures nobody waits for the ledger any more, but for a probe now and then. Strangers share their
+    // reads, so the failures are those of a buyer.
+    join_all((0..CALLS).map(|_| buyer.get("/api/orders"))).await;
     eventually(BOUND, || async { when(is_breaker_open(&instance, "mysql").await, "still closed") })
         .await;
     let before = mysql.connections();
