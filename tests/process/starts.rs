@@ -135,7 +135,7 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     let body = json!({ "username": "somebody", "password": "a long password of somebody" });
     let signed_up = instance.stranger().post("/api/users", &body).await.expect_status(503);
     assert_eq!(signed_up.json["outcome"], "none", "{}", signed_up.text);
-    assert!(signed_up.text.contains("read-only"), "{}", signed_up.text);
+    assert!(signed_up.text.contains("takes no writes"), "{}", signed_up.text);
     let paid = instance.buyer(1).step(&id, "payment").await;
     assert_eq!((paid.status, &paid.json["outcome"]), (503, &json!("none")), "{}", paid.text);
     let ready = instance.stranger().get("/readyz").await;
