@@ -28,7 +28,7 @@ mod random;
 #[doc(hidden)]
 pub mod select;
 
-/// Leaselock, all of it but its servers.
+// Leaselock, all of it but its servers.
 include!(concat!(env!("OUT_DIR"), "/leaselock.rs"));
 // What the ledger's batches see of the ledger.
 #[allow(dead_code, reason = "the modules have more callers in the ledger")]
