@@ -100,9 +100,12 @@ async fn check_operators(pool: &Database) -> Finding {
     let check = "ledger.operators";
     let remedy = "run `seckill operator create NAME`";
     match operators::list(pool).await {
-        Ok(listed) if listed.is_empty() => {
-            Finding::bad(check, State::Warning, "there is no operator", remedy)
-        }
+        Ok(listed) if listed.is_empty() => Finding::bad(
+            check,
+            State::Warning,
+            "there is no operator but a demo account, if any",
+            remedy,
+        ),
         Ok(listed) => Finding::ok(check, format!("{} operators", listed.len())),
         Err(error) => {
             let found = format!("the operators could not be listed: {error}");

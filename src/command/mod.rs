@@ -124,7 +124,7 @@ struct Arguments {
 enum Command {
     /// Serve; DATABASE_URL, REDIS_URL and SECKILL_SECRET say with what.
     Serve,
-    /// Start private servers, make a demo sale, and serve: what `make run` does.
+    /// Start private servers, make a demo sale, and serve; Ctrl-C stops all.
     #[command(hide = cfg!(not(feature = "dev")))]
     Dev(dev::Arguments),
     /// Bring the schema up to date.

@@ -48,7 +48,12 @@ pub async fn check(config: &Config, redis: &RedisClient) -> Vec<Finding> {
 /// The hosts of the URL, without the password.
 fn address(config: &Config) -> String {
     let url = config.redis_url.reveal();
-    Address::parse(url).map_or("REDIS_URL".to_owned(), |address| address.hosts().join(", "))
+    let hosts = Address::parse(url).ok().map(|address| address.hosts().join(", "));
+    match hosts.as_deref() {
+        None => "REDIS_URL".to_owned(),
+        Some("") => "its socket".to_owned(),
+        Some(hosts) => hosts.to_owned(),
+    }
 }
 
 /// Tells which servers answer at the address, and what a failover may cost.

@@ -21,7 +21,9 @@ const TLS_PARAMETERS: [&str; 8] =
 /// A sentence for the operator; it never shows the URL, which holds a password.
 pub fn read(url: &str) -> Result<Vec<MySqlConnectOptions>, String> {
     if url.is_empty() {
-        return Err("DATABASE_URL is not set: mysql://user:password@host:port/database".to_owned());
+        return Err("DATABASE_URL is not set: mysql://user:password@host:port/database, or leave \
+                    `seckill dev` running in this folder"
+            .to_owned());
     }
     let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
     let names = parameters.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
