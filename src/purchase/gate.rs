@@ -203,7 +203,7 @@ mod tests {
         let (done, is_done) = oneshot::channel();
         let work = async move {
             gone.await.expect("it goes on");
-            done.send(()).expect("somebody looks");
+            done.send(()).expect("the receiver is there");
         };
         let mut waiting = Finishing::new(work, &tasks);
         assert_eq!((&mut waiting).now_or_never(), None);

@@ -113,7 +113,7 @@ async fn a_call_that_begins_late_sells_nothing() {
     assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
 }
 
-/// A unit comes back between the statement that found none and the look at what is left.
+/// A unit comes back after the UPDATE has found none, and before the SELECT reads how many are left.
 #[tokio::test]
 async fn a_unit_that_comes_back_during_a_refusal_is_sold() {
     let (link, shop, instance, item, arbiter, _) = linked_arbiter(1).await;

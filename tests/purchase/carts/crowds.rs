@@ -244,6 +244,15 @@ async fn an_order_waits_for_its_last_item_with_nothing_in_hand() {
     waits_with_nothing_in_hand(2).await;
 }
 
+/// Waits until the lines of an order have these states.
+async fn until_statuses(shop: &Shop, order: &str, expected: &[&str]) {
+    eventually("the order to end", || async {
+        let found = statuses(shop, order).await;
+        when(found == expected, found)
+    })
+    .await;
+}
+
 /// An overdue cart that waits for a held item delays no other expiry, of its own items or of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
@@ -257,19 +266,11 @@ async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
     let holder = hold_stock_row(&shop.pool, items[1]).await;
     shop.let_holds_pass(301).await;
     for order in &others {
-        eventually("a hold beside the cart to end", || async {
-            let found = statuses(&shop, order).await;
-            when(found == ["expired"], found)
-        })
-        .await;
+        until_statuses(&shop, order, &["expired"]).await;
     }
     assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "it waits for the held item");
     holder.rollback().await.expect("the row is free");
-    eventually("the cart to expire", || async {
-        let found = statuses(&shop, &cart).await;
-        when(found == ["expired"; 2], found)
-    })
-    .await;
+    until_statuses(&shop, &cart, &["expired"; 2]).await;
     assert_all_clean(&instance, &items).await;
 }
 
@@ -287,18 +288,10 @@ async fn orders_behind_overdue_carts_that_wait_still_expire() {
     let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
     let holder = hold_stock_row(&shop.pool, items[1]).await;
     shop.let_holds_pass(301).await;
-    eventually("the hold behind the cart to end", || async {
-        let found = statuses(&shop, &single).await;
-        when(found == ["expired"], found)
-    })
-    .await;
+    until_statuses(&shop, &single, &["expired"]).await;
     assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "it waits for the held item");
     holder.rollback().await.expect("the row is free");
-    eventually("the cart to expire", || async {
-        let found = statuses(&shop, &cart).await;
-        when(found == ["expired"; 2], found)
-    })
-    .await;
+    until_statuses(&shop, &cart, &["expired"; 2]).await;
     assert_all_clean(&instance, &items).await;
 }
 
@@ -319,18 +312,10 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
     let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = 1";
     sqlx::query(count).bind(items[1]).execute(&mut *holder).await.expect("counted");
     shop.let_holds_pass(301).await;
-    eventually("the hold of another buyer to end", || async {
-        let found = statuses(&shop, &single).await;
-        when(found == ["expired"], found)
-    })
-    .await;
+    until_statuses(&shop, &single, &["expired"]).await;
     assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "its buyer's limit is locked");
     holder.rollback().await.expect("the rows are free");
-    eventually("the cart to expire", || async {
-        let found = statuses(&shop, &cart).await;
-        when(found == ["expired"; 2], found)
-    })
-    .await;
+    until_statuses(&shop, &cart, &["expired"; 2]).await;
     assert_all_clean(&instance, &items).await;
 }
 
@@ -398,11 +383,7 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
     tokio::join!(join_all(crowd), others);
     assert_eq!(statuses(&shop, &overdue).await, ["pending"; 2], "it waits for the held item");
     holder.rollback().await.expect("the row is free");
-    eventually("the overdue cart to expire", || async {
-        let found = statuses(&shop, &overdue).await;
-        when(found == ["expired"; 2], found)
-    })
-    .await;
+    until_statuses(&shop, &overdue, &["expired"; 2]).await;
     for item in [other, held, beside] {
         assert_all_clean(&instance, &[item]).await;
     }

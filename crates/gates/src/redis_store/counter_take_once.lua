@@ -23,29 +23,13 @@ local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now_us / 1000)
 
--- What is older than the time before is forgotten, so that a long sale does not fill the memory.
-local function remember(word)
-  local since = tonumber(redis.call('HGET', KEYS[2], 'since') or '')
-  if since and now_ms - since >= tonumber(ARGV[4]) then
-    redis.call('UNLINK', KEYS[3])
-    redis.call('RENAME', KEYS[2], KEYS[3])
-    since = nil
-  end
-  -- Also when the clock was set back.
-  if not since or since > now_ms then
-    redis.call('HSET', KEYS[2], 'since', now_ms)
-  end
-  redis.call('HSET', KEYS[2], ARGV[3], word)
-  redis.call('PEXPIRE', KEYS[2], 2 * ARGV[4])
-end
-
 -- From the second try on two tries count on these units, so neither may give them back.
 if redis.call('HEXISTS', KEYS[2], ARGV[3]) == 1 then
   redis.call('HSET', KEYS[2], ARGV[3], 'again')
   return 'again'
 end
 if redis.call('HDEL', KEYS[3], ARGV[3]) == 1 then
-  remember('again')
+  remember(KEYS[2], KEYS[3], ARGV[3], 'again', ARGV[4], now_ms)
   return 'again'
 end
 if now_us < tonumber(ARGV[7]) then
@@ -62,5 +46,5 @@ if tonumber(seen[2]) < units then
   return 'nothing_left'
 end
 redis.call('HSET', KEYS[1], 'available', seen[2] - units, buyer, bought + units)
-remember('first')
+remember(KEYS[2], KEYS[3], ARGV[3], 'first', ARGV[4], now_ms)
 return 'taken'

@@ -13,8 +13,9 @@ use shop_domain::{ItemId, Purchase, UserId};
 /// retry takes again, the ledger finds its order by the key, and the units go back.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
-static TAKE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("counter_take_once.lua")));
+static TAKE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(include_str!("remember.lua"), include_str!("counter_take_once.lua")))
+});
 static UNTAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_untake.lua")));
 
 /// The result of taking units from the counter.

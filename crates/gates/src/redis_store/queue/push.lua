@@ -22,24 +22,8 @@ if seen[1] ~= ARGV[1] or not seen[2] then
   return {'not_loaded', ''}
 end
 
--- What is older than the time before is forgotten, so that a long sale does not fill the memory.
-local function remember(order_and_units)
-  local time = redis.call('TIME')
-  local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-  local since = tonumber(redis.call('HGET', KEYS[4], 'since') or '')
-  if since and now_ms - since >= tonumber(ARGV[8]) then
-    redis.call('UNLINK', KEYS[5])
-    redis.call('RENAME', KEYS[4], KEYS[5])
-    since = nil
-  end
-  -- Also when the clock was set back.
-  if not since or since > now_ms then
-    redis.call('HSET', KEYS[4], 'since', now_ms)
-  end
-  redis.call('HSET', KEYS[4], ARGV[5], order_and_units)
-  redis.call('PEXPIRE', KEYS[4], 2 * ARGV[8])
-end
-
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV[5] ~= '' then
   -- The memory of requests runs out; what is queued does not.
   local known = redis.call('HGET', KEYS[3], 'r:' .. ARGV[5]) or redis.call('HGET', KEYS[4], ARGV[5])
@@ -49,7 +33,7 @@ if ARGV[5] ~= '' then
     -- A request that is still asked for stays known. With replicas it is written once more in any case, so that WAIT
     -- covers the time when it was queued.
     if is_of_before or ARGV[10] == '1' then
-      remember(known)
+      remember(KEYS[4], KEYS[5], ARGV[5], known, ARGV[8], now_ms)
     end
     return {'known', known}
   end
@@ -75,6 +59,6 @@ local orders = redis.call('HGET', KEYS[3], 'b:' .. ARGV[4])
 redis.call('HSET', KEYS[3], 'b:' .. ARGV[4], (orders and orders .. ' ' or '') .. ARGV[3])
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[3], 'r:' .. ARGV[5], ARGV[3] .. ' ' .. ARGV[2])
-  remember(ARGV[3] .. ' ' .. ARGV[2])
+  remember(KEYS[4], KEYS[5], ARGV[5], ARGV[3] .. ' ' .. ARGV[2], ARGV[8], now_ms)
 end
 return {'queued', ''}

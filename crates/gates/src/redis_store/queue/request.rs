@@ -14,7 +14,9 @@ use shop_domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
 /// How long a queued request is remembered at least; twice that at most. Later, a queued request is
 /// found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
-static PUSH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("push.lua")));
+static PUSH: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(include_str!("../remember.lua"), include_str!("push.lua")))
+});
 static CONFIRM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("confirm.lua")));
 
 /// The result of queueing an order.

@@ -9,7 +9,7 @@ local buyer = ARGV[1]
 if ARGV[2] == '1' then
   local clock = redis.call('TIME')
   local now = math.floor(clock[1] * 1000 + clock[2] / 1000) + ARGV[3]
-  -- A buyer who has bought is not inside any more, and may have tickets all the same: none ends later.
+  -- After a purchase the buyer is not inside, but may still have tickets. None of them ends later than this.
   local last_end = math.max(now + ARGV[4], tonumber(redis.call('ZSCORE', KEYS[6], buyer) or '0'),
     tonumber(redis.call('ZSCORE', KEYS[9], buyer) or '0'))
   redis.call('ZREMRANGEBYSCORE', KEYS[9], '-inf', now)
