@@ -1,7 +1,7 @@
 //! The progress of a command that has many steps: a bar on a terminal, a plain line for each step
 //! elsewhere. Both go to standard error, so that the report on standard output stays its own.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -93,12 +93,16 @@ impl Steps {
     /// Ends a step whose result is printed to standard output, above the bar.
     pub fn end_with_line(&mut self, line: &str) {
         self.done += 1;
+        // A reader that has gone does not end the command, which also writes files.
+        let print = || {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        };
         match &self.bar {
             Some(Bar(bar)) => {
-                BARS.suspend(|| println!("{line}"));
+                BARS.suspend(print);
                 bar.set_position(self.done as u64);
             }
-            None => println!("{line}"),
+            None => print(),
         }
     }
 

@@ -12,6 +12,7 @@ use shop_domain::ItemId;
 use shop_domain::audit::Report;
 use shop_metrics::Metrics;
 
+use super::output::print_line;
 use super::{ExitResult, parse};
 
 /// The arguments: which items are audited.
@@ -63,19 +64,26 @@ pub(super) async fn audit_items(
     if read == 0 {
         return Err("there is no item to audit".to_owned());
     }
-    println!("{read} items audited, {broken} broken");
+    print_line(format_args!("{read} items audited, {broken} broken"));
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// Prints a table in which each invariant has a row, and its figures stand below it.
 fn print(report: &Report) {
     let state = if report.is_clean() { "clean" } else { "BROKEN" };
-    println!("item {}: {state}, {} units oversold", report.facts.item_id, report.units_oversold());
+    let item = report.facts.item_id;
+    print_line(format_args!("item {item}: {state}, {} units oversold", report.units_oversold()));
+    let row = |name: &str, result: &str, text: &str| {
+        print_line(format_args!("  {name:<4}  {result:<10}  {text}"));
+    };
+    row("name", "result", "invariant, with its figures below");
     for finding in &report.findings {
-        let holds = match finding.holds {
-            Some(true) => "holds ",
+        let result = match finding.holds {
+            Some(true) => "holds",
             Some(false) => "BROKEN",
-            None => "   -  ",
+            None => "not judged",
         };
-        println!("  {} {holds}  {}: {}", finding.invariant, finding.claim, finding.detail);
+        row(finding.invariant, result, finding.claim);
+        row("", "", &finding.detail);
     }
 }

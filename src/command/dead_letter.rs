@@ -18,6 +18,7 @@ use serde_json::json;
 use shop_domain::{Clock, ItemId, OrderStatus, UserId};
 use shop_metrics::Metrics;
 
+use super::output::print_line;
 use super::{ExitResult, parse};
 
 /// Items that are read at once: one whose server is away is waited for until `redis.retry_ms_max`.
@@ -103,7 +104,12 @@ impl Desk {
             };
             for letter in letters {
                 listed.letters += 1;
-                println!("item {item} entry {}: {}; {}", letter.id, described(&letter), letter.why);
+                print_line(format_args!(
+                    "item {item} entry {}: {}; {}",
+                    letter.id,
+                    described(&letter),
+                    letter.why
+                ));
             }
         }
         Ok(listed)
@@ -115,7 +121,7 @@ impl Desk {
             return not_there(item, entry);
         }
         self.record(operator, "parked_retried", item, &json!({ "entry": entry })).await?;
-        println!("item {item} entry {entry}: back in the queue");
+        print_line(format_args!("item {item} entry {entry}: back in the queue"));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -142,7 +148,7 @@ impl Desk {
         self.record(operator, "parked_dropped", item, &detail).await?;
         let gone = self.queue.resolve_dead_letter(item, entry, Resolution::Delete).await;
         gone.map_err(|error| no_redis(&error))?;
-        println!("item {item} entry {entry}: {described}; now {}", status.as_str());
+        print_line(format_args!("item {item} entry {entry}: {described}; now {}", status.as_str()));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -179,10 +185,12 @@ impl Desk {
 
 fn listed(ListCounts { letters, unread }: ListCounts) -> ExitCode {
     if unread == 0 {
-        println!("{letters} dead letters");
+        print_line(format_args!("{letters} dead letters"));
         return ExitCode::SUCCESS;
     }
-    println!("{letters} dead letters; incomplete: {unread} items could not be read");
+    print_line(format_args!(
+        "{letters} dead letters; incomplete: {unread} items could not be read"
+    ));
     ExitCode::from(1)
 }
 

@@ -14,6 +14,7 @@ use shop_domain::ItemId;
 
 use super::ExitResult;
 use super::check::{self, Finding, State};
+use super::output::print_line;
 
 /// How long a lock server may take to answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,7 +42,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let healthy =
         !findings.iter().any(|finding| matches!(finding.state, State::Failed | State::Waiting));
     if arguments.json {
-        println!("{}", json!({ "healthy": healthy, "checks": findings }));
+        print_line(json!({ "healthy": healthy, "checks": findings }));
     } else {
         print(&findings);
     }
@@ -177,9 +178,9 @@ fn print(findings: &[Finding]) {
             State::Waiting => "waiting",
             State::Failed => "FAILED ",
         };
-        println!("{state}  {:<26}  {}", finding.check, finding.found);
+        print_line(format_args!("{state}  {:<26}  {}", finding.check, finding.found));
         if let Some(remedy) = &finding.remedy {
-            println!("{:37}{remedy}", "");
+            print_line(format_args!("{:37}{remedy}", ""));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
+use super::output::{Output, not_written};
 use super::{ExitResult, parse};
 use files::export::{Exporter, Form, Format, Selection, Table};
 use shop_domain::ItemId;
@@ -45,16 +46,16 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
         Some(path) => Box::new(
             std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?,
         ),
-        None => Box::new(std::io::stdout()),
+        None => Box::new(Output),
     };
     let selection = Selection { item: *item, from: *from, until: *until };
     let started = exporter.start(*table, Form { format: *format, has_mark: *bom }, selection).await;
     let mut pages = started.map_err(|error| format!("nothing was exported: {error}"))?;
     while let Some(page) = pages.recv().await {
         let page = page.map_err(|error| format!("the export is not complete: {error}"))?;
-        output.write_all(&page).map_err(|error| format!("the export is not written: {error}"))?;
+        output.write_all(&page).map_err(|error| not_written(&error))?;
     }
-    output.flush().map_err(|error| format!("the export is not written: {error}"))?;
+    output.flush().map_err(|error| not_written(&error))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
+use super::output::print_line;
 use super::{ExitResult, parse};
 use crate::account::Actor;
 use crate::catalog::Catalog;
@@ -55,7 +56,7 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
         if !table.faults.is_empty() {
             return refused(&path, &table.faults);
         }
-        println!("{} sales, no faults; nothing was created", table.sales.len());
+        print_line(format_args!("{} sales, no faults; nothing was created", table.sales.len()));
         return Ok(ExitCode::SUCCESS);
     };
     super::operator::check(&config, user).await?;
@@ -80,10 +81,10 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let created = catalog.create_all(&table.sales, &actor, request).await;
     let created = created.map_err(|error| format!("the sales are not created: {error}"))?;
     for stocked in &created.items {
-        println!("{}\t{}", stocked.item.id, stocked.item.name);
+        print_line(format_args!("{}\t{}", stocked.item.id, stocked.item.name));
     }
     let before = if created.is_repeated { " before" } else { "" };
-    println!("{} sales created{before}", created.items.len());
+    print_line(format_args!("{} sales created{before}", created.items.len()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -106,8 +107,8 @@ fn refused(path: &Display<'_>, faults: &[FaultBody]) -> ExitResult {
         let column = fault.column.as_deref().map(|name| format!(" {name}:")).unwrap_or_default();
         let cell = fault.cell.as_deref().map(|cell| format!(" {cell}")).unwrap_or_default();
         let read = fault.read.as_deref().map(|read| format!(" ({read:?})")).unwrap_or_default();
-        println!("{path}:{}:{column}{cell}{read} {}", fault.line, fault.detail);
+        print_line(format_args!("{path}:{}:{column}{cell}{read} {}", fault.line, fault.detail));
     }
-    println!("{} faults; nothing was created", faults.len());
+    print_line(format_args!("{} faults; nothing was created", faults.len()));
     Ok(ExitCode::from(1))
 }

@@ -9,6 +9,7 @@ use ledger::rows;
 use ledger::schema::{self, MIGRATIONS};
 
 use super::ExitResult;
+use super::output::print_line;
 use super::progress::Progress;
 
 /// How often the migrations that are done are counted.
@@ -28,7 +29,7 @@ pub async fn run(file: Option<&Path>, arguments: Arguments) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     migrate(&config, arguments.contract).await?;
-    println!("the schema is up to date");
+    print_line("the schema is up to date");
     Ok(ExitCode::SUCCESS)
 }
 

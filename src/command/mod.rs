@@ -1,6 +1,9 @@
 //! The command line. Each subcommand returns an exit code, or a sentence that is printed before
 //! exit 2.
 
+// It panics when the reader has closed the pipe; `output` does not.
+#![warn(clippy::print_stdout)]
+
 mod audit;
 mod caller;
 mod check;
@@ -21,6 +24,7 @@ mod migrate;
 mod no_dev;
 mod openapi;
 mod operator;
+mod output;
 mod parse;
 mod passed_sockets;
 mod preflight;

@@ -17,6 +17,7 @@ use shop_domain::{UserId, Username};
 use web::token::Role;
 
 use super::ExitResult;
+use super::output::print_line;
 
 /// The arguments: the action on the accounts.
 #[derive(clap::Subcommand)]
@@ -120,14 +121,18 @@ async fn create(
             "the name {name} is taken; `seckill operator grant {name}` makes that account an operator"
         ));
     };
-    println!("made the {} {} with the user id {user}", role.as_str(), name.typed());
+    print_line(format_args!("made the {} {} with the user id {user}", role.as_str(), name.typed()));
     Ok(ExitCode::SUCCESS)
 }
 
 async fn grant(pool: &Database, name: &Username, role: Role) -> ExitResult {
     let changed = operators::set_role(pool, name, role.as_str()).await;
     let Some(user) = changed.map_err(super::not_done)? else { return no_account(name) };
-    println!("{}, user id {user}, has the role {} now", name.typed(), role.as_str());
+    print_line(format_args!(
+        "{}, user id {user}, has the role {} now",
+        name.typed(),
+        role.as_str()
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -135,18 +140,21 @@ async fn set_password(pool: &Database, name: &Username, source: &PasswordSource)
     let hash = source.read_hash(name)?;
     let changed = operators::set_password(pool, name, &hash).await;
     let Some(user) = changed.map_err(super::not_done)? else { return no_account(name) };
-    println!("{}, user id {user}, has a new password, and its sessions have ended", name.typed());
+    print_line(format_args!(
+        "{}, user id {user}, has a new password, and its sessions have ended",
+        name.typed()
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
 async fn list(pool: &Database) -> ExitResult {
     let listed = operators::list(pool).await.map_err(super::not_done)?;
     for operator in &listed {
-        println!("{}\t{}\t{}", operator.id, operator.role, operator.username);
+        print_line(format_args!("{}\t{}\t{}", operator.id, operator.role, operator.username));
     }
     match listed.len() {
-        1 => println!("1 operator"),
-        count => println!("{count} operators"),
+        1 => print_line("1 operator"),
+        count => print_line(format_args!("{count} operators")),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -24,16 +24,24 @@ pub struct LogOutput;
 
 impl Write for LogOutput {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        // Held for both, so that no bar is drawn between them.
         let mut out = std::io::stderr().lock();
-        if IS_DRAWN.swap(false, Ordering::Relaxed) {
-            out.write_all(b"\r\x1b[K")?;
-        }
+        remove_bar()?;
         out.write(line)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         std::io::stderr().flush()
     }
+}
+
+/// Removes the bar, if one stands there, for a line in its place.
+pub fn remove_bar() -> std::io::Result<()> {
+    let mut out = std::io::stderr().lock();
+    if IS_DRAWN.swap(false, Ordering::Relaxed) {
+        out.write_all(b"\r\x1b[K")?;
+    }
+    Ok(())
 }
 
 /// The progress of some work in steps.

@@ -9,6 +9,7 @@ use ledger::Database;
 use ledger::rows::{self, sessions};
 use web::token::Tokens;
 
+use super::output::print_line;
 use super::{ExitResult, audit};
 
 /// Keys of Redis that are looked at, also those of other applications: more than fit into the memory of most servers.
@@ -25,10 +26,10 @@ pub async fn run(file: Option<&Path>) -> ExitResult {
     let mut is_ready = true;
     for (about, found) in [("secret", secret), ("redis", redis)] {
         match found {
-            None => println!("{about}: ok"),
+            None => print_line(format_args!("{about}: ok")),
             Some(to_do) => {
                 is_ready = false;
-                println!("{about}: {to_do}");
+                print_line(format_args!("{about}: {to_do}"));
             }
         }
     }
@@ -36,10 +37,10 @@ pub async fn run(file: Option<&Path>) -> ExitResult {
     pool.close().await;
     is_ready &= audited == ExitCode::SUCCESS;
     if !is_ready {
-        println!("the ledger must not sell yet");
+        print_line("the ledger must not sell yet");
         return Ok(ExitCode::from(1));
     }
-    println!("the ledger may sell: start the instances with this secret");
+    print_line("the ledger may sell: start the instances with this secret");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,13 +11,14 @@ use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemId, ItemKind, NewItem,
 use time::{Duration, OffsetDateTime};
 
 use super::ExitResult;
+use super::output::print_line;
 
 /// Makes the demo sales unless a sale of the shop is open now.
 pub async fn run(file: Option<&Path>) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     let made = super::progress::while_waiting("making the demo sales", seed(&config)).await?;
-    println!("{}", if made { "made the demo sales" } else { "a sale is open already" });
+    print_line(if made { "made the demo sales" } else { "a sale is open already" });
     Ok(ExitCode::SUCCESS)
 }
 

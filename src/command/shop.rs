@@ -11,6 +11,7 @@ use shop_domain::ShopId;
 use time::{Duration, OffsetDateTime};
 
 use super::ExitResult;
+use super::output::print_line;
 use crate::config::Config;
 use web::token::{Holder, Tokens};
 
@@ -103,11 +104,11 @@ async fn list(pool: &Database) -> ExitResult {
     let listed = shops::list(pool).await.map_err(super::not_done)?;
     for Shop { id, name, generation, ended_at, .. } in &listed {
         let state = if ended_at.is_some() { "ended" } else { "open" };
-        println!("{id}\t{state}\t{generation}\t{name}");
+        print_line(format_args!("{id}\t{state}\t{generation}\t{name}"));
     }
     match listed.len() {
-        1 => println!("1 shop"),
-        count => println!("{count} shops"),
+        1 => print_line("1 shop"),
+        count => print_line(format_args!("{count} shops")),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -132,7 +133,7 @@ impl Signer {
 
     fn print(&self, shop: ShopId, generation: u32) {
         let holder = Holder::Shop(shop);
-        println!("{}", self.tokens.sign_in_generation(holder, self.expires_at, generation));
+        print_line(self.tokens.sign_in_generation(holder, self.expires_at, generation));
     }
 }
 

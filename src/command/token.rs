@@ -1,7 +1,7 @@
 //! `seckill token`: bearer tokens of users without a database, for load tests. They are of the first generation, because
 //! the present one is in the database: a user who has signed out everywhere gets none that works.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use time::{Duration, OffsetDateTime};
 use web::token::{Role, Tokens};
 
 use super::ExitResult;
+use super::output::{Output, not_written};
 
 /// What is said when there is nothing to sign with.
 pub(super) const NO_SECRET: &str =
@@ -44,15 +45,12 @@ pub fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     );
     let tokens = Tokens::new(&config.secret, &config.secret_previous);
     let expires_at = OffsetDateTime::now_utc() + Duration::hours(config.session.token_hours.into());
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for user in arguments.user.clone().filter_map(UserId::new) {
-        let line = tokens.sign(user, arguments.role, expires_at);
-        // A reader that needs no more tokens closes the pipe.
-        if writeln!(out, "{line}").is_err() {
-            return Ok(ExitCode::SUCCESS);
-        }
-    }
-    let _ = out.flush();
+    let mut out = BufWriter::new(Output);
+    let mut users = arguments.user.clone().filter_map(UserId::new);
+    users
+        .try_for_each(|user| writeln!(out, "{}", tokens.sign(user, arguments.role, expires_at)))
+        .and_then(|()| out.flush())
+        .map_err(|error| not_written(&error))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,6 +11,7 @@ use shop_domain::{Clock, UserId};
 use shop_metrics::Metrics;
 use time::OffsetDateTime;
 
+use super::output::print_line;
 use super::{ExitResult, parse};
 use crate::account;
 
@@ -45,8 +46,10 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let request =
         ErasureRequest { user: id, password_hash: None, actor: Some(&actor), keys: &keys };
     match erasure::erase(&waitlist, &request).await {
-        Ok(erased) if erased.had_account => println!("the account of user {id} is deleted"),
-        Ok(_) => println!("user {id} has no account; its sessions have ended"),
+        Ok(erased) if erased.had_account => {
+            print_line(format_args!("the account of user {id} is deleted"));
+        }
+        Ok(_) => print_line(format_args!("user {id} has no account; its sessions have ended")),
         Err(EraseError::OrdersOpen) => {
             return super::refuse(format_args!(
                 "user {id} has an open order: it has to be paid, cancelled or expired first"

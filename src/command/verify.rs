@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 use verify::{Facts, Fault, Known};
 
+use super::output::print_line;
 use super::{ExitResult, refuse};
 
 /// What a buyer has saved is shorter.
@@ -63,7 +64,7 @@ pub fn run(settings: Option<&Path>, action: &Action) -> ExitResult {
         let sentences: Vec<String> = faults.into_iter().map(|(_, sentence)| sentence).collect();
         return refuse(format!("NOT PROVEN: {}", sentences.join("; ")));
     }
-    print!("{}", told(&proof.facts(known), known));
+    print_line(told(&proof.facts(known), known).trim_end());
     if proof.is_public() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -74,7 +74,7 @@ async fn every_audit_names_a_stale_write_that_was_let_in() {
     assert_eq!(instance.buyer(5).buy("lock-redis", item).await.status, 201);
     assert_eq!(broken(&instance, item).await, ["I6"]);
     let (code, text) = run(&shop, &["audit"]).await;
-    assert!(code == 1 && text.contains("I6 BROKEN"), "{code}: {text}");
+    assert!(code == 1 && text.contains("I6    BROKEN"), "{code}: {text}");
     assert!(text.contains("1 orders below a fence accepted before"), "{text}");
 }
 

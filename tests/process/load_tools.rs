@@ -30,13 +30,13 @@ async fn a_foreign_load_ends_with_the_audit() {
     let idle = format!("{}:{path}", folder.display());
     let mut fires = vec![
         (&path, ["wrk", "mysql-batch", "on"], 0, "clean, 0 units oversold"),
-        (&path, ["wrk", "mysql-naive", "off"], 1, "I1 BROKEN"),
+        (&path, ["wrk", "mysql-naive", "off"], 1, "I1    BROKEN"),
         (&idle, ["wrk", "mysql-batch", "on"], 2, "nothing was sold"),
         (&path, ["wrk", "no-strategy", "on"], 2, "no item"),
     ];
     if env::split_paths(&path).any(|folder| folder.join("k6").exists()) {
         fires.push((&path, ["k6", "mysql-batch", "on"], 0, "clean, 0 units oversold"));
-        fires.push((&path, ["k6", "mysql-naive", "off"], 1, "I1 BROKEN"));
+        fires.push((&path, ["k6", "mysql-naive", "off"], 1, "I1    BROKEN"));
     }
     let fired = fires.iter().map(|(path, tool, _, _)| fire(&shop, &instance, path, *tool));
     let ended = join_all(fired).await;

@@ -267,14 +267,41 @@ async fn the_audit_command_says_clean_broken_or_nothing_read() {
     let (code, text) = run(&shop, &["audit", "--item", &item.to_string()]).await;
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("clean, 0 units oversold"), "{text}");
+    // Each column begins below its name.
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("  ")).collect();
+    let at = rows[0].find("invariant").expect("a name");
+    let is_aligned = |row: &&str| row[..at].ends_with("  ") && !row[at..].starts_with(' ');
+    assert!(rows.len() > 20 && rows.iter().all(is_aligned), "{text}");
     shop.change(sqlx::query("DELETE FROM orders WHERE item_id = ?").bind(item)).await;
     let (code, text) = run(&shop, &["audit"]).await;
     assert_eq!(code, 1, "{text}");
-    assert!(text.contains("I1 BROKEN"), "{text}");
+    assert!(text.contains("I1    BROKEN"), "{text}");
     assert_eq!(run(&shop, &["audit", "--item", "4711"]).await.0, 2);
     let mut unreachable = program(&shop, &["audit"]);
     unreachable.env("DATABASE_URL", "mysql://seckill:x@127.0.0.1:9/seckill");
     assert_eq!(told(&unreachable.output().await.expect("runs")).0, 2);
+}
+
+/// It ends as `head` ends other tools: without a word, and with the exit code of SIGPIPE.
+#[tokio::test]
+async fn a_closed_pipe_ends_a_command_quietly() {
+    let (shop, _instance, _item) = Shop::selling(json!({})).await;
+    let ended = async |arguments: &[&str], output: Stdio| {
+        let mut command = program(&shop, arguments);
+        let child = command.stdout(output).stderr(Stdio::piped()).spawn().expect("it starts");
+        told(&child.wait_with_output().await.expect("it ends"))
+    };
+    for arguments in
+        ["audit", "openapi", "doctor", "doctor --json", "export sales", "token --user 7"]
+    {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(ended(&arguments, writer.into()).await, (141, String::new()), "{arguments:?}");
+    }
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a full disk");
+    let (code, text) = ended(&["openapi"], full.into()).await;
+    assert!(code == 2 && text.contains("the output is not written"), "{code}: {text}");
 }
 
 #[tokio::test]

@@ -213,20 +213,19 @@ async fn make_demo_accounts(pool: &ledger::Database) -> Result<(), String> {
 }
 
 fn greet(url: &str, config: &Config) {
-    println!();
     // On all addresses it is open at this one, too, which every browser knows.
-    println!("  Seckill is open:  {}", url.replace("//0.0.0.0:", "//127.0.0.1:"));
+    let url = url.replace("//0.0.0.0:", "//127.0.0.1:");
+    let mut text = format!("\n  Seckill is open:  {url}\n");
     if config.demo_accounts {
         for (name, password, role) in DEMO_ACCOUNTS {
-            println!("  demo account:     {name} / {password}  ({})", role.as_str());
+            text += &format!("  demo account:     {name} / {password}  ({})\n", role.as_str());
         }
     }
     // An archive has no load test to compile.
     if Path::new("scripts/loadtest").exists() {
-        println!("  a load test:      make loadtest   (in a second terminal)");
+        text += "  a load test:      make loadtest   (in a second terminal)\n";
     }
-    println!("  stop:             Ctrl-C");
-    println!();
+    print_if_read(&format!("{text}  stop:             Ctrl-C\n"));
 }
 
 /// The version of a server from its own text, without path and build options.
@@ -239,7 +238,12 @@ fn short(version: &str) -> String {
 }
 
 fn say(line: &str) {
-    println!("seckill: {line}");
+    print_if_read(&format!("seckill: {line}"));
+}
+
+/// Prints a line. A reader that has gone does not end the shop, which stops its servers in order.
+fn print_if_read(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Reads the secret of this data directory; makes one if there is none, or if `serve` would refuse
