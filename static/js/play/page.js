@@ -177,11 +177,12 @@
       const canStep = one.canStep(state, buyer);
       const result = phase === 'c' ? 'crashed' : state.hasOrder[buyer] ? 'sold' : 'refused';
       const label = isRunning ? (canStep ? say('step') : say('waits')) : say(result);
+      const place = isRunning ? say('stepOf', { step: phase + 1, steps: list.length }) : '';
       const name = say('buyer', { buyer: buyer + 1 });
       const where = chosen.instances > 1 ? ` · ${say('atInstance', { instance: (buyer % chosen.instances) + 1 })}` : '';
-      const button = make('button', { id: `step-${buyer}`, class: 'button', type: 'button', text: label, 'aria-label': `${name}: ${label}`, onclick: () => (playing += 1, act(String(buyer))) });
+      const button = make('button', { id: `step-${buyer}`, class: 'button', type: 'button', text: label, 'aria-label': [`${name}: ${label}`, place].filter(Boolean).join(', '), onclick: () => (playing += 1, act(String(buyer))) });
       button.disabled = !canStep;
-      const head = make('div', { class: 'column-head' }, make('strong', { text: name + where }), button);
+      const head = make('div', { class: 'column-head' }, make('strong', { text: name + where }), make('span', { class: 'hint', text: place }), button);
       return make('li', { class: 'column' }, head, make('ol', { class: 'program' }, ...list));
     });
     const focused = document.activeElement?.id;

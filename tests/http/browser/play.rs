@@ -49,6 +49,15 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
     let steps =
         page.run("return new URLSearchParams(location.hash.slice(1)).get('steps')", Vec::new());
     assert_eq!(steps.await, json!("0"), "the second buyer waits for the lock");
+    // The list is numbered, and each buyer's place in it is said, to screen readers too.
+    page.until_text("#columns .column:nth-child(1)", "step 2 of ").await;
+    page.until_text("#columns .column:nth-child(2)", "step 1 of ").await;
+    let said = "return [document.getElementById('step-1').getAttribute('aria-label'), \
+         getComputedStyle(document.querySelector('.program li')).listStyleType]";
+    let said = page.run(said, Vec::new()).await;
+    let label = said[0].as_str().expect("a label");
+    assert!(label.contains("Buyer 2: waits, step 1 of "), "{label}");
+    assert_eq!(said[1], "decimal");
     page.close().await;
 }
 
