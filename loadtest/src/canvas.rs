@@ -17,6 +17,14 @@ pub const NAMES: u32 = 200;
 /// Height of the scale at the bottom, in pixels.
 pub const SCALE: u32 = 46;
 
+/// The words for each colour of a chart.
+pub type Legend<'a> = &'a [(&'a str, RGBColor)];
+
+/// Width of a letter of the legend at most, in pixels.
+const LETTER: i32 = 7;
+/// Width of a colour of the legend with the gap behind it, in pixels.
+const SWATCH: i32 = 18;
+
 /// Steps of a scale, at most.
 const STEPS_MAX: f64 = 6.0;
 
@@ -50,8 +58,8 @@ svg text{font-family:system-ui,sans-serif}";
 
 /// The colours of a light page, and those of a dark one.
 pub const COLORS: &str = "\
-:root{color-scheme:light dark;--page:#ffffff;--text:#1b1f24;--quiet:#59636e;--grid:#dfe3e8;--first:#1f6fb2;--second:#8fc1e8;--bad:#c0392b;--good:#1a7f37;--card:#f6f8fa}\
-@media(prefers-color-scheme:dark){:root{--page:#0f1419;--text:#e6e9ed;--quiet:#9aa4b0;--grid:#2c343d;--first:#4f9fe0;--second:#2f5d87;--bad:#ff7b6b;--good:#56d364;--card:#171d24}}";
+:root{color-scheme:light dark;--page:#ffffff;--text:#1b1f24;--quiet:#59636e;--grid:#dfe3e8;--first:#1f6fb2;--second:#00857a;--bad:#c0392b;--good:#1a7f37;--card:#f6f8fa}\
+@media(prefers-color-scheme:dark){:root{--page:#0f1419;--text:#e6e9ed;--quiet:#9aa4b0;--grid:#2c343d;--first:#3b86c6;--second:#2a8f83;--bad:#ff7b6b;--good:#56d364;--card:#171d24}}";
 
 /// One chart.
 pub struct Chart {
@@ -122,6 +130,17 @@ pub fn grid_line(area: &Drawing<'_>, from: (i32, i32), to: (i32, i32)) -> Result
     area.draw(&PathElement::new(vec![from, to], Tone::GRID)).map_err(said)
 }
 
+/// A line above a chart that says what its colours stand for.
+pub fn legend(area: &Drawing<'_>, legend: Legend<'_>) -> Result<(), String> {
+    let mut left = to_i32(NAMES);
+    for (words, tone) in legend {
+        area.draw(&Rectangle::new([(left, 5), (left + 12, 15)], tone.filled())).map_err(said)?;
+        text(area, words, (left + SWATCH, 4), Tone::TEXT, 12, HPos::Left)?;
+        left += 2 * SWATCH + LETTER * to_i32(count(words.len()));
+    }
+    Ok(())
+}
+
 /// Words at a place.
 pub fn text(
     area: &Drawing<'_>,
@@ -158,4 +177,47 @@ pub fn to_i32(number: u32) -> i32 {
 /// Why it could not be drawn.
 pub fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How far two colours differ in lightness, by WCAG 2.
+    fn contrast(one: &str, other: &str) -> f64 {
+        let lightness = |color: &str| {
+            let part = |at: usize| {
+                let part = u8::from_str_radix(&color[at..at + 2], 16).expect("two digits");
+                let share = f64::from(part) / 255.0;
+                if share <= 0.04045 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5) + 0.05
+        };
+        let one = lightness(one);
+        let other = lightness(other);
+        one.max(other) / one.min(other)
+    }
+
+    /// WCAG 2 asks for a contrast of 4.5 between words and the page, and of 3 between parts of a drawing.
+    #[test]
+    fn colours_stand_out_on_both_pages() {
+        let themes: Vec<&str> = COLORS.split("--page:").skip(1).collect();
+        assert_eq!(themes.len(), 2, "a light one and a dark one");
+        for theme in themes {
+            let color = |name: &str| {
+                let mark = format!("--{name}:");
+                let at = theme.find(&mark).expect("a colour") + mark.len();
+                &theme[at..at + 7]
+            };
+            for name in ["text", "quiet", "first", "second", "bad", "good"] {
+                let found = contrast(color(name), &theme[..7]);
+                assert!(found >= 4.5, "--{name} has {found:.2} on {}", &theme[..7]);
+            }
+            // The line of a spread crosses its bar.
+            for bar in ["first", "second"] {
+                let found = contrast(color(bar), color("text"));
+                assert!(found >= 3.0, "--{bar} has {found:.2} under a line");
+            }
+        }
+    }
 }

@@ -7,8 +7,8 @@ use super::figures::Row;
 use super::result::Comparison;
 use super::verdict::Verdict;
 use crate::canvas::{
-    Chart, Drawing, NAMES, SCALE, Scale, Tone, count, drawn, grid_line, grouped, grouped_small,
-    said, step, text, to_i32,
+    Chart, Drawing, Legend, NAMES, SCALE, Scale, Tone, count, drawn, grid_line, grouped,
+    grouped_small, legend, said, step, text, to_i32,
 };
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::Switch;
@@ -58,7 +58,13 @@ fn throughput(comparison: &Comparison) -> Result<Option<Chart>, String> {
         })
         .collect();
     let caption = "Accepted purchases per second with the arbiter on: one instance (the upper bar) and two (the lower). The bar is the median of the rounds, the line their spread; where lines overlap, the difference is inside the noise. Red names oversell when the gate stands alone.";
-    bar_chart("throughput", caption, "accepted purchases per second", &bars)
+    let series = [
+        ("one instance", Tone::FIRST),
+        ("two instances", Tone::SECOND),
+        ("spread of the rounds", Tone::TEXT),
+    ];
+    let series: Legend<'_> = if two.is_empty() { &[] } else { &series };
+    bar_chart("throughput", caption, "accepted purchases per second", series, &bars)
 }
 
 /// A line of a bar chart.
@@ -78,6 +84,7 @@ fn bar_chart(
     name: &'static str,
     caption: &str,
     unit: &str,
+    series: Legend<'_>,
     bars: &[Bars],
 ) -> Result<Option<Chart>, String> {
     if bars.is_empty() {
@@ -91,7 +98,7 @@ fn bar_chart(
     let ticks = ticks.take_while(|tick| *tick <= highest * 1.02).map(|tick| (tick, grouped(tick)));
     let axis = Axis { unit, middle: highest / 2.0, scale: &scale, ticks: ticks.collect() };
     let names: Vec<_> = bars.iter().map(|bar| (bar.name.as_str(), bar.tone)).collect();
-    let svg = named_rows(&axis, &names, |area, index, y| {
+    let svg = named_rows(&axis, series, &names, |area, index, y| {
         let values = &bars[index].values;
         let thick = (to_i32(LINE) - 6) / to_i32(count(values.len().max(1)));
         for (place, value) in values.iter().enumerate() {
@@ -117,14 +124,16 @@ struct Axis<'a> {
     ticks: Vec<(f64, String)>,
 }
 
-/// Draws the axis, the names and what each row shows from its upper edge on.
+/// Draws the legend, the axis, the names and what each row shows from its upper edge on.
 fn named_rows(
     axis: &Axis<'_>,
+    series: Legend<'_>,
     names: &[(&str, RGBColor)],
     row: impl Fn(&Drawing<'_>, usize, i32) -> Result<(), String>,
 ) -> Result<String, String> {
     let height = LINE * count(names.len());
     drawn(HEAD / 2 + height + SCALE, |area| {
+        legend(area, series)?;
         let top = to_i32(HEAD / 2);
         let bottom = top + to_i32(height);
         for (tick, label) in &axis.ticks {
@@ -164,7 +173,13 @@ fn latency(rows: &[Row]) -> Result<Option<Chart>, String> {
     let unit = "milliseconds, each step ten times the one before";
     let axis = Axis { unit, middle: f64::midpoint(low, high), scale: &scale, ticks };
     let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), Tone::TEXT)).collect();
-    let svg = named_rows(&axis, &names, |area, index, y| {
+    let series = [
+        ("median", Tone::TEXT),
+        ("to the 90th percentile", Tone::FIRST),
+        ("to the 99th percentile", Tone::SECOND),
+        ("slowest", Tone::BAD),
+    ];
+    let svg = named_rows(&axis, &series, &names, |area, index, y| {
         let latency = rows[index].latency;
         let middle = y + to_i32(LINE / 2);
         let at = |micros: u64| scale.at(log(micros));
@@ -270,7 +285,11 @@ mod tests {
             tone: Tone::TEXT,
             values: vec![Value { spread: Spread::of([4.0, 5.0, 6.0]), tone: Tone::FIRST }],
         }];
-        let chart = bar_chart("x", "y", "units", &bars).expect("drawn").expect("a chart");
+        let series = [("one of two", Tone::FIRST), ("the other", Tone::SECOND)];
+        let chart = bar_chart("x", "y", "units", &series, &bars).expect("drawn").expect("a chart");
+        for (words, _) in series {
+            assert!(chart.svg.contains(words), "the legend says {words}");
+        }
         for color in chart.svg.match_indices('#').map(|(at, _)| &chart.svg[at..at + 7]) {
             assert!(STYLE.contains(&format!("\"{color}\"")), "{color}");
         }
