@@ -276,7 +276,7 @@ pub fn pages() -> Vec<Page> {
 }
 
 /// The targets of `[words](target)` and `![words](target)`, outside code.
-fn links(text: &str) -> Vec<&str> {
+pub fn links(text: &str) -> Vec<&str> {
     let prose = parts(text).into_iter().filter(|part| !part.is_code);
     prose
         .flat_map(|part| part.line.split("](").skip(1))

@@ -1,11 +1,15 @@
 //! The files of a release agree with each other: one version, one list of licences, one name of the archive.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use toml::{Table, Value};
 
 use crate::house::deploy::overlays;
-use crate::house::docs::read;
+use crate::house::docs::{links, pages, read, root};
+use crate::support::unique;
 
 fn manifest(path: &str) -> Table {
     read(path).parse().unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -49,6 +53,38 @@ fn the_archive_names_the_licences_that_are_allowed() {
     };
     let allowed = names(&manifest("deny.toml")["licenses"]["allow"]);
     assert_eq!(names(&manifest("scripts/licences.toml")["accepted"]), allowed);
+}
+
+/// Of a link to a file that an archive has not, the words stay.
+#[test]
+fn the_pages_of_an_archive_have_no_dead_link() {
+    let root = root().canonicalize().expect("a folder");
+    let images = fs::read_dir(root.join("docs/img")).expect("a folder").flatten();
+    let images = images.map(|image| Path::new("docs/img").join(image.file_name()));
+    let there: BTreeSet<PathBuf> =
+        pages().into_iter().map(|page| page.path).chain(images).collect();
+    let list = std::env::temp_dir().join(unique("there"));
+    let lines: Vec<String> = there.iter().map(|path| format!("{}\n", path.display())).collect();
+    fs::write(&list, lines.concat()).expect("written");
+    let mut gone = 0;
+    for page in pages() {
+        let mut relink = Command::new(root.join("scripts/relink"));
+        let output = relink.arg(&page.path).arg(&list).current_dir(&root).output().expect("runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}: {text}", page.path.display());
+        let kept = links(&text);
+        gone += links(&page.text).len() - kept.len();
+        let folder = root.join(&page.path).parent().expect("a folder").to_owned();
+        for target in kept.into_iter().filter(|target| !target.contains(':')) {
+            let file = target.split('#').next().unwrap_or_default();
+            let path = folder.join(file).canonicalize().expect("it is there");
+            let path = path.strip_prefix(&root).expect("of the project");
+            let is_there = file.is_empty() || there.contains(path);
+            assert!(is_there, "{}: {target}", page.path.display());
+        }
+    }
+    fs::remove_file(&list).expect("ours");
+    assert!(gone > 50, "{gone} links are gone: the test reads the pages wrongly");
 }
 
 /// The tools that the workflow installs are those that scripts/release asks for.
