@@ -282,7 +282,7 @@ async fn the_audit_command_says_clean_broken_or_nothing_read() {
     assert_eq!(told(&unreachable.output().await.expect("runs")).0, 2);
 }
 
-/// It ends as `head` ends other tools: without a word, and with the exit code of SIGPIPE.
+/// Each ends as other tools do before `head`: without a word, and with the exit code of SIGPIPE.
 #[tokio::test]
 async fn a_closed_pipe_ends_a_command_quietly() {
     let (shop, _instance, _item) = Shop::selling(json!({})).await;
