@@ -215,7 +215,11 @@ async fn make_demo_accounts(pool: &ledger::Database) -> Result<(), String> {
 fn greet(url: &str, config: &Config) {
     println!();
     // On all addresses it is open at this one, too, which every browser knows.
-    println!("  Seckill is open:  {}", url.replace("//0.0.0.0:", "//127.0.0.1:"));
+    let url = url.replace("//0.0.0.0:", "//127.0.0.1:");
+    println!("  Seckill is open:  {url}");
+    if cfg!(feature = "book") && config.http.static_dir.as_os_str().is_empty() {
+        println!("  documentation:    {url}/book/");
+    }
     if config.demo_accounts {
         for (name, password, role) in DEMO_ACCOUNTS {
             println!("  demo account:     {name} / {password}  ({})", role.as_str());
