@@ -1,4 +1,4 @@
-//! The pages of the shop: the files of `static`, which are inside the program, or those of a folder.
+//! The pages of the shop: the files of `static` and the documents, which are inside the program, or those of a folder.
 //!
 //! The program needs no folder beside it, wherever it is started. Entity tags and
 //! compressed forms are made once in a process, not for each request.
@@ -41,6 +41,9 @@ const NOT_FOUND: &str = "404.html";
 #[folder = "static"]
 struct Files;
 
+/// The documents as pages, made by the build script: address, media type and content. None without the feature `book`.
+static BOOK: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/book.rs"));
+
 /// A file inside the program, ready to be sent.
 struct PageFile {
     kind: HeaderValue,
@@ -61,7 +64,11 @@ static PAGES: LazyLock<HashMap<String, PageFile>> = LazyLock::new(|| {
         };
         PageFile::new(file.metadata.mimetype(), plain)
     };
-    named.filter_map(|(name, file)| Some((name.to_string(), page(&name, file)?))).collect()
+    let files = named.filter_map(|(name, file)| Some((name.to_string(), page(&name, file)?)));
+    let book = BOOK.iter().filter_map(|&(name, kind, content)| {
+        Some((name.to_owned(), PageFile::new(kind, Bytes::from_static(content))?))
+    });
+    files.chain(book).collect()
 });
 
 /// The page [`VERIFY`]; `None` never happens, because all its files are inside the program.
@@ -195,9 +202,11 @@ mod tests {
     fn every_file_is_ready_and_has_a_tag_of_its_own() {
         let tags: std::collections::HashSet<String> =
             PAGES.values().map(|page| format!("{:?}", page.tag)).collect();
-        assert_eq!((PAGES.len(), tags.len()), (Files::iter().count(), PAGES.len()));
+        let count = Files::iter().count() + BOOK.len();
+        assert_eq!((PAGES.len(), tags.len()), (count, PAGES.len()));
         assert!(PAGES.contains_key(INDEX) && PAGES.contains_key(NOT_FOUND));
-        let text = PAGES.values().filter(|page| page.plain.len() > 1_000);
+        let is_text = |page: &&PageFile| page.kind != "image/png" && page.plain.len() > 1_000;
+        let text = PAGES.values().filter(is_text);
         assert!(text.clone().count() > 10);
         for page in text {
             assert!(page.gzip.is_some(), "{:?}", page.kind);

@@ -6,6 +6,7 @@ mod admin_actions;
 mod bad_bodies;
 mod bad_requests;
 mod behind_proxies;
+mod book;
 mod browser;
 mod cors;
 mod degraded;

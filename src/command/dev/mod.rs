@@ -216,6 +216,9 @@ fn greet(url: &str, config: &Config) {
     // On all addresses it is open at this one, too, which every browser knows.
     let url = url.replace("//0.0.0.0:", "//127.0.0.1:");
     let mut text = format!("\n  Seckill is open:  {url}\n");
+    if cfg!(feature = "book") && config.http.static_dir.as_os_str().is_empty() {
+        text += &format!("  documentation:    {url}/book/\n");
+    }
     if config.demo_accounts {
         for (name, password, role) in DEMO_ACCOUNTS {
             text += &format!("  demo account:     {name} / {password}  ({})\n", role.as_str());

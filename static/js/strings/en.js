@@ -18,6 +18,7 @@ export default {
   'foot.promise': 'Every unit is counted in one ledger. What you see is what is left.',
   'foot.clock': 'Shop clock',
   'foot.api': 'API',
+  'foot.book': 'Documentation',
 
   'title.index': 'Seckill: today’s flash sales',
   'title.item': '{name} · Seckill',

@@ -15,6 +15,7 @@ export default {
   'foot.promise': '每一件都记在同一本账上，看到多少就剩多少。',
   'foot.clock': '商城时间',
   'foot.api': '接口文档',
+  'foot.book': '文档（英文）',
 
   'title.index': 'Seckill：今日秒杀',
   'title.item': '{name} · Seckill',

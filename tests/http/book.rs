@@ -1,0 +1,68 @@
+//! The documents as pages of the running shop.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::support::{Answer, Shop, project};
+
+/// Every link is followed, beginning at the first page. What it names is there, and nothing is asked of another host.
+#[tokio::test]
+async fn every_link_of_the_book_leads_somewhere() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    let mut served = BTreeMap::new();
+    let mut named = Vec::new();
+    let mut waiting = vec!["/book/".to_owned()];
+    while let Some(path) = waiting.pop() {
+        if served.contains_key(&path) {
+            continue;
+        }
+        let answer = stranger.get(&path).await;
+        // The first page of the API's description leads on.
+        let is_served = answer.status == 200 || (answer.status, &*path) == (303, "/docs");
+        assert!(is_served, "{path}: {}", answer.status);
+        if path.starts_with("/book/") && !path.starts_with("/book/img/") {
+            for link in links_of_page(&path, &answer) {
+                let (to, heading) = link.split_once('#').unwrap_or((link, ""));
+                let to = if to.is_empty() { path.clone() } else { to.to_owned() };
+                if !heading.is_empty() {
+                    named.push((to.clone(), format!(" id=\"{heading}\"")));
+                }
+                waiting.push(to);
+            }
+        }
+        served.insert(path, answer.text);
+    }
+    for (page, heading) in named {
+        assert!(served[&page].contains(&heading), "{page}: no {heading}");
+    }
+    let summary = fs::read_to_string(project().join("docs/SUMMARY.md")).expect("it is there");
+    let pages = summary.split("](").skip(1).filter_map(|rest| rest.split_once(".md)"));
+    for (name, _) in pages {
+        assert!(served.contains_key(&format!("/book/{name}.html")), "{name} is not served");
+    }
+}
+
+/// Checks the form of a page; its links but for those to other hosts, which a reader may follow.
+fn links_of_page<'a>(path: &str, answer: &'a Answer) -> Vec<&'a str> {
+    assert_eq!(answer.headers["content-type"], "text/html", "{path}");
+    let policy = answer.headers["content-security-policy"].to_str().expect("text");
+    assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"), "{path}: {policy}");
+    let page = &answer.text;
+    assert!(page.contains(" · The book of Seckill</title>") && page.contains("<h1 id="), "{path}");
+    assert!(!page.contains("<script") && !page.contains(" style=\""), "{path}");
+    let tags = page.split('<').skip(1).filter_map(|rest| rest.split_once('>'));
+    let mut links = Vec::new();
+    for (tag, _) in tags {
+        let mut parts = ["href=\"", "src=\""].into_iter().filter_map(|name| tag.split_once(name));
+        let Some(target) = parts.next().and_then(|(_, rest)| rest.split('"').next()) else {
+            continue;
+        };
+        let is_foreign = target.contains("://");
+        assert!(!is_foreign || tag.starts_with("a "), "{path}: <{tag}>");
+        if !is_foreign {
+            links.push(target);
+        }
+    }
+    links
+}
