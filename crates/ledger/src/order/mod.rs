@@ -59,7 +59,7 @@ pub enum StepError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The stock row of this item is locked by another transaction; nothing changed.
+    /// The stock row of this item, or the limit of the buyer, is locked by another transaction; nothing changed.
     #[error("the stock row of item {0} is locked")]
     Locked(ItemId),
 }

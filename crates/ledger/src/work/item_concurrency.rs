@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::cache::Cache;
 use super::item_permit::{ItemPermit, ItemPermits};
+use super::pause;
 use super::stock_lock::wait_until_free;
 use crate::sql::{Database, Fault};
 use shop_domain::ItemId;
@@ -84,8 +85,8 @@ impl ItemConcurrency {
         self.acquire_with(items, None, deadline).await
     }
 
-    /// Takes the permits of several items again, after the stock row of one of them was found locked. Until that row
-    /// is free it alone is waited for, with its permit and nothing of another item. `None` when that takes too long, or
+    /// Takes the permits of several items again, after the stock row of one of them was found locked, or a limit for it,
+    /// which others have while they wait for the row. Until that row is free it alone is waited for, with its permit and nothing of another item. `None` when that takes too long, or
     /// when the deadline is over: a permit that is free is had even then, and whoever finds the row locked each time
     /// would never end.
     pub(crate) async fn acquire_after(
@@ -96,6 +97,8 @@ impl ItemConcurrency {
         (pool, deadline): (&Database, Option<Instant>),
     ) -> Option<ItemPermits> {
         drop(permits);
+        // Whoever has a limit of the buyer may have it a moment longer than the row.
+        pause(1).await;
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return None;
         }
