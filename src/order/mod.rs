@@ -8,7 +8,10 @@ mod find;
 use crate::live::Hub;
 use gates::redis_store::{Counters, Queue};
 use ledger::Ledger;
-use ledger::order::{ExpiryBatch, OrderSteps, ReturnedUnits, StepResult, is_of_one_order};
+use ledger::cache::Cache;
+use ledger::order::{
+    ExpiryBatch, OrderSteps, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order,
+};
 use ledger::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::Step;
 use shop_domain::payment::ReceivedPayment;
@@ -18,9 +21,11 @@ use shop_metrics::Metrics;
 pub use find::{FindError, OrderPage};
 pub use ledger::order::{PaymentResult, StepError};
 
-/// Pages of overdue orders that one run tries one by one while some cannot expire. Orders behind fewer stuck ones than
-/// these pages have expire in the same run, which ends within seconds.
+/// Pages of overdue orders that one run tries one by one while some cannot expire: it ends within seconds. The next run
+/// goes on behind them, so that no number of stuck orders stops those behind them.
 const SINGLE_PAGES_MAX: usize = 10;
+/// Items for which it is known where the next run goes on.
+const TRIED_MAX: usize = 10_000;
 
 /// Steps of orders. Clones share everything.
 #[derive(Clone)]
@@ -30,6 +35,8 @@ pub struct Orders {
     queue: Queue,
     hub: Hub,
     metrics: Metrics,
+    /// The last order of each item that was tried alone, while more may be behind it.
+    tried: Cache<ItemId, OverdueOrder>,
 }
 
 /// The result of one batch of the job that expires orders.
@@ -54,7 +61,7 @@ impl Orders {
         line: WaitingLine,
     ) -> Self {
         let steps = OrderSteps { ledger, line };
-        Self { steps, counters, queue, hub, metrics }
+        Self { steps, counters, queue, hub, metrics, tried: Cache::new(TRIED_MAX) }
     }
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
@@ -79,11 +86,11 @@ impl Orders {
     /// cannot expire do not wait for them.
     async fn expire_singly(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
         let mut run = ExpiryRun { expired: 0, stuck: 0 };
-        let mut last = None;
+        let mut last = self.tried.get(item);
         for _ in 0..SINGLE_PAGES_MAX {
             let page = self.steps.overdue_orders(item, last, limit).await?;
-            last = page.last().copied();
-            let stuck_before = run.stuck;
+            // Behind a page that is not full there is none, and the next run begins with the oldest order.
+            last = page.last().filter(|_| page.len() == limit as usize).copied();
             for order in page {
                 match self.steps.expire_one(item, order.id).await {
                     Ok(batch) => {
@@ -97,9 +104,13 @@ impl Orders {
                     Err(error) => return Err(error),
                 }
             }
-            if last.is_none() || run.stuck == stuck_before {
+            if last.is_none() || run.stuck == 0 {
                 break;
             }
+        }
+        match last {
+            Some(last) => self.tried.insert(item, last),
+            None => self.tried.remove(item),
         }
         if run.stuck > 0 {
             tracing::warn!(%item, stuck = run.stuck, "orders cannot expire now; a later run tries again");

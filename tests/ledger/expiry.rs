@@ -134,6 +134,26 @@ async fn an_order_that_cannot_expire_stops_no_other() {
     }
 }
 
+/// A run tries ten pages one by one. With pages of one order, eleven that cannot expire fill them.
+#[tokio::test]
+async fn an_order_behind_many_stuck_ones_expires() {
+    const STUCK: i64 = 11;
+    let (shop, instance) = Shop::open_with(|config| {
+        config.job.expire_period_ms = 20;
+        config.job.expire_batch_max = 1;
+    })
+    .await;
+    let item = instance.make_item(json!({"stock": STUCK + 1})).await;
+    for buyer in 1..=STUCK {
+        buy(&instance, buyer, item).await;
+    }
+    let behind = buy(&instance, STUCK + 1, item).await;
+    let spoil = "UPDATE buyer_limits SET bought = bought - 1 WHERE item_id = ? AND user_id <= ?";
+    assert_eq!(shop.change(sqlx::query(spoil).bind(item).bind(STUCK)).await, 11);
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    wait_for_status(&instance, STUCK + 1, &behind, "expired").await;
+}
+
 #[tokio::test]
 async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
     let (shop, instance) = Shop::open_with(|config| {

@@ -24,6 +24,13 @@ const ALL: &[Planted] = &[
         load_test: &["I1", "I3"],
         service: &["I1", "I3"],
     },
+    // A restock that was done twice.
+    Planted {
+        statements: &["UPDATE stock SET total = total + 1, available = available + 1 \
+             WHERE item_id = :item"],
+        load_test: &["I1"],
+        service: &["I1"],
+    },
     Planted {
         statements: &["UPDATE orders SET quantity = 2 WHERE item_id = :item LIMIT 1"],
         load_test: &["I2", "I8", "I14"],

@@ -184,8 +184,7 @@ async fn nobody_else_pays(testbed: &Testbed, first: impl Fn(i64) -> Vec<Purchase
 async fn a_sold_out_rush_next_door_costs_nobody_a_rollback() {
     let testbed = Testbed::new(30, 20).await;
     let item = testbed.items[0].id.get();
-    let emptied = sqlx::query("UPDATE stock SET available = 1, total = 1 WHERE item_id = ?");
-    emptied.bind(item).execute(&testbed.shop.pool).await.expect("executed");
+    testbed.shop.set_stock(item, 1).await;
     let rush = |wave: i64| (0..3).map(|one| testbed.purchase(0, wave * 10 + one)).collect();
     let rushed = nobody_else_pays(&testbed, rush).await;
     let sold = rushed.iter().filter(|outcome| matches!(outcome, Outcome::Sold(_))).count();
@@ -202,8 +201,7 @@ fn is_sold_out(outcome: &Outcome) -> bool {
 async fn an_item_that_stays_sold_out_is_not_apart_for_ever() {
     let testbed = Testbed::new(10, 20).await;
     let item = testbed.items[0].id.get();
-    let emptied = sqlx::query("UPDATE stock SET available = 0, total = 0 WHERE item_id = ?");
-    emptied.bind(item).execute(&testbed.shop.pool).await.expect("executed");
+    testbed.shop.set_stock(item, 0).await;
     let (others, refused) =
         testbed.wave(1, (100..103).map(|buyer| testbed.purchase(0, buyer)).collect()).await;
     assert_sold(&others);

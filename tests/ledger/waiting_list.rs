@@ -361,6 +361,7 @@ async fn the_metrics_tell_of_lines_and_units_that_lie_idle() {
     let statement = sqlx::query("UPDATE stock SET total = total + 1, available = available + 1, version = version + 1 WHERE item_id = ?")
         .bind(item);
     shop.change(statement).await;
+    shop.change(sqlx::query("UPDATE items SET first_stock = NULL WHERE id = ?").bind(item)).await;
     until_status(&instance, 12, item, "offered").await;
     assert_clean(&instance, item).await;
 }

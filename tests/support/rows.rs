@@ -12,6 +12,14 @@ impl Shop {
         statement.execute(&self.pool).await.expect("rows are changed").rows_affected()
     }
 
+    /// Sets the units of an item, which are then written down nowhere else.
+    pub async fn set_stock(&self, item: i64, units: i64) {
+        let set = "UPDATE stock SET available = ?, total = ? WHERE item_id = ?";
+        self.change(sqlx::query(set).bind(units).bind(units).bind(item)).await;
+        let forget = "UPDATE items SET first_stock = NULL WHERE id = ?";
+        self.change(sqlx::query(forget).bind(item)).await;
+    }
+
     /// Reads one value.
     pub async fn read<T>(&self, statement: QueryScalar<'_, MySql, T, MySqlArguments>) -> T
     where

@@ -12,8 +12,10 @@ pub struct Facts {
     pub item_id: ItemId,
     /// Whether its arbiter is on.
     pub arbiter: ArbiterMode,
-    /// Units at the start and by restocks.
+    /// Units at the start and by restocks, by the stock row.
     pub total: i64,
+    /// The same, as they were written down; `None` where the units at the start were not.
+    pub total_written_down: Option<i64>,
     /// Units left, by the stock row.
     pub available: i64,
     /// Units that open offers hold, by the stock row.
@@ -137,11 +139,21 @@ pub fn verify(facts: Facts) -> Report {
     let mut findings = vec![
         Finding {
             invariant: "I1",
-            claim: "total = available + offered + sold + held, and nothing below zero",
-            holds: Some(accounted == f.total && (!guarded || f.available >= 0) && f.offered >= 0),
+            claim: "total = start + restocks = available + offered + sold + held, and nothing below zero",
+            holds: Some(
+                accounted == f.total
+                    && f.total_written_down.is_none_or(|written| written == f.total)
+                    && (!guarded || f.available >= 0)
+                    && f.offered >= 0,
+            ),
             detail: format!(
-                "total {}, available {}, offered {}, sold {}, held {}",
-                f.total, f.available, f.offered, f.units_sold, f.units_held
+                "total {}, start + restocks {}, available {}, offered {}, sold {}, held {}",
+                f.total,
+                f.total_written_down.map_or_else(|| "not known".to_owned(), |it| it.to_string()),
+                f.available,
+                f.offered,
+                f.units_sold,
+                f.units_held
             ),
         },
         Finding {

@@ -87,6 +87,7 @@ CREATE TABLE `items` (
   `product_id` bigint DEFAULT NULL,
   `options` varchar(2000) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci DEFAULT NULL,
   `unpaid_max` int unsigned NOT NULL DEFAULT '0',
+  `first_stock` bigint DEFAULT NULL,
   PRIMARY KEY (`id`),
   KEY `items_kind_ends_at` (`kind`,`ends_at`),
   KEY `items_product` (`product_id`),
@@ -154,8 +155,10 @@ CREATE TABLE `restocks` (
   `delta` bigint NOT NULL,
   `user_id` bigint NOT NULL,
   `created_at` datetime(6) NOT NULL,
+  `waiting` bigint NOT NULL DEFAULT '0',
   PRIMARY KEY (`id`),
-  KEY `restocks_item` (`item_id`)
+  KEY `restocks_item` (`item_id`),
+  KEY `restocks_waiting` (`waiting`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;
 CREATE TABLE `running_requests` (
   `user_id` bigint NOT NULL,

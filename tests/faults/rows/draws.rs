@@ -166,11 +166,28 @@ async fn until_drawn(trial: &Trial, item: i64) -> Run<()> {
     }
 }
 
+/// What the database executes now, the longest first: it says why an answer does not come.
+async fn executed(testbed: &Testbed) -> Run<String> {
+    let executed: sqlx::Result<Vec<(i64, String)>> = sqlx::query_as(
+        "SELECT CAST(TIME AS SIGNED), CAST(LEFT(INFO, 200) AS CHAR) \
+         FROM information_schema.PROCESSLIST WHERE INFO IS NOT NULL ORDER BY TIME DESC LIMIT 5",
+    )
+    .fetch_all(&mut testbed.operator().await?)
+    .await;
+    executed.map(|rows| format!("{rows:?}")).map_err(|error| error.to_string())
+}
+
 /// Checks the audit of the service, and the proof and the line by the ledger alone. Returns the number of entries.
 async fn assert_right(testbed: &Testbed, trial: &Trial, item: i64) -> Run<usize> {
     let token = testbed.token(1, Role::Admin);
     let path = format!("/api/admin/items/{item}/audit");
-    let reply = trial.services[0].get(&path, Some(&token)).await?;
+    let reply = match trial.services[0].get(&path, Some(&token)).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            let executed = executed(testbed).await?;
+            return Err(format!("{error}; the database executes {executed}"));
+        }
+    };
     let audit: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     if audit["clean"] != true {
         return Err(format!("the service's audit: {} {audit}", reply.status));

@@ -228,6 +228,32 @@ async fn the_line_of_a_paused_item_ends_in_short_transactions() {
     assert_clean(&sweeper, item).await;
 }
 
+/// One transaction for all offers of a large restock would keep the stock row from everybody else, or take too long.
+#[tokio::test]
+async fn a_large_restock_reaches_a_long_line_in_parts() {
+    const UNITS: i64 = 3_500;
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 60_000).await;
+    let (item, _) = sold_out(&instance, 1, json!({})).await;
+    fill_line(&shop.pool, item, LONG).await;
+    let edited = instance.admin().edit(item, json!({ "stock_delta": UNITS })).await;
+    let units = (edited.status, &edited.json["total"], &edited.json["available"]);
+    assert_eq!(units, (200, &json!(1_001), &json!(0)), "{}", edited.text);
+    assert_eq!(waiting(&shop.pool, item).await, LONG - 1_000);
+    let passing = instance.buyer(2).buy("mysql-atomic", item).await;
+    assert_problem(&passing, (409, "sold_out"), "no unit passes the line");
+    assert_clean(&instance, item).await;
+    let mut config = shop.config.clone();
+    config.waiting_list.sweep_ms = 20;
+    let sweeper = shop.start_with(config).await;
+    eventually("all units to be offered", || async {
+        let left = waiting(&shop.pool, item).await;
+        when(left == LONG - UNITS, left)
+    })
+    .await;
+    assert_eq!(status(&sweeper, FIRST + UNITS - 1, item).await, "offered", "the line in its order");
+    assert_clean(&sweeper, item).await;
+}
+
 /// The rows of indexes that a connection has read so far.
 async fn rows_read(connection: &mut MySqlConnection) -> i64 {
     let rows: Vec<(String, String)> = sqlx::query_as("SHOW SESSION STATUS LIKE 'Handler_read%'")

@@ -319,6 +319,36 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
     assert_all_clean(&instance, &items).await;
 }
 
+/// A step of such a buyer's cart waits for the held item alone: buyers of its other item go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cart_whose_buyer_waits_stops_no_other_item() {
+    let (shop, instance) = Shop::open_with(|config| {
+        // Four transactions of each item at once.
+        config.mysql.pool_max = 16;
+        config.mysql.lock_wait_timeout_seconds = 5;
+    })
+    .await;
+    let items = items(&instance, 2).await;
+    let buyer = instance.buyer(1);
+    let mut carts = Vec::new();
+    for _ in 0..4 {
+        carts.push(order_id(&reserve(&buyer, &[(items[0], 1), (items[1], 1)]).await));
+    }
+    let mut holder = hold_stock_row(&shop.pool, items[1]).await;
+    let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = 1";
+    sqlx::query(count).bind(items[1]).execute(&mut *holder).await.expect("counted");
+    let steps = join_all(carts.iter().map(|cart| step(&buyer, cart, "cancellation")));
+    let others = async {
+        until_running(&shop.pool, "%stock%FOR UPDATE%", 4).await;
+        let bought = instance.buyer(2).buy("mysql-atomic", items[0]).await;
+        assert_eq!(bought.status, 201, "{}", bought.text);
+        holder.rollback().await.expect("the rows are free");
+    };
+    let (steps, ()) = tokio::join!(steps, others);
+    assert!(steps.iter().all(|step| [200, 503].contains(&step.status)), "done, or contended");
+    assert_all_clean(&instance, &items).await;
+}
+
 /// How many of 120 purchases of a free item may be told to ask again, on a machine that is too busy for 40 clients.
 const CONTENDED_MAX: usize = 6;
 

@@ -111,7 +111,15 @@ impl LeaseStore for Reentrant {
     }
 
     async fn renew(&self, _name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
-        Ok(self.has(token) && self.queue.prove(token.owner(), lease).await?)
+        if !self.has(token) {
+            return Ok(false);
+        }
+        let is_there = self.queue.prove(token.owner(), lease).await?;
+        if !is_there {
+            // Of a hold that others have ended, no release comes.
+            self.locked().remove(token.owner());
+        }
+        Ok(is_there)
     }
 
     async fn release(&self, _name: &LockName, token: &Token) -> StoreResult<bool> {

@@ -179,15 +179,15 @@ async fn change_stock(
     line: &WaitingLine,
     actor: &Actor,
 ) -> Result<LineChange, Rollback<EditError>> {
-    let mut restocked = None;
+    let mut restocked = LineChange::default();
     if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
         let order = Restock { permit, units, operator: actor.user, now: actor.now };
-        let version = restock(transaction, &order).await?;
-        restocked = Some((units, version.ok_or(Rollback::Refused(EditError::StockOutOfRange))?));
+        let change = restock(transaction, &order).await?;
+        restocked = change.ok_or(Rollback::Refused(EditError::StockOutOfRange))?;
     }
     let (change, _) = line.tend(transaction, permit).await?;
-    Ok(match restocked {
-        Some((units, version)) => change.after_return(units, version),
+    Ok(match restocked.stock_version {
+        Some(version) => change.after_return(restocked.to_stock, version),
         None => change,
     })
 }

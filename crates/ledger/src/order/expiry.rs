@@ -21,9 +21,10 @@ use crate::sql::statement::{Binds, in_list};
 use crate::sql::{Database, Fault, answered, begin_on, lost_commit, transact, within};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
+use crate::work::limit_lock;
 use crate::work::stock_lock::wait_until_free;
 use shop_domain::order::MovementReason;
-use shop_domain::{ItemId, LedgerError, LimitGroupId, Order, OrderId, OrderStatus};
+use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -221,7 +222,8 @@ async fn expire_batch(
     for order in lock_overdue(connection, item, which).await? {
         hold!("overdue-read", order.user_id.get());
         if let Overdue::One(_) = which {
-            lock_limits(connection, &order).await?;
+            let limits = limit_lock::lock_of_order(connection, &order).await?;
+            limits.map_err(|_| StepError::Ledger(LedgerError::Contended))?;
         }
         if set_expired(connection, &order).await? {
             let status = OrderStatus::Expired;
@@ -276,39 +278,6 @@ fn of_buyer(error: sqlx::Error) -> StepError {
         Fault::Transient => StepError::Ledger(LedgerError::Contended),
         _ => StepError::from(error),
     }
-}
-
-/// Locks the limits in which an order is counted, and waits for none of them. Purchases of the buyer have them while
-/// they wait for the stock row of whatever item.
-///
-/// # Errors
-/// [`LedgerError::Contended`] when another transaction has one of them; the database's.
-async fn lock_limits(connection: &mut MySqlConnection, order: &Order) -> Result<(), StepError> {
-    let items: Vec<i64> = order.lines().map(|line| line.item_id.get()).collect();
-    let groups = order.lines().filter_map(|line| line.limit_group);
-    let groups: Vec<i64> = groups.map(LimitGroupId::get).collect();
-    let tables = [("buyer_limits", "item_id", items), ("group_limits", "group_id", groups)];
-    for (table, column, ids) in tables {
-        let Some((places, padded)) = in_list(&ids) else { continue };
-        let padded: Vec<i64> = padded.collect();
-        let rows = format!(
-            "SELECT {column} FROM {table} FORCE INDEX (PRIMARY) \
-             WHERE user_id = ? AND {column} IN ({places})"
-        );
-        let locking = format!("{rows} FOR UPDATE SKIP LOCKED");
-        let mut found = Vec::new();
-        for statement in [&locking, &rows] {
-            let select = sqlx::query_scalar(statement).bind(order.user_id.get());
-            let select = padded.iter().fold(select, |select, id| select.bind(*id));
-            let ids: Vec<i64> = select.fetch_all(&mut *connection).await?;
-            found.push(ids.len());
-        }
-        // Compared with the rows that exist: lab items without an arbiter have none.
-        if found[0] != found[1] {
-            return Err(StepError::Ledger(LedgerError::Contended));
-        }
-    }
-    Ok(())
 }
 
 /// Reads and locks overdue orders, skipping those that another transaction has locked. They are

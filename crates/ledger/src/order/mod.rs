@@ -21,7 +21,7 @@ use crate::sql::{WorkError, answered};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_concurrency::step_deadline;
 use crate::work::item_permit::ItemPermits;
-use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read};
+use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read, pause};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
@@ -59,7 +59,7 @@ pub enum StepError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The stock row of this item is locked by another transaction; nothing changed.
+    /// The stock row of this item, or the limit of the buyer, is locked by another transaction; nothing changed.
     #[error("the stock row of item {0} is locked")]
     Locked(ItemId),
 }
@@ -174,8 +174,12 @@ impl OrderSteps {
     /// That the row was not free in time; nothing changed.
     async fn turn_after(&self, turn: Turn, locked: ItemId) -> Result<Turn, LedgerError> {
         let Turn { items, permits, deadline } = turn;
+        drop(permits);
+        // Whoever has a limit of the buyer may have it a moment longer than the row.
+        pause(1).await;
+        let none = ItemPermits::default();
         let within = (&self.ledger.pool, deadline);
-        let permits = self.ledger.items.acquire_after(permits, &items, locked, within).await;
+        let permits = self.ledger.items.acquire_after(none, &items, locked, within).await;
         let permits = permits.ok_or(LedgerError::Contended)?;
         Ok(Turn { items, permits, deadline })
     }

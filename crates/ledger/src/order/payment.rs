@@ -53,6 +53,7 @@ impl OrderSteps {
                 Err(StepError::LimitReached) => refusal = Some(RefundReason::LimitReached),
                 Err(StepError::Locked(item)) => turn = self.turn_after(turn, item).await?,
                 Err(StepError::Unavailable(error)) => return Err(failed_change(&error)),
+                Err(StepError::Ledger(error)) => return Err(error),
                 // The row is locked, and its status allows the step.
                 Err(_) => return Err(LedgerError::OutcomeUnknown),
             }

@@ -11,9 +11,9 @@ use crate::sql::statement::{Binds, Write};
 use crate::sql::{Database, Fault};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::work::item_permit::{ItemPermit, ItemPermits};
-use crate::work::stock_lock;
+use crate::work::{limit_lock, stock_lock};
 use shop_domain::order::{MovementReason, Step, Transition};
-use shop_domain::{ItemId, Order, OrderId, OrderStatus, UserId};
+use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus, UserId};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -89,6 +89,7 @@ pub(super) async fn apply(
         return Err(StepError::NotFound);
     }
     let order = lock_lines(connection, order).await?;
+    lock_limits(connection, &order, step).await?;
     match order.status.step(step) {
         Transition::Already => Ok(StepResult::without_stock(order, false)),
         Transition::Conflict => Err(StepError::Conflict(Box::new(order))),
@@ -135,6 +136,20 @@ pub(super) async fn lock_lines(
     orders::lock_lines(connection, &mut orders).await?;
     let [order] = orders;
     Ok(order)
+}
+
+/// Locks the limits that a step of an order with several lines changes, and waits for none of them.
+async fn lock_limits(
+    connection: &mut MySqlConnection,
+    order: &Order,
+    step: Step,
+) -> Result<(), StepError> {
+    if order.further.is_empty() || !order.status.step(step).moves_stock() {
+        return Ok(());
+    }
+    let limits = limit_lock::lock_of_order(connection, order).await?;
+    let contended = StepError::Ledger(LedgerError::Contended);
+    limits.map_err(|item| item.map_or(contended, StepError::Locked))
 }
 
 /// Writes the event of a changed order.

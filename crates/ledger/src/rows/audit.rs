@@ -68,8 +68,10 @@ pub async fn recent_sales(pool: &Database) -> sqlx::Result<Vec<RecentSale>> {
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
     let statement = ended_by_server(STOCK);
     let row = sqlx::query_as(&statement).bind(id.get()).fetch_optional(&mut *connection).await?;
-    let Some((total, available, offered, arbiter, limit)) = row else { return Ok(None) };
+    let Some((total, available, offered, first, arbiter, limit)) = row else { return Ok(None) };
     let limit: u32 = limit;
+    let first: Option<i64> = first;
+    let restocked = count(connection, RESTOCKED, &[id.get()]).await?;
 
     let statement = ended_by_server(UNITS_ORDERED);
     let (orders, units_sold, units_held) =
@@ -79,6 +81,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         item_id: id,
         arbiter,
         total,
+        total_written_down: first.map(|first| first + restocked),
         available,
         offered,
         units_sold,
@@ -299,8 +302,11 @@ const LINES: &str = "SELECT orders.id, orders.status, orders.user_id, orders.lin
      taken.order_id IS NOT NULL AS is_taken FROM orders LEFT JOIN stock_movements AS taken \
      ON taken.item_id = orders.item_id AND taken.order_id = orders.id AND taken.reason = 'sold'";
 
-const STOCK: &str = "SELECT total, available, offered, arbiter, per_buyer_limit FROM stock \
+const STOCK: &str = "SELECT total, available, offered, first_stock, arbiter, per_buyer_limit FROM stock \
      JOIN items ON items.id = item_id WHERE item_id = ?";
+
+const RESTOCKED: &str =
+    "SELECT CAST(COALESCE(SUM(delta - waiting), 0) AS SIGNED) FROM restocks WHERE item_id = ?";
 
 const UNITS_ORDERED: &str = "SELECT COUNT(*) AS orders, \
      CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \

@@ -170,7 +170,8 @@ pub async fn restocks(
     limit: u32,
 ) -> sqlx::Result<Vec<Movement>> {
     let mut query = QueryBuilder::new(
-        "SELECT item_id, id, 'restock' AS reason, delta, created_at FROM restocks WHERE item_id = ",
+        "SELECT item_id, id, 'restock' AS reason, delta - waiting AS delta, created_at \
+         FROM restocks WHERE item_id = ",
     );
     query.push_bind(item.get()).push(" AND id > ").push_bind(after.to_owned());
     selection.restrict(&mut query, "created_at");
@@ -196,9 +197,10 @@ pub async fn movement_sums(
     selection: Selection,
 ) -> sqlx::Result<Vec<MovementSum>> {
     let mut sums = Vec::new();
-    for (reason, table) in [("reason", "stock_movements"), ("'restock'", "restocks")] {
+    let of_restocks = ("'restock'", "delta - waiting", "restocks");
+    for (reason, units, table) in [("reason", "delta", "stock_movements"), of_restocks] {
         let mut query = QueryBuilder::new(format!(
-            "SELECT {reason} AS reason, COUNT(*) AS count, CAST(SUM(delta) AS SIGNED) AS delta \
+            "SELECT {reason} AS reason, COUNT(*) AS count, CAST(SUM({units}) AS SIGNED) AS delta \
              FROM {table} WHERE TRUE"
         ));
         if let Some(item) = selection.item {

@@ -113,7 +113,8 @@ pub async fn items_to_tend(pool: &Database, now: OffsetDateTime) -> sqlx::Result
          UNION SELECT line.item_id FROM \
            (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'offered') AS line \
            JOIN items ON items.id = line.item_id LEFT JOIN draws ON draws.item_id = items.id \
-           WHERE {over} OR (draws.paused_at IS NOT NULL AND NOT items.paused)"
+           WHERE {over} OR (draws.paused_at IS NOT NULL AND NOT items.paused) \
+         UNION SELECT item_id FROM restocks WHERE waiting > 0"
     );
     let found = sqlx::query_scalar(&statement).bind(now).bind(now).fetch_all(pool);
     let mut found = within(LONG_READ_MAX, found).await?;

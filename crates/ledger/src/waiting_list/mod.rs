@@ -11,6 +11,7 @@
 //! engine that locks nothing, the second of two transactions that offer one place breaks off.
 
 mod length;
+mod restocked;
 mod sql;
 mod transaction;
 
@@ -255,7 +256,7 @@ impl WaitingLine {
         Ok(Some(handed))
     }
 
-    /// Ends what is over: offers that were not accepted in time, and everything when the sale is
+    /// Adds units of restocks, and ends what is over: offers that were not accepted in time, and everything when the sale is
     /// paused or has ended. Then offers whatever is available. A pause of a sale that is drawn ends nothing: its places
     /// and offers go on afterwards. Answers also whether more is to do.
     ///
@@ -266,8 +267,22 @@ impl WaitingLine {
         transaction: &mut MySqlConnection,
         permit: &ItemPermit,
     ) -> sqlx::Result<(LineChange, bool)> {
-        let item = permit.item();
         stock_lock::lock(transaction, permit).await?;
+        let added = restocked::add_next(transaction, permit.item()).await?;
+        let tended = self.tend_stock(transaction, permit).await?;
+        Ok(match added {
+            Some((units, version)) => (tended.0.after_return(units, version), true),
+            None => tended,
+        })
+    }
+
+    /// Tends the line with the units that are in the stock.
+    async fn tend_stock(
+        &self,
+        transaction: &mut MySqlConnection,
+        permit: &ItemPermit,
+    ) -> sqlx::Result<(LineChange, bool)> {
+        let item = permit.item();
         match self.state(transaction, item).await? {
             LineState::Open => {}
             LineState::Suspended => return Ok((self.hand_out(transaction, permit).await?, false)),

@@ -8,6 +8,7 @@ pub mod gathered;
 pub(crate) mod item_concurrency;
 pub(crate) mod item_permit;
 mod ledger;
+pub(crate) mod limit_lock;
 pub mod single_flight;
 pub(crate) mod stock_lock;
 

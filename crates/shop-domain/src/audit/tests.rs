@@ -5,6 +5,7 @@ fn sound() -> Facts {
         item_id: ItemId::new(1).expect("positive"),
         arbiter: ArbiterMode::On,
         total: 10,
+        total_written_down: Some(10),
         available: 5,
         offered: 1,
         units_sold: 3,
@@ -60,6 +61,8 @@ fn each_planted_fault_is_named() {
         ..sound()
     };
     assert_eq!(broken(below_zero), ["I1"]);
+    assert_eq!(broken(Facts { total_written_down: Some(9), ..sound() }), ["I1"]);
+    assert_eq!(broken(Facts { total_written_down: None, ..sound() }), [""; 0]);
     assert_eq!(broken(Facts { buyers_over_limit: 1, ..sound() }), ["I2"]);
     assert_eq!(broken(Facts { movements_sum: -3, ..sound() }), ["I3"]);
     assert_eq!(broken(Facts { give_backs_wrong: 1, ..sound() }), ["I5"]);

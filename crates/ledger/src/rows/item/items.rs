@@ -155,8 +155,9 @@ pub async fn insert(
     sqlx::query(
         "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
-         extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at, unpaid_max) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at, unpaid_max, \
+         first_stock) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(id.get())
     .bind(&new.name)
@@ -180,6 +181,7 @@ pub async fn insert(
     .bind(new.variant.as_ref().map(|variant| products::stored(&variant.options)))
     .bind(now)
     .bind(new.unpaid_max)
+    .bind(new.stock)
     .run(transaction)
     .await
 }

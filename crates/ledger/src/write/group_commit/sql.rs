@@ -13,7 +13,7 @@ use super::pipeline::PipelineSlot;
 use crate::rows::event::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
 use crate::work::item_permit::ItemPermits;
-use crate::work::stock_lock;
+use crate::work::{limit_lock, stock_lock};
 use crate::write::fence::{Fence, FenceResult, raise_fence};
 use crate::write::new_order::{
     CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
@@ -47,7 +47,7 @@ pub(super) enum BatchResult {
     Whole,
     /// The stock of an item did not suffice for its orders.
     TooFew,
-    /// Others have the stock row of an item of an order with several lines.
+    /// Others have the stock row of an item of an order with several lines, or the limit of its buyer.
     Locked(ItemId),
     /// The batch before did not end in time.
     Late,
@@ -114,6 +114,13 @@ async fn fill(
     (fence, outbox, permits): (Option<Fence>, Outbox, Option<&ItemPermits>),
     (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
 ) -> sqlx::Result<BatchResult> {
+    if let Some(permits) = permits {
+        let items: Vec<ItemId> = permits.items().collect();
+        let limits = limit_lock::lock_all(connection, purchases[0].buyer, &items, &[]);
+        if let Err(Some(item)) = slot.run(limits).await? {
+            return Ok(BatchResult::Locked(item));
+        }
+    }
     let rows = span.span("rows");
     let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
     if let Some(accepted) = late {
