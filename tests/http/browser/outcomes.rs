@@ -103,7 +103,8 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let lost = problem(503, "dependency_unavailable", "unknown", 0);
     let refused = problem(503, "dependency_unavailable", "none", 0);
-    for last in [&lost, &refused] {
+    let proxy = "new Response('<html></html>', { status: 404 })".to_owned();
+    for (last, tries) in [(&lost, 5), (&refused, 5), (&proxy, 2)] {
         let page = Page::open(instance.addr, DESKTOP).await;
         page.visit_as(&instance, BUYER, Role::Buyer, &format!("/order.html?id={order}")).await;
         page.until_text("#pay", "Pay").await;
@@ -116,7 +117,7 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
         page.click_until("#pay", "#action-text", "The answer did not reach us").await;
         let told = "document.getElementById('action-text').innerText.includes('Nothing was')";
         page.until("no word of nothing", &format!("!{told}")).await;
-        page.until("all tries", "window.tries === 5").await;
+        page.until("all tries", &format!("window.tries === {tries}")).await;
         page.close().await;
     }
 }
@@ -285,6 +286,23 @@ async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
     page.until_text("#waiting", "Wait for a unit").await;
     page.until("the place of nobody else", "!window.seen.includes('waiting')").await;
     page.close().await;
+}
+
+#[tokio::test]
+async fn a_list_of_orders_goes_with_its_buyer() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, "/orders.html").await;
+    page.until_text("#list", "Aurora").await;
+    prepare_another_buyer(&page, &instance, BUYER + 1).await;
+    page.run("window.changeBuyer()", Vec::new()).await;
+    page.until("no order of another buyer", "!document.getElementById('empty').hidden").await;
+    page.visit(&format!("/order.html?id={order}")).await;
+    page.until("no such order", "!document.getElementById('missing').hidden").await;
+    // The 404 is a line of the console.
+    page.close_but_for(&["/api/orders/"]).await;
 }
 
 /// Nor are the orders of the buyer before.
