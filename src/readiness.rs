@@ -1,6 +1,7 @@
 //! Whether this instance can work: probes of the servers that it depends on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 use gates::redis_store::{Durability, RedisClient, Topology};
 use ledger::rows::replication::{self, Replication};
 use ledger::schema::{self, Condition, SchemaState};
+use ledger::single_flight::SingleFlight;
 use shop_domain::outcome::Dependency;
 
 /// How long a dependency may take to answer a probe.
@@ -35,6 +37,7 @@ pub struct Readiness {
     /// Replicas that have a queued order before it is answered.
     queue_replicas_min: u32,
     lock_servers: Vec<(Dependency, Probe)>,
+    probes: SingleFlight<(), ProbeResults>,
     /// The last promise, and when Redis was asked for it.
     promise: Mutex<Option<(Instant, String)>>,
 }
@@ -59,11 +62,24 @@ impl Readiness {
         queue_replicas_min: u32,
         lock_servers: Vec<(Dependency, Probe)>,
     ) -> Self {
-        Self { pool, redis, queue_replicas_min, lock_servers, promise: Mutex::new(None) }
+        Self {
+            pool,
+            redis,
+            queue_replicas_min,
+            lock_servers,
+            probes: SingleFlight::new(),
+            promise: Mutex::new(None),
+        }
     }
 
-    /// Probes all servers at once; takes a second at most.
-    pub async fn probe(&self) -> ProbeResults {
+    /// Probes all servers at once; takes a second at most. Anybody may ask without a token, so all who ask meanwhile
+    /// share one probe: they leave the connections to the ledger to purchases.
+    pub async fn probe(self: &Arc<Self>) -> ProbeResults {
+        let readiness = Arc::clone(self);
+        self.probes.run((), || async move { Box::pin(readiness.probe_all()).await }).await
+    }
+
+    async fn probe_all(&self) -> ProbeResults {
         let lock_servers = self
             .lock_servers
             .iter()

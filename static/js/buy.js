@@ -228,7 +228,8 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     }
     // "In progress" is an earlier request with this key: its outcome is what we are waiting for.
     const mayHaveChanged = changed === 'unknown' || code === 'request_in_progress';
-    const judged = status < 500 && status !== 401 && status !== 429 && !mayHaveChanged;
+    // A page of a proxy has no code of ours, and says nothing about an earlier request.
+    const judged = status < 500 && status !== 401 && status !== 429 && code !== 'other' && !mayHaveChanged;
     attempt.uncertain = mayHaveChanged || (uncertainBefore && !judged);
     keep(attempt);
     if (status === 401) return { kind: 'sign_in', code, retryAfterMs };

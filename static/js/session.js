@@ -42,6 +42,12 @@ export function onSessionChange(listener) {
   listeners.add(listener);
 }
 
+/** Load the page anew when another buyer, or nobody, is signed in, also by another tab: what it shows is one buyer's. */
+export function keepToBuyer() {
+  const buyer = currentSession()?.user_id;
+  onSessionChange(() => currentSession()?.user_id !== buyer && location.reload());
+}
+
 /** The address of the sign-in page that leads back here. @param {string} [hash] such as `#buy` */
 export function signInAddress(hash = location.hash) {
   return `/signin.html?return=${encodeURIComponent(location.pathname + location.search + hash)}`;

@@ -45,6 +45,20 @@ async fn until_ledger_is_away(instance: &Instance, is_away: bool) {
     .await;
 }
 
+/// Strangers may ask in a loop for the draw of an item that has none.
+#[tokio::test]
+async fn an_item_that_is_not_drawn_asks_no_ledger() {
+    let (_shop, whole, instance, mysql, _redis) = place().await;
+    let item = whole.make_item(json!({})).await;
+    let stranger = instance.stranger();
+    stranger.get(&format!("/api/items/{item}")).await.expect_status(200);
+    mysql.cut();
+    for path in ["draw", "draw/announcement", "draw/entries"] {
+        let answer = stranger.get(&format!("/api/items/{item}/{path}")).await;
+        assert_problem(&answer, (409, "no_draw"), path);
+    }
+}
+
 #[tokio::test]
 async fn without_the_ledger_pages_show_what_was_last_seen() {
     let (_shop, whole, instance, mysql, _redis) = place().await;

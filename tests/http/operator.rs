@@ -1,10 +1,11 @@
 //! What the operator's tools see: alive, ready, metrics; and no secret in any of them.
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use web::token::Role;
 
 use super::{BOUND, assert_problem, eventually, when};
-use crate::support::Shop;
+use crate::support::{Shop, until_running};
 
 const JOBS: [&str; 3] = ["expire", "reconcile", "revocations"];
 
@@ -69,6 +70,32 @@ async fn an_operator_reads_the_state_by_a_route_that_proxies_pass() {
     assert_eq!((old.status, &old.json["status"]), (200, &json!("schema is old")), "{}", old.text);
     let buyer = instance.buyer(2).get(path).await;
     assert_problem(&buyer, (403, "forbidden"), "a buyer");
+}
+
+/// Anybody may ask, and a server that answers late makes each answer late.
+#[tokio::test]
+async fn many_who_ask_for_the_state_stop_no_purchase() {
+    let (shop, instance) = Shop::open_with(|config| {
+        config.mysql.pool_max = 3;
+        config.mysql.acquire_timeout_ms = 500;
+    })
+    .await;
+    let item = instance.make_item(json!({})).await;
+    let mut holder = shop.pool.acquire().await.expect("a connection");
+    let lock = sqlx::raw_sql("LOCK TABLES _sqlx_migrations WRITE");
+    lock.execute(&mut *holder).await.expect("the probe waits");
+    let stranger = instance.stranger();
+    let asked = join_all((0..40).map(|_| stranger.get("/readyz")));
+    let bought = async {
+        until_running(&shop.pool, "%FROM _sqlx_migrations%", 1).await;
+        instance.buyer(1).buy("mysql-atomic", item).await
+    };
+    let (answers, bought) = tokio::join!(asked, bought);
+    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    assert_eq!(bought.status, 201, "{}", bought.text);
+    for answer in answers {
+        assert_ne!(answer.json["dependencies"]["mysql"], "ok", "{}", answer.text);
+    }
 }
 
 /// The value of the one metric that has this name and these labels.

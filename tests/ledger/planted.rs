@@ -122,6 +122,23 @@ const ALL: &[Planted] = &[
         load_test: &[],
         service: &["I22"],
     },
+    // Behind more orders than one statement reads, many of which end at the same time.
+    Planted {
+        statements: &[
+            "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+             request_key, created_at, expires_at) WITH RECURSIVE copies (n) AS \
+             (SELECT 1 UNION ALL SELECT n + 1 FROM copies WHERE n < 900) SELECT UUID(), item_id, \
+             user_id, quantity, amount_cents, status, strategy, CONCAT(n, '-', request_key), \
+             created_at, expires_at FROM orders JOIN copies WHERE item_id = :item",
+            "INSERT INTO payments \
+             (id, order_id, amount_cents, status, next_try_at, created_at, changed_at) \
+             SELECT id, id, 250, 'accepted', created_at, created_at, created_at - INTERVAL 1 HOUR \
+             FROM orders WHERE item_id = :item \
+             ORDER BY status DESC, expires_at DESC, id DESC LIMIT 1",
+        ],
+        load_test: &[],
+        service: &["I22"],
+    },
     Planted {
         statements: &[
             "ALTER TABLE orders DROP INDEX orders_item_request",

@@ -38,8 +38,12 @@ async fn shop_with_events() -> Shop {
 
 /// Creates a webhook; answers its id.
 async fn subscribe(instance: &Instance, receiver: &TestReceiver) -> i64 {
-    let body = json!({ "target": receiver.url() });
-    let created = instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
+    subscribe_by(instance, receiver, &json!({ "target": receiver.url() })).await
+}
+
+/// Creates a webhook by this request.
+async fn subscribe_by(instance: &Instance, receiver: &TestReceiver, body: &Value) -> i64 {
+    let created = instance.admin().post("/api/admin/endpoints", body).await.expect_status(201);
     receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
     created.json["id"].as_i64().expect("an id")
 }
@@ -203,6 +207,54 @@ async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
     })
     .await;
     assert_eq!((&seen["failures"], &seen["dead_letters"]), (&json!(0), &json!(0)));
+}
+
+/// The status tells that the receiver has the event.
+#[tokio::test]
+async fn an_answer_whose_body_never_ends_is_one() {
+    let mut shop = shop_with_events().await;
+    shop.config.sections.set("events", "timeout_ms", 2_000);
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    let body = json!({ "target": format!("{}/endless", receiver.url()) });
+    let id = subscribe_by(&instance, &receiver, &body).await;
+    let item = instance.make_item(json!({})).await;
+    instance.buyer(1).buy("mysql-atomic", item).await.expect_status(201);
+    let seen = eventually("the event", || async {
+        let seen = endpoint(&instance, id).await;
+        when(seen["delivered"] == 1, seen)
+    })
+    .await;
+    assert_eq!(seen["dead_letters"], 0, "{seen}");
+    assert_eq!(receiver.times_of_position(1), 1, "it is sent once");
+}
+
+/// A row that was damaged stops nothing behind it.
+#[tokio::test]
+async fn a_damaged_event_becomes_a_dead_letter() {
+    let (shop, instance) = shop_with_events().await.opened().await;
+    let item = instance.make_item(json!({})).await;
+    for buyer in 1..=3 {
+        instance.buyer(buyer).buy("mysql-atomic", item).await.expect_status(201);
+    }
+    eventually("the log", || async {
+        let log = instance.admin().get("/api/admin/events").await.json;
+        when(log["events"].as_array().is_some_and(|events| events.len() == 3), log)
+    })
+    .await;
+    shop.change(sqlx::query("UPDATE event_log SET payload = '{' WHERE position = 2")).await;
+    let receiver = TestReceiver::start().await;
+    let body = json!({ "target": receiver.url(), "from_start": true });
+    let id = subscribe_by(&instance, &receiver, &body).await;
+    let seen = eventually("the events around it", || async {
+        let seen = endpoint(&instance, id).await;
+        when(seen["delivered"] == 3, seen)
+    })
+    .await;
+    assert_eq!(seen["dead_letters"], 1, "{seen}");
+    let positions: Vec<i64> =
+        receiver.distinct_events().iter().filter_map(|event| event["position"].as_i64()).collect();
+    assert_eq!(positions, [1, 3]);
 }
 
 #[tokio::test]

@@ -1,14 +1,16 @@
 //! A receiver of webhooks that checks signatures, remembers what it got, and misbehaves when told.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -63,7 +65,10 @@ impl TestReceiver {
             hung_up: AtomicU64::new(0),
         });
         let connections = Arc::new(AtomicU64::new(0));
-        let router = Router::new().route("/in", post(receive)).with_state(Arc::clone(&shared));
+        let router = Router::new()
+            .route("/in", post(receive))
+            .route("/in/endless", post(receive_without_end))
+            .with_state(Arc::clone(&shared));
         let counted = Arc::clone(&connections);
         let task = tokio::spawn(async move {
             loop {
@@ -168,6 +173,17 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
         return StatusCode::BAD_GATEWAY;
     }
     StatusCode::OK
+}
+
+/// Answers with a body that never ends.
+async fn receive_without_end(
+    state: State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let status = receive(state, headers, body).await;
+    let endless = futures::stream::pending::<Result<Bytes, Infallible>>();
+    (status, Body::from_stream(endless)).into_response()
 }
 
 /// Checks a signature from what Standard Webhooks says alone.

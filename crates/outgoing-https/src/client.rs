@@ -20,6 +20,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::target::{PrivateNetworks, Target};
 
+/// How long the rest of an answer may take whose status is known, for its connection to be kept.
+const REST_MAX: Duration = Duration::from_secs(1);
+
 /// Sends requests to other systems. Clones share the trusted certificates.
 #[derive(Clone)]
 pub struct HttpsClient {
@@ -27,7 +30,7 @@ pub struct HttpsClient {
     pub networks: PrivateNetworks,
     /// Encryption.
     pub tls: Arc<ClientConfig>,
-    /// How long one request may take, from the look-up of the name to the end of the answer.
+    /// How long one request may take, from the look-up of the name to the answer, with its body where that is read.
     pub timeout: Duration,
 }
 
@@ -65,7 +68,7 @@ impl HttpsClient {
     }
 
     /// Sends a request without an address of its own to `target`, over `kept` if it is usable, and returns the status.
-    /// The connection is kept if the rest of the answer has at most `bytes_max`.
+    /// The connection is kept if the rest of the answer has at most `bytes_max`, and comes soon.
     ///
     /// # Errors
     /// A sentence for the log. The receiver may have got the request all the same.
@@ -77,20 +80,22 @@ impl HttpsClient {
         bytes_max: usize,
     ) -> Result<StatusCode, String> {
         let usable = kept.take().filter(|kept| !kept.sender.is_closed());
+        let mut used = None;
         let exchange = async {
-            let mut connection = match usable {
+            let connection = match usable {
                 Some(kept) => kept,
                 None => self.connect(target).await?,
             };
-            let answer = connection.send(target, request).await?;
-            let status = answer.status();
-            let body = Limited::new(answer.into_body(), bytes_max).collect().await;
-            if body.is_ok() {
-                *kept = Some(connection);
-            }
-            Ok(status)
+            used.insert(connection).send(target, request).await
         };
-        self.in_time(exchange).await
+        let answer = self.in_time(exchange).await?;
+        let status = answer.status();
+        // The status tells what became of the request, also if the rest of the answer never ends.
+        let rest = Limited::new(answer.into_body(), bytes_max).collect();
+        if let Ok(Ok(_)) = tokio::time::timeout(REST_MAX, rest).await {
+            *kept = used;
+        }
+        Ok(status)
     }
 
     async fn in_time<T>(

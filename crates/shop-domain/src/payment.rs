@@ -111,6 +111,8 @@ pub struct ReceivedPayment {
     pub order: OrderId,
     pub amount: Cents,
     pub currency: CurrencyCode,
+    /// The provider's id of the refund, if the message is about one and names it.
+    pub refund: Option<PaymentId>,
 }
 
 impl RefundReason {

@@ -12,6 +12,7 @@ use extension::ports::{AnnounceDraws, DrawPromise, Items, WaitingLists};
 use ledger::cache::Cache;
 use ledger::draw::{beacon_of, micros};
 use ledger::rows::draws;
+use ledger::single_flight::SingleFlight;
 use shop_domain::window::Phase;
 use shop_domain::{
     ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, LedgerError, NewDraw, NewItem,
@@ -69,6 +70,7 @@ const PAGES_AT_ONCE: usize = 2;
 pub struct Draws {
     pub(crate) parts: DrawParts,
     found: Cache<ItemId, (Instant, DrawRow)>,
+    reads: SingleFlight<ItemId, Result<Option<DrawRow>, LedgerError>>,
     signed: Cache<ItemId, Arc<SignedRules>>,
     pub(crate) held: Arc<HeldDraws>,
     /// The last item of the draws with a list that a run has looked at.
@@ -99,6 +101,7 @@ impl Draws {
         Self {
             parts,
             found: Cache::new(REMEMBERED_MAX),
+            reads: SingleFlight::new(),
             signed: Cache::new(REMEMBERED_MAX),
             held: Arc::default(),
             reached: Arc::default(),
@@ -153,6 +156,9 @@ impl Draws {
     pub async fn find(&self, item: ItemId) -> Result<(DrawRow, DrawState), EntryError> {
         let found = self.parts.items.find_recent(item, AGE_MAX).await?;
         let found = found.ok_or(ITEM_NOT_FOUND)?;
+        if found.draw.is_none() {
+            return Err(NO_DRAW);
+        }
         let draw = match self.found.get(item).filter(|(at, _)| at.elapsed() < AGE_MAX) {
             Some((_, draw)) => draw,
             None => self.read(item).await?.ok_or(NO_DRAW)?,
@@ -167,14 +173,19 @@ impl Draws {
         Ok((draw, state))
     }
 
+    /// Reads a draw, once for all who ask meanwhile: strangers leave connections to the ledger to purchases.
     async fn read(&self, item: ItemId) -> Result<Option<DrawRow>, LedgerError> {
-        let at = Instant::now();
-        let ledger = &self.parts.transactions.ledger;
-        let draw: Option<DrawRow> = ledger.read(draws::find(&ledger.pool, item)).await?;
-        if let Some(draw) = &draw {
-            self.found.insert(item, (at, draw.clone()));
-        }
-        Ok(draw)
+        let all = self.clone();
+        let read = async move {
+            let at = Instant::now();
+            let ledger = &all.parts.transactions.ledger;
+            let draw = ledger.read(draws::find(&ledger.pool, item)).await;
+            if let Ok(Some(draw)) = &draw {
+                all.found.insert(item, (at, draw.clone()));
+            }
+            draw
+        };
+        self.reads.run(item, || read).await
     }
 
     async fn signed_rules(&self, item: ItemId) -> Result<Arc<SignedRules>, EntryError> {

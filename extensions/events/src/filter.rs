@@ -96,7 +96,7 @@ impl Filter {
         if self.items.is_empty() && self.currencies.is_empty() {
             return Some(event);
         }
-        // A damaged event is for the receiver to report.
+        // A damaged event becomes a dead letter when it is sent.
         let Ok(mut data) = serde_json::from_str::<Map<String, Value>>(&event.payload) else {
             return Some(event);
         };

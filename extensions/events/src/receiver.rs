@@ -71,9 +71,10 @@ impl Receiver {
     }
 }
 
+/// An event that cannot be read counts as refused: it becomes a dead letter, and those behind it are delivered.
 fn events_of(events: &[LoggedEvent]) -> Result<Vec<EventOf<'_>>, Failure> {
     let events: Result<_, _> = events.iter().map(event_of).collect();
-    events.map_err(|error| Failure::Away(format!("event not readable: {error}")))
+    events.map_err(|error| Failure::Refused(format!("event not readable: {error}")))
 }
 
 fn event_of(event: &LoggedEvent) -> serde_json::Result<EventOf<'_>> {

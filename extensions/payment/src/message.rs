@@ -1,6 +1,7 @@
 //! Messages of a payment provider: signed as Standard Webhooks says, and fresh.
 
 use serde::Deserialize;
+use serde_json::Value;
 use time::OffsetDateTime;
 
 use shop_domain::payment::{CurrencyCode, PaymentId, ReceivedPayment};
@@ -79,6 +80,9 @@ struct Body {
     order: Option<String>,
     amount_cents: Option<i64>,
     currency: Option<String>,
+    /// What is no id says nothing: a provider may have a field of this name that is something else.
+    #[serde(default)]
+    refund: Value,
 }
 
 impl Body {
@@ -109,6 +113,7 @@ impl Body {
             amount: Cents::new(self.amount_cents?)?,
             currency,
             order: order_named(self.order.as_deref()?, self.payment.as_deref()),
+            refund: self.refund.as_str().and_then(PaymentId::parse),
         })
     }
 }

@@ -92,15 +92,20 @@ impl Payments {
         Ok(Payable { order, checkout_url })
     }
 
-    /// Takes a message of the provider. A repetition has no further effect.
+    /// Takes a message of the provider, unless its sender `is_limited`. A repetition has no further effect.
     ///
     /// # Errors
     /// See [`TakeError`]. After an error of the ledger the provider has to send it again.
-    pub async fn take(&self, headers: Headers, body: Bytes) -> Result<MessageResult, TakeError> {
+    pub async fn take(
+        &self,
+        headers: Headers,
+        body: Bytes,
+        is_limited: impl Fn() -> bool,
+    ) -> Result<MessageResult, TakeError> {
         let PaymentParts { ledger, orders, provider, clock, currency } = &self.parts;
         let secret = provider.secret().ok_or(TakeError::Off)?;
         let sender = Sender { secret, shop: currency };
-        match self.verifier.read(sender, headers, body, clock.now()).await? {
+        match self.verifier.read(sender, headers, body, clock.now(), is_limited).await? {
             Message::Succeeded(received) => Ok(match orders.confirm(&received).await? {
                 PaymentResult::Known => MessageResult::Unchanged,
                 PaymentResult::Paid(made) => {

@@ -37,6 +37,9 @@ pub struct ProviderMessageBody {
     amount_cents: i64,
     /// The currency (ISO 4217); without it the amount is in the shop's currency.
     currency: Option<String>,
+    /// The provider's id of a refund: several messages about one count once. Printable ASCII characters without spaces.
+    #[schema(max_length = 255)]
+    refund: Option<String>,
 }
 
 /// What became of a message of the provider.
@@ -153,7 +156,7 @@ pub async fn take(
     // On a task of its own, so that it finishes even when the provider hangs up.
     let taken = detached(&lifecycle, async move {
         rate.check()?;
-        let taken = payments.take(headers, body).await;
+        let taken = payments.take(headers, body, || rate.check().is_err()).await;
         // The provider may send as many messages as it likes: those that were forged are limited.
         if taken.as_ref().is_err_and(|error| error.counts()) {
             rate.count();

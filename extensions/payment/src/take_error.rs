@@ -18,6 +18,9 @@ pub enum TakeError {
     /// Other messages are verified; this one was not.
     #[error("too many long messages are verified at once")]
     Busy,
+    /// Its sender's address has reached its limit while it waited.
+    #[error("too many forged messages of one address")]
+    Limited,
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -43,6 +46,7 @@ impl From<TakeError> for Problem {
             }
             TakeError::Busy => problems::OVERLOADED
                 .detail("Too many long messages are verified; send it again in a moment."),
+            TakeError::Limited => problems::RATE_LIMITED.problem(),
             TakeError::Ledger(error) => error.into(),
         }
     }

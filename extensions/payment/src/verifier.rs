@@ -29,19 +29,24 @@ impl Verifier {
         Self { turns: Arc::new(Semaphore::new(LONG_BODIES_MAX)) }
     }
 
-    /// Verifies and reads a message.
+    /// Verifies and reads a message, unless its sender `is_limited` when the turn has come.
     pub(crate) async fn read(
         &self,
         sender: Sender<'_>,
         headers: Headers,
         body: Bytes,
         now: OffsetDateTime,
+        is_limited: impl Fn() -> bool,
     ) -> Result<Message, TakeError> {
         if body.len() <= INLINE_BYTES_MAX {
             return Ok(Message::read(sender, &headers, &body, now)?);
         }
         let turn = tokio::time::timeout(TURN_WAIT_MAX, Arc::clone(&self.turns).acquire_owned());
         let Ok(Ok(turn)) = turn.await else { return Err(TakeError::Busy) };
+        // Of many that came at once, others were verified meanwhile.
+        if is_limited() {
+            return Err(TakeError::Limited);
+        }
         let secret = sender.secret.to_owned();
         let shop = sender.shop.clone();
         let work = tokio::task::spawn_blocking(move || {
@@ -56,6 +61,8 @@ impl Verifier {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use futures::FutureExt;
     use shop_domain::Currency;
     use shop_domain::payment::CurrencyCode;
@@ -85,7 +92,8 @@ mod tests {
             let shop = CurrencyCode::from(Currency::USD);
             let read = async |length| {
                 let (headers, body, now) = message(length);
-                verifier.read(Sender { secret: SECRET, shop: &shop }, headers, body, now).await
+                let sender = Sender { secret: SECRET, shop: &shop };
+                verifier.read(sender, headers, body, now, || false).await
             };
             assert!(matches!(read(10).now_or_never(), Some(Ok(Message::Other))), "a short one");
             assert!(
@@ -95,9 +103,8 @@ mod tests {
             drop(free);
             assert!(matches!(read(INLINE_BYTES_MAX).await, Ok(Message::Other)));
             let (headers, body, now) = message(INLINE_BYTES_MAX);
-            let forged = verifier
-                .read(Sender { secret: "whsec_AAAA", shop: &shop }, headers, body, now)
-                .await;
+            let stranger = Sender { secret: "whsec_AAAA", shop: &shop };
+            let forged = verifier.read(stranger, headers, body, now, || false).await;
             assert_eq!(forged.err(), Some(TakeError::Message(MessageError::Forged)));
         });
     }
@@ -109,9 +116,28 @@ mod tests {
         let all = u32::try_from(LONG_BODIES_MAX).expect("few");
         let turns = Arc::clone(&verifier.turns).acquire_many_owned(all).await.expect("open");
         let (headers, body, now) = message(INLINE_BYTES_MAX);
-        let waited =
-            verifier.read(Sender { secret: SECRET, shop: &shop }, headers, body, now).await;
+        let sender = Sender { secret: SECRET, shop: &shop };
+        let waited = verifier.read(sender, headers, body, now, || false).await;
         assert_eq!(waited.err(), Some(TakeError::Busy));
         drop(turns);
+    }
+
+    #[tokio::test]
+    async fn a_limit_that_is_reached_meanwhile_ends_a_wait() {
+        let verifier = Verifier::new();
+        let shop = CurrencyCode::from(Currency::USD);
+        let all = u32::try_from(LONG_BODIES_MAX).expect("few");
+        let turns = Arc::clone(&verifier.turns).acquire_many_owned(all).await.expect("open");
+        let (headers, body, now) = message(INLINE_BYTES_MAX);
+        let sender = Sender { secret: SECRET, shop: &shop };
+        let is_limited = AtomicBool::new(false);
+        let looks = || is_limited.load(Ordering::Relaxed);
+        let read = verifier.read(sender, headers, body, now, looks);
+        let others = async {
+            is_limited.store(true, Ordering::Relaxed);
+            drop(turns);
+        };
+        let (read, ()) = tokio::join!(read, others);
+        assert_eq!(read.err(), Some(TakeError::Limited));
     }
 }

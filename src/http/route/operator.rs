@@ -92,8 +92,12 @@ pub async fn health(
     Json(look(&readiness, &job_status, &lifecycle).await)
 }
 
-async fn look(readiness: &Readiness, job_status: &JobStatus, lifecycle: &Lifecycle) -> ReadyBody {
-    let probed = Box::pin(readiness.probe()).await;
+async fn look(
+    readiness: &Arc<Readiness>,
+    job_status: &JobStatus,
+    lifecycle: &Lifecycle,
+) -> ReadyBody {
+    let probed = readiness.probe().await;
     let jobs = job_status.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
         let (ok, said) = run.result.map_or_else(|error| (false, error), |did| (true, did));

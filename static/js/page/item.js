@@ -324,8 +324,12 @@ function speakStock() {
 /** The buyer's own orders of this item: an unpaid one is not forgotten, and the limit is known. */
 async function loadMine() {
   mine = [];
+  const buyer = currentSession()?.user_id;
   try {
-    if (currentSession() !== null) mine = (await get('/api/orders')).orders.filter((order) => unitsOf(order) > 0);
+    const listed = buyer === undefined ? [] : (await get('/api/orders')).orders;
+    // Another buyer may be signed in by now.
+    if (currentSession()?.user_id !== buyer) return;
+    mine = listed.filter((order) => unitsOf(order) > 0);
   } catch {
     // A convenience only; the orders page says what is wrong.
   }

@@ -9,7 +9,7 @@ import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
 import { isOvertaken } from '../overtaken.js';
 import { picture } from '../picture.js';
-import { signInAddress } from '../session.js';
+import { keepToBuyer, signInAddress } from '../session.js';
 import { explain, text } from '../strings.js';
 
 const POLL_MS = 2_000;
@@ -37,6 +37,7 @@ let allowed = { extend: 0, return: 0 };
 let asked = '';
 
 startFrame('title.order');
+keepToBuyer();
 if (orderId === '') showMissing();
 else load();
 
@@ -211,7 +212,9 @@ async function explainRefusal(error, mayHaveChanged) {
   if (error.status === undefined) throw error;
   if (error.status === 401) return location.assign(signInAddress());
   const known = explain(error.code);
-  const isUnknown = mayHaveChanged && !JUDGED.includes(error.status);
+  // The page of a proxy has no code of ours.
+  const isJudged = JUDGED.includes(error.status) && error.code !== 'other';
+  const isUnknown = mayHaveChanged && !isJudged;
   const refusal = error.code === 'sold_out' ? text('order.payRefused') : `${known.title}. ${known.detail}`;
   // The order first: its change clears the line that is then written.
   await refresh();

@@ -9,7 +9,7 @@ import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
 import { isOvertaken } from '../overtaken.js';
 import { picture } from '../picture.js';
-import { currentSession, signInAddress } from '../session.js';
+import { currentSession, keepToBuyer, signInAddress } from '../session.js';
 import { text } from '../strings.js';
 
 const POLL_MS = 4_000;
@@ -22,6 +22,7 @@ let cursor = null;
 let begun = false;
 
 startFrame('title.orders');
+keepToBuyer();
 if (currentSession() === null) {
   location.replace(signInAddress());
 } else {

@@ -78,6 +78,23 @@ async fn an_unknown_outcome_is_told_as_one_and_settled_later() {
     page.close().await;
 }
 
+/// The page of a proxy says nothing about the request before it.
+#[tokio::test]
+async fn a_refusal_by_a_proxy_ends_no_unknown_purchase() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    // The first request takes effect and its answer is lost, then the proxy is in the way.
+    let lost_then_refused = "window.left === 1 \
+         ? await real(path, options).then(() => { throw new TypeError('lost'); }) \
+         : new Response('<html></html>', { status: 403 })";
+    stage(&page, 2, lost_then_refused).await;
+    page.click_until("#buy", "#outcome", "We don’t know yet whether you got it").await;
+    page.click_until("#outcome button", "#outcome", "It’s yours").await;
+    page.until("one key", ONE_KEY).await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    page.close().await;
+}
+
 /// A lost answer to COMMIT is 503 with an unknown outcome, and a later try that did nothing says nothing about it.
 #[tokio::test]
 async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
@@ -86,7 +103,8 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let lost = problem(503, "dependency_unavailable", "unknown", 0);
     let refused = problem(503, "dependency_unavailable", "none", 0);
-    for last in [&lost, &refused] {
+    let proxy = "new Response('<html></html>', { status: 404 })".to_owned();
+    for (last, tries) in [(&lost, 5), (&refused, 5), (&proxy, 2)] {
         let page = Page::open(instance.addr, DESKTOP).await;
         page.visit_as(&instance, BUYER, Role::Buyer, &format!("/order.html?id={order}")).await;
         page.until_text("#pay", "Pay").await;
@@ -99,7 +117,7 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
         page.click_until("#pay", "#action-text", "The answer did not reach us").await;
         let told = "document.getElementById('action-text').innerText.includes('Nothing was')";
         page.until("no word of nothing", &format!("!{told}")).await;
-        page.until("all tries", "window.tries === 5").await;
+        page.until("all tries", &format!("window.tries === {tries}")).await;
         page.close().await;
     }
 }
@@ -267,5 +285,51 @@ async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
     page.until("the end of the request", is_over).await;
     page.until_text("#waiting", "Wait for a unit").await;
     page.until("the place of nobody else", "!window.seen.includes('waiting')").await;
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_list_of_orders_goes_with_its_buyer() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, "/orders.html").await;
+    page.until_text("#list", "Aurora").await;
+    prepare_another_buyer(&page, &instance, BUYER + 1).await;
+    page.run("window.changeBuyer()", Vec::new()).await;
+    page.until("no order of another buyer", "!document.getElementById('empty').hidden").await;
+    page.visit(&format!("/order.html?id={order}")).await;
+    page.until("no such order", "!document.getElementById('missing').hidden").await;
+    // The 404 is a line of the console.
+    page.close_but_for(&["/api/orders/"]).await;
+}
+
+/// Nor are the orders of the buyer before.
+#[tokio::test]
+async fn the_orders_of_an_item_are_shown_to_their_buyer_alone() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    instance.buyer(BUYER).buy("default", item).await.expect_status(201);
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until("the first order", "!document.getElementById('mine').hidden").await;
+    let keep_back = "const real = window.fetch; window.held = []; \
+         window.fetch = async (path, options) => { \
+           const answer = await real(path, options); \
+           if (path === '/api/orders' && window.held.length === 0) \
+             await new Promise((go) => window.held.push(go)); \
+           return answer; };";
+    page.run(keep_back, Vec::new()).await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    page.until("an answer that is kept back", "window.held.length === 1").await;
+    prepare_another_buyer(&page, &instance, BUYER + 1).await;
+    page.run("window.changeBuyer()", Vec::new()).await;
+    page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
+    // The answer comes before that to a later question.
+    let come = "window.held[0](); return fetch('/api/items').then((answer) => answer.text())";
+    page.run(come, Vec::new()).await;
+    let is_hidden = page.run("return document.getElementById('mine').hidden", Vec::new()).await;
+    assert_eq!(is_hidden, json!(true), "the orders of another buyer");
     page.close().await;
 }

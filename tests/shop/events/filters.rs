@@ -2,16 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{endpoint, shop_with_events};
+use super::{endpoint, shop_with_events, subscribe_by};
 use crate::http::assert_problem;
 use crate::support::webhook_receiver::{Answering, TestReceiver};
 use crate::support::{Instance, eventually, when};
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
     let body = json!({ "target": receiver.url(), "filter": filter });
-    let created = instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
-    receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
-    created.json["id"].as_i64().expect("an id")
+    subscribe_by(instance, receiver, &body).await
 }
 
 /// Waits until the endpoint has everything of the log, whose last position is `last`.

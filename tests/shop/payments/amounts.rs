@@ -1,7 +1,11 @@
 //! Amounts, currencies and states of payments, and what a sender of forged messages may cost.
 
+use std::time::Duration;
+
 use futures::future::join_all;
+use ledger::order::refund;
 use serde_json::{Value, json};
+use shop_domain::payment::PaymentId;
 
 use super::{assert_taken, buy, payment, shop_of, status};
 use crate::support::payment_provider::TestProvider;
@@ -36,6 +40,43 @@ async fn a_refund_of_a_part_refunds_no_payment() {
     assert_taken(&last.send(&instance).await, "refunded", &Value::Null);
     assert_eq!(state().await, (json!("refunded"), json!(250)));
     assert_eq!(status(&instance, 1, &order).await, "paid", "the goods are the shop's to decide");
+    assert_clean(&instance, item).await;
+}
+
+/// Some providers tell of one refund when it begins and when it ends.
+#[tokio::test]
+async fn a_refund_that_two_messages_name_counts_once() {
+    let (provider, _shop, instance, item, order) = paid_order().await;
+    let about = json!({
+        "type": "refund.succeeded", "payment": "p1", "order": order, "amount_cents": 150,
+        "refund": "r1",
+    });
+    for (message, result) in [("m2", "partly_refunded"), ("m3", "unchanged")] {
+        let told = provider.message(message, &about.to_string());
+        assert_taken(&told.send(&instance).await, result, &Value::Null);
+    }
+    assert_eq!(payment(&instance, "p1").await["refunded_cents"], 150);
+    // What is no id says nothing, and each message counts.
+    let about = json!({ "refund": { "id": "r1" }, "type": "refund.succeeded", "payment": "p1",
+        "order": order, "amount_cents": 50 });
+    for (message, result) in [("m4", "partly_refunded"), ("m5", "refunded")] {
+        let told = provider.message(message, &about.to_string());
+        assert_taken(&told.send(&instance).await, result, &Value::Null);
+    }
+    assert_clean(&instance, item).await;
+}
+
+/// The try of another instance, which ends later.
+#[tokio::test]
+async fn a_late_failure_says_nothing_of_a_refund_that_was_made() {
+    let (provider, shop, instance, item, order) = paid_order().await;
+    let told = provider.refunded("m2", "p1", &order, 250);
+    assert_taken(&told.send(&instance).await, "refunded", &Value::Null);
+    let id = PaymentId::parse("p1").expect("an id");
+    let failed = Err(("no answer", Duration::from_secs(2)));
+    refund::note_request(&shop.pool, &id, failed).await.expect("the ledger answers");
+    let seen = payment(&instance, "p1").await;
+    assert_eq!((&seen["failures"], &seen["last_error"]), (&json!(0), &Value::Null), "{seen}");
     assert_clean(&instance, item).await;
 }
 

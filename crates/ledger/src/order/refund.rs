@@ -64,7 +64,7 @@ pub async fn note_message(
 ) -> Result<RefundResult, LedgerError> {
     let noted = ledger.change(RetryPolicy::ONCE, |transaction| {
         Box::pin(async move {
-            // A refund of a part may come several times, each with a message of its own.
+            // A refund of a part may come several times, each with a message or an id of its own.
             if !payments::note_message(transaction, &received.message).await?
                 || !payments::note_refund(transaction, received).await?
             {
@@ -122,7 +122,7 @@ async fn add_refund(
     refund: &ReceivedPayment,
 ) -> sqlx::Result<RefundResult> {
     if payment.status == PaymentStatus::Refunded && !payment.is_refund_alone() {
-        // A repeated message does not come here, so it is money that went back by hand, too, or twice.
+        // A repetition does not come here, so it is money that went back by hand, too, or twice.
         tracing::warn!(payment = %payment.id, refund_cents = refund.amount.cents(), "money of a payment went back again, after all of it had gone back");
         return Ok(RefundResult::Unchanged);
     }

@@ -7,6 +7,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{Executor, MySqlConnection, Row};
 use time::OffsetDateTime;
 
+use super::item::items::datetime;
 use super::order::orders::WHOLE;
 use super::tables::TABLES;
 use crate::sql::limits::ended_by_server;
@@ -228,27 +229,64 @@ async fn orders_paid_wrongly(connection: &mut MySqlConnection, id: ItemId) -> sq
     if count(connection, HAS_PAYMENTS, &[]).await? == 0 {
         return Ok(0);
     }
-    let statement = format!("SELECT id, status = 'paid' FROM orders WHERE item_id = ? AND {WHOLE}");
-    let statement = ended_by_server(&statement);
-    let rows = sqlx::query_as(&statement).bind(id.get()).fetch_all(&mut *connection).await?;
-    let orders: Vec<(OrderId, bool)> = rows;
     let mut wrong = 0;
-    for chunk in orders.chunks(PAID_TOGETHER_MAX) {
-        let ids: Vec<OrderId> = chunk.iter().map(|order| order.0).collect();
-        let Some((places, padded)) = in_list(&ids) else { continue };
-        let statement = ended_by_server(&format!("{PAYMENTS} AND order_id IN ({places})"));
-        let query = sqlx::query_scalar(&statement);
-        let query = padded.fold(query, |query, id| query.bind(id.to_string()));
-        let mut payments: HashMap<OrderId, i64> = HashMap::new();
-        for order in query.fetch_all(&mut *connection).await? {
-            *payments.entry(order).or_default() += 1;
-        }
-        let is_wrong = |order: &&(OrderId, bool)| {
-            payments.get(&order.0).is_some_and(|count| *count > 1 || !order.1)
-        };
-        wrong += chunk.iter().filter(is_wrong).map(|_| 1).sum::<i64>();
+    let mut page = orders_behind(connection, id, None).await?;
+    while let Some(last) = page.last() {
+        wrong += paid_wrongly(connection, &page).await?;
+        page = orders_behind(connection, id, Some(last)).await?;
     }
     Ok(wrong)
+}
+
+/// An order, by its place in the index of its item's orders.
+struct ByStatus {
+    id: OrderId,
+    status: String,
+    expires_at: OffsetDateTime,
+}
+
+from_row!(ByStatus { id, status, expires_at });
+
+/// Reads at most [`PAID_TOGETHER_MAX`] orders of an item, behind `last` if it is given, in the order of their index.
+async fn orders_behind(
+    connection: &mut MySqlConnection,
+    item: ItemId,
+    last: Option<&ByStatus>,
+) -> sqlx::Result<Vec<ByStatus>> {
+    let behind = match last {
+        Some(_) => {
+            "AND (status > ? OR (status = ? AND (expires_at > ? OR (expires_at = ? AND id > ?))))"
+        }
+        None => "",
+    };
+    let statement = ended_by_server(&format!(
+        "SELECT {} FROM orders FORCE INDEX (orders_item_status) \
+         WHERE item_id = ? AND {WHOLE} {behind} ORDER BY status, expires_at, id LIMIT ?",
+        ByStatus::COLUMNS
+    ));
+    let mut select = sqlx::query_as(&statement).bind(item.get());
+    if let Some(ByStatus { id, status, expires_at }) = last {
+        let at = datetime(*expires_at);
+        select = select.bind(status).bind(status).bind(at).bind(at).bind(id.to_string());
+    }
+    select.bind(PAID_TOGETHER_MAX).fetch_all(connection).await
+}
+
+/// Counts the orders among these that several payments have paid, or that are not paid although one has.
+async fn paid_wrongly(connection: &mut MySqlConnection, orders: &[ByStatus]) -> sqlx::Result<i64> {
+    let ids: Vec<OrderId> = orders.iter().map(|order| order.id).collect();
+    let Some((places, padded)) = in_list(&ids) else { return Ok(0) };
+    let statement = ended_by_server(&format!("{PAYMENTS} AND order_id IN ({places})"));
+    let query = sqlx::query_scalar(&statement);
+    let query = padded.fold(query, |query, id| query.bind(id.to_string()));
+    let mut payments: HashMap<OrderId, i64> = HashMap::new();
+    for order in query.fetch_all(connection).await? {
+        *payments.entry(order).or_default() += 1;
+    }
+    let is_wrong = |order: &&ByStatus| {
+        payments.get(&order.id).is_some_and(|count| *count > 1 || order.status != "paid")
+    };
+    Ok(orders.iter().filter(is_wrong).map(|_| 1).sum::<i64>())
 }
 
 /// What the lines of an order have in common: status, buyer, number of lines, and whether the units were taken.
@@ -418,7 +456,7 @@ const HAS_PAYMENTS: &str = "SELECT COUNT(*) FROM \
      (SELECT 1 FROM payments WHERE status = 'accepted' LIMIT 1) AS accepted";
 
 /// Orders whose payments are read by one statement.
-const PAID_TOGETHER_MAX: usize = 1_024;
+const PAID_TOGETHER_MAX: u32 = 1_024;
 
 /// The orders of payments that have paid. One of no money is not given back with its order. On shards the payments are read
 /// after the orders, and a payment may have come meanwhile: so those of the last minute are left out.

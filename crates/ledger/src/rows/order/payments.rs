@@ -66,17 +66,18 @@ pub async fn note_message(connection: &mut MySqlConnection, id: &str) -> sqlx::R
     Ok(noted == 1)
 }
 
-/// Notes a refund by its message; `false` when it was noted before. Unlike the list of messages, this
-/// is kept.
+/// Notes a refund by its id, or by its message if that names none; `false` when it was noted before. Unlike the list of
+/// messages, this is kept.
 pub async fn note_refund(
     connection: &mut MySqlConnection,
     refund: &ReceivedPayment,
 ) -> sqlx::Result<bool> {
+    let named = refund.refund.as_ref().map_or(refund.message.as_str(), PaymentId::as_str);
     let noted = sqlx::query(
         "INSERT IGNORE INTO payment_refunds (payment_id, message_id, amount_cents, created_at) \
          VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
     )
-    .binds((refund.id.as_str(), &refund.message, refund.amount.cents()))
+    .binds((refund.id.as_str(), named, refund.amount.cents()))
     .changed(connection)
     .await?;
     Ok(noted == 1)
@@ -245,7 +246,8 @@ pub async fn refund_failed(
     let error: String = error.chars().take(ERROR_LENGTH_MAX).collect();
     sqlx::query(
         "UPDATE payments SET failures = failures + 1, last_error = ?, \
-         next_try_at = UTC_TIMESTAMP(6) + INTERVAL ? SECOND WHERE id = ?",
+         next_try_at = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
+         WHERE id = ? AND status = 'refund_wanted'",
     )
     .binds((error, pause.as_secs(), id.as_str()))
     .run(connection)
