@@ -7,8 +7,7 @@ use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
-    Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests, SoldOut, Turns,
-    WaitingRoom,
+    Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests, SoldOut, WaitingRoom,
 };
 use extension::Worker;
 use gates::memory_store::MemoryCounters;
@@ -49,7 +48,6 @@ pub(super) fn purchases(
         outcome_counts: OutcomeCounts::default(),
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
-        turns: Turns::default(),
         tasks: shared.lifecycle.purchases().clone(),
         waiting_room: waiting_room(config, shared),
         deadline: config.purchase_deadline(),

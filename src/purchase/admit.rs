@@ -36,8 +36,8 @@ pub(super) struct PurchasePermit {
 }
 
 impl Purchases {
-    /// Admits each line of an order without waiting, or says why it may not run now. With a permit, an order
-    /// waits for its turn alone, so two orders do not wait for each other.
+    /// Admits each line of an order without waiting, or says why it may not run now. Nothing is waited for with
+    /// a permit, so two orders do not wait for each other either.
     pub(super) fn admit(
         &self,
         order: &OrderRequest,

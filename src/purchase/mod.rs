@@ -7,7 +7,7 @@
 //! 2. *check* what can be said without the strategy: the sale's window, the ticket, the buyer's
 //!    limit, "sold out" from memory;
 //! 3. *admit* each line: one permit for the circuit breakers, the load and the request's key;
-//! 4. pass the *gate* when it is the item's turn; it finishes whether or not the buyer still waits;
+//! 4. pass the *gate*, which finishes whether or not the buyer still waits;
 //! 5. ask for an *earlier* request with the same key where the purchase ends without an order.
 //!
 //! The key of a retry is looked up last, because most keys are new: the unique key of the ledger
@@ -24,7 +24,6 @@ mod keys;
 mod load_shedder;
 mod requests;
 mod sold_out;
-mod turns;
 pub mod waiting_room;
 
 use std::sync::Arc;
@@ -52,7 +51,6 @@ pub use keys::{KeyReader, Keys};
 pub use load_shedder::ItemLimits;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
-pub use turns::Turns;
 pub use waiting_room::WaitingRoom;
 
 /// An order that is asked for, whoever asks.
@@ -122,8 +120,6 @@ pub struct PurchaseParts {
     pub items: Items,
     /// The items that are known to be sold out.
     pub sold_out: SoldOut,
-    /// When a purchase passes the gate.
-    pub turns: Turns,
     /// The hub for events.
     pub hub: Hub,
     /// Counts outcomes by item.
@@ -182,10 +178,7 @@ impl Purchases {
         };
         drop(span);
         let mut outcome = match admitted {
-            Ok((gate, permits)) => {
-                self.parts.turns.take(order.lines[0].item, &self.parts.tasks).await;
-                self.pass_gate(order, &lines, gate, permits, started).await
-            }
+            Ok((gate, permits)) => self.pass_gate(order, &lines, gate, permits, started).await,
             Err(outcome) => outcome,
         };
         if order.key.is_some()

@@ -13,7 +13,7 @@ use shop_domain::outcome::Dependency;
 use shop_domain::{Doubt, ItemId, OrderStatus, Outcome, Purchase, Unavailable};
 
 pub(crate) use crate::work::item_concurrency::{ItemConcurrency, in_time};
-pub(crate) use answers::Answers;
+pub(crate) use answers::{Answers, ReadyAnswer};
 use group_commit::book::Book;
 
 use crate::sql::{Database, Fault};

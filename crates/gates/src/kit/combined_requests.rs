@@ -5,8 +5,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use ledger::write::Answers;
-use shop_domain::{Outcome, Purchase, Span};
+use ledger::write::{Answers, ReadyAnswer};
+use shop_domain::{ItemId, Outcome, Purchase, Span};
+
+/// The outcome of a request that has begun.
+pub(super) type EndedRequest = (StartedRequest, Outcome);
 
 /// One request's part of a batch.
 pub(super) struct SaleRequest {
@@ -25,6 +28,7 @@ pub(super) struct SaleRequest {
 pub(super) struct StartedRequest {
     /// No try of the order begins after it.
     pub deadline: Instant,
+    item: ItemId,
     runtime: Handle,
     answer: oneshot::Sender<Outcome>,
     /// Dropped after the answer is sent: this wakes the request.
@@ -50,23 +54,32 @@ pub(super) fn begin(
 ) -> impl Iterator<Item = (Purchase, StartedRequest)> {
     operations.into_iter().filter_map(|mut operation| {
         let SaleRequest { purchase, deadline, answer, runtime, .. } = operation.take_input()?;
-        Some((purchase, StartedRequest { deadline, runtime, answer, _operation: operation }))
+        let item = purchase.item.id;
+        Some((purchase, StartedRequest { deadline, item, runtime, answer, _operation: operation }))
     })
 }
 
-/// Sends outcomes; each runtime is woken once.
-pub(super) fn answer(decided: impl IntoIterator<Item = (StartedRequest, Outcome)>) {
-    let mut answers = Answers::of_batch(|(begun, outcome): (StartedRequest, Outcome)| {
-        // A request that was cancelled has no receiver any more.
-        let _ = begun.answer.send(outcome);
-    });
-    for (begun, outcome) in decided {
-        answers.add(begun.runtime.clone(), (begun, outcome));
-    }
-    answers.finish();
+/// Sends an outcome. A request that was cancelled has no receiver any more.
+pub(super) fn send((begun, outcome): EndedRequest) {
+    let _ = begun.answer.send(outcome);
 }
 
-/// Sends the outcome of all requests.
-pub(super) fn answer_all(begun: Vec<StartedRequest>, outcome: &Outcome) {
-    answer(begun.into_iter().map(|one| (one, outcome.clone())));
+/// Has outcomes sent by `answers`.
+pub(super) fn answer(
+    answers: &Answers<EndedRequest>,
+    decided: impl IntoIterator<Item = EndedRequest>,
+) {
+    answers.send(decided.into_iter().map(|(begun, outcome)| {
+        let runtime = begun.runtime.clone();
+        ReadyAnswer { runtime, item: begun.item, answer: (begun, outcome) }
+    }));
+}
+
+/// Has the outcome sent to all requests.
+pub(super) fn answer_all(
+    answers: &Answers<EndedRequest>,
+    begun: Vec<StartedRequest>,
+    outcome: &Outcome,
+) {
+    answer(answers, begun.into_iter().map(|one| (one, outcome.clone())));
 }

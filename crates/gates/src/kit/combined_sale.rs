@@ -14,13 +14,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::combined_requests::{self as requests, SaleRequest, StartedRequest};
+use super::combined_requests::{self as requests, EndedRequest, SaleRequest, StartedRequest};
 use super::{ledger_view, sale_locks};
 use crate::StrategyContext;
 use leaselock::LockName;
 use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
 use ledger::cache::Cache;
-use ledger::write::{Answer, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
+use ledger::write::{Answer, Answers, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Unavailable};
 
 /// Requests that may wait for one item's lock; one more is answered "overloaded".
@@ -41,6 +41,7 @@ struct Shared {
     mutex: Arc<dyn leaselock::Mutex>,
     /// The counter that the fences of an item's lock come from, as the ledger names it.
     fences: &'static str,
+    answers: Answers<EndedRequest>,
 }
 
 impl CombinedSale {
@@ -51,7 +52,8 @@ impl CombinedSale {
         mutex: &Arc<dyn leaselock::Mutex>,
         fences: &'static str,
     ) -> Self {
-        let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences };
+        let answers = Answers::new(requests::send);
+        let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences, answers };
         let combiners = Cache::new(ITEMS_MAX);
         // Its tasks end with the items that they are for; a stop waits for the purchases instead.
         Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
@@ -115,7 +117,7 @@ impl Shared {
         let mut asked_at = std::time::Instant::now();
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
-            Err(outcome) => return requests::answer_all(waiting, &outcome),
+            Err(outcome) => return requests::answer_all(&self.answers, waiting, &outcome),
         };
         let fits = |(purchase, _): &(Purchase, StartedRequest)| {
             let fits = purchase.quantity.signed() <= left;
@@ -141,9 +143,9 @@ impl Shared {
             }
             Ok(_) => {
                 let sold_out = Refusal::SoldOut { asked_at: Some(asked_at) };
-                requests::answer_all(waiting, &Outcome::Refused(sold_out));
+                requests::answer_all(&self.answers, waiting, &Outcome::Refused(sold_out));
             }
-            Err(outcome) => requests::answer_all(waiting, &outcome),
+            Err(outcome) => requests::answer_all(&self.answers, waiting, &outcome),
         }
     }
 
@@ -160,7 +162,7 @@ impl Shared {
         }
         if held.is_lost() {
             let contended = Outcome::Unavailable(Unavailable::Contended);
-            return requests::answer_all(waiting, &contended);
+            return requests::answer_all(&self.answers, waiting, &contended);
         }
         let deadlines: Vec<_> = waiting.iter().map(|one| Some(one.deadline)).collect();
         let mut waiting: Vec<Option<StartedRequest>> = waiting.into_iter().map(Some).collect();
@@ -180,7 +182,7 @@ impl Shared {
                     }
                 }
             }
-            requests::answer(decided);
+            requests::answer(&self.answers, decided);
         };
         let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
         let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
@@ -189,7 +191,7 @@ impl Shared {
         if let Some(accepted) = later_fence {
             sale_locks::catch_up(&*self.mutex, name, accepted).await;
         }
-        requests::answer(fenced);
+        requests::answer(&self.answers, fenced);
     }
 }
 

@@ -11,6 +11,9 @@ use super::batch_orders::UNWRITTEN;
 use crate::threads::AtomicBool;
 use crate::write::{Answer, is_late};
 
+/// An answer with the side that waits for it.
+pub(super) type SentAnswer = (oneshot::Sender<Answer>, Answer);
+
 /// The side that waits for the answer to an order.
 pub(super) struct Asker {
     pub(super) answer: oneshot::Sender<Answer>,
@@ -66,7 +69,7 @@ impl Asker {
 }
 
 /// Sends an answer. The receiver may be dropped: a retry with the key reads the result from the ledger.
-pub(super) fn send((to, answer): (oneshot::Sender<Answer>, Answer)) {
+pub(super) fn send((to, answer): SentAnswer) {
     let _ = to.send(answer);
 }
 

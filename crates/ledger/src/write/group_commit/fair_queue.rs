@@ -3,7 +3,8 @@
 //! A batch is divided among the items that wait: each gets its share in turn, first come first
 //! served within the item, and the longest queues fill up the rest. So the only buyer of a cold item
 //! is in the next batch, whatever the crowd of a hot one, as long as no more items wait than a batch
-//! has places; beyond that the items take turns.
+//! has places; beyond that the items take turns. All are answered when their batch is committed, so the
+//! buyers of a cold item wait longer for a larger batch: beside a crowd, batches have half the size.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -81,10 +82,11 @@ impl<T> FairQueue<T> {
         size_max: usize,
         mut begins: impl FnMut(&T) -> bool,
     ) -> CutBatch<T> {
-        let size = self.waiting.min(size_max).checked_ilog2().map_or(0, |exponent| 1 << exponent);
+        let items = self.turns.len();
+        let wanted = if self.has_crowd_beside_others(size_max) { size_max / 2 } else { size_max };
+        let size = self.waiting.min(wanted).checked_ilog2().map_or(0, |exponent| 1 << exponent);
         let batch = Vec::with_capacity(size);
         let mut cut = CutBatch { batch, dropped: Vec::new(), places: 0, places_max: size_max };
-        let items = self.turns.len();
         let share = size.checked_div(items).unwrap_or(0).max(1);
         for _ in 0..items {
             let free = size.saturating_sub(cut.places);
@@ -110,6 +112,12 @@ impl<T> FairQueue<T> {
         self.turns.retain(|item| by_item.contains_key(item));
         assert_eq!(self.turns.len(), self.by_item.len(), "each item that waits has one turn");
         cut
+    }
+
+    /// Whether an item would fill a batch alone, and others wait that half a batch has places for.
+    fn has_crowd_beside_others(&self, size_max: usize) -> bool {
+        let is_crowd = |queue: &VecDeque<T>| queue.len() >= size_max;
+        (2..=size_max / 2).contains(&self.turns.len()) && self.by_item.values().any(is_crowd)
     }
 
     /// The items of which something waits.
@@ -189,15 +197,16 @@ mod tests {
         counts.extend([1; 100]);
         let mut queue = queue(&counts);
         let batch = queue.cut(SIZE_MAX, |_| true).batch;
-        assert_eq!(batch.len(), SIZE_MAX);
+        assert_eq!(batch.len(), SIZE_MAX / 2);
         for id in 2..=101 {
             assert_eq!(of_item(&batch, id), [0], "item {id}");
         }
         // The crowd fills up the rest, and in its own order.
-        assert_eq!(of_item(&batch, 1), (0..156).collect::<Vec<_>>());
+        assert_eq!(of_item(&batch, 1), (0..28).collect::<Vec<_>>());
         // One who comes now is in the next batch.
         queue.push(item(102), (102, 0)).expect("there is room");
         assert_eq!(of_item(&queue.cut(SIZE_MAX, |_| true).batch, 102), [0]);
+        assert_eq!(queue.cut(SIZE_MAX, |_| true).batch.len(), SIZE_MAX, "the crowd is alone");
     }
 
     #[test]

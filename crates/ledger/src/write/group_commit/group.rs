@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use super::asker::{Asker, claim};
+use super::asker::{Asker, SentAnswer, claim, send};
 use super::batch::BatchWriter;
 use super::batch_orders::{BatchOrders, of_whole_orders};
 use super::connections::BatchConnections;
@@ -15,7 +15,7 @@ use super::queue::{BatchQueue, Waiting};
 use super::tasks::BatchTasks;
 use crate::work::cache::Cache;
 use crate::work::item_permit::ItemPermits;
-use crate::write::{Arbiter, OrderWrite, StockWrite, in_time};
+use crate::write::{Answers, Arbiter, OrderWrite, StockWrite, in_time};
 use shop_domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
 
 /// Items that have a queue of their own at once.
@@ -35,6 +35,7 @@ struct GroupCommitParts {
     shared: Vec<Arc<BatchQueue>>,
     own: Cache<ItemId, Arc<BatchQueue>>,
     quarantined: QuarantineCount,
+    answers: Answers<SentAnswer>,
 }
 
 impl GroupCommit {
@@ -67,6 +68,7 @@ impl GroupCommit {
             tasks: tasks.into(),
             shared,
             own: Cache::new(ITEMS_MAX),
+            answers: Answers::new(send),
         };
         Self { parts: Arc::new(parts) }
     }
@@ -249,6 +251,10 @@ impl GroupCommit {
 
     pub(super) fn tasks(&self) -> &BatchTasks {
         &self.parts.tasks
+    }
+
+    pub(super) fn answers(&self) -> &Answers<SentAnswer> {
+        &self.parts.answers
     }
 
     pub(super) fn writer_of(

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::GroupCommit;
-use super::asker::{Asker, send};
+use super::asker::Asker;
 use super::batch_orders::{BatchOrders, Tell, lines_at, of_whole_orders};
 use super::connections::BatchConnections;
 use super::fair_queue::{CutBatch, FairQueue};
@@ -27,7 +27,7 @@ use super::pre_check::items_of;
 use super::quarantine::{QUARANTINED_MAX, Quarantine};
 use crate::threads::{Mutex, MutexGuard};
 use crate::write::protocol::protocol;
-use crate::write::{Answer, Answers};
+use crate::write::{Answer, ReadyAnswer};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
 /// Orders of one batch.
@@ -265,13 +265,12 @@ impl BatchQueue {
         let mut tell = |answers: Vec<(usize, Answer)>| {
             // First this: whoever comes next must know which items to leave alone.
             has_objected |= self.note_objections(&group, &purchases, &answers);
-            let mut sent = Answers::of_batch(send);
-            for (index, answer) in of_whole_orders(&purchases, answers) {
-                if let Some(asker) = askers[index].take() {
-                    sent.add(asker.runtime, (asker.answer, answer));
-                }
-            }
-            sent.finish();
+            let whole = of_whole_orders(&purchases, answers).into_iter();
+            group.answers().send(whole.filter_map(|(index, answer)| {
+                let Asker { answer: to, runtime, .. } = askers[index].take()?;
+                let item = purchases[index].item.id;
+                Some(ReadyAnswer { runtime, item, answer: (to, answer) })
+            }));
         };
         let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
         // A panic fails its own batch, whose results are then read from the ledger, not the queue.
