@@ -3,23 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LineRequest, Lines, NO_LEDGER, OrderRequest, Purchases, Source};
+use super::{Lines, NO_LEDGER, OrderRequest, Purchases, Source};
 use crate::catalog::{Catalog, CatalogRead, Unreachable};
 use gates::{Breaks, Card, Strategy};
-use shop_domain::{Cents, Item, ItemId, ItemKind, Outcome, Refusal, Unavailable};
+use shop_domain::{Item, ItemId, ItemKind, Outcome, Refusal, Unavailable};
 
 /// Greatest age of the number of units left, for the waiting room.
 const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
-
-/// A line with the sale that it is for.
-pub(super) struct Line<'a> {
-    pub(super) request: &'a LineRequest,
-    pub(super) item: Arc<Item>,
-    /// The strategy that decides, or the outcome when the item cannot be sold with it.
-    pub(super) gate: Result<Gate<'a>, Outcome>,
-    /// The price of all units, once it is checked.
-    pub(super) amount: Cents,
-}
 
 /// A strategy with its description.
 #[derive(Clone, Copy)]
@@ -28,32 +18,20 @@ pub(super) struct Gate<'a> {
     pub(super) strategy: &'a Arc<dyn Strategy>,
 }
 
-impl Line<'_> {
-    /// The name of the strategy; empty if there is none.
-    pub(super) fn strategy(&self) -> &'static str {
-        self.gate.as_ref().map_or("", |gate| gate.card.name)
-    }
-}
-
 impl Purchases {
-    /// Finds the item and the strategy of each line.
-    pub(super) async fn find<'a>(
-        &'a self,
-        order: &'a OrderRequest,
-    ) -> Result<Lines<Line<'a>>, Outcome> {
-        let mut lines: Lines<Line<'a>> = Lines::new();
-        for request in &order.lines {
-            let found = self.find_item(order, request.item).await;
-            let item = found.map_err(|no| order.of_line(no, request.item))?;
-            if lines.iter().any(|other| other.item.currency != item.currency) {
+    /// Finds the item of each line.
+    pub(super) async fn find(&self, order: &OrderRequest) -> Result<Lines<Arc<Item>>, Outcome> {
+        let mut items: Lines<Arc<Item>> = Lines::new();
+        for line in &order.lines {
+            let found = self.find_item(order, line.item).await;
+            let item = found.map_err(|no| order.of_line(no, line.item))?;
+            if items.iter().any(|other| other.currency != item.currency) {
                 let refused = Outcome::Refused(Refusal::OtherCurrency);
                 return Err(order.of_line(refused, item.id));
             }
-            let gate = self.gate_of(order, &item);
-            let amount = item.price;
-            lines.push(Line { request, item, gate, amount });
+            items.push(item);
         }
-        Ok(lines)
+        Ok(items)
     }
 
     async fn find_item(&self, order: &OrderRequest, item: ItemId) -> Result<Arc<Item>, Outcome> {
@@ -69,8 +47,9 @@ impl Purchases {
         }
     }
 
-    /// Finds the strategy, and refuses what can never be sold this way.
-    fn gate_of(&self, order: &OrderRequest, item: &Item) -> Result<Gate<'_>, Outcome> {
+    /// Finds the strategy, and refuses what can never be sold this way. Only an order of one line can name
+    /// another strategy than `mysql-batch`, so its first item stands for all.
+    pub(super) fn gate_of(&self, order: &OrderRequest, item: &Item) -> Result<Gate<'_>, Outcome> {
         let refuse = |refusal| Err(Outcome::Refused(refusal));
         let strategies = &self.parts.strategies;
         let found = match &order.source {

@@ -44,8 +44,6 @@ use shop_domain::outcome::Dependency;
 use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Trace, Unavailable, UserId};
 use shop_metrics::Metrics;
 
-use find::Line;
-
 pub use admit::Admission;
 pub use find::Items;
 pub use keys::{KeyReader, Keys};
@@ -172,11 +170,12 @@ impl Purchases {
     async fn take_steps(&self, order: &OrderRequest) -> Outcome {
         let started = Instant::now();
         let span = order.trace.span("admission");
-        let mut lines = match self.find(order).await {
-            Ok(lines) => lines,
+        let items = match self.find(order).await {
+            Ok(items) => items,
             Err(outcome) => return outcome,
         };
-        let admitted = match self.check(order, &mut lines).await {
+        let gate = self.gate_of(order, &items[0]);
+        let admitted = match self.check(order, &items, gate.clone()).await {
             Ok(gate) => self.admit(order, gate).map(|permits| (gate, permits)),
             Err(outcome) => Err(outcome),
         };
@@ -184,27 +183,25 @@ impl Purchases {
         let mut outcome = match admitted {
             Ok((gate, permits)) => {
                 self.parts.turns.take(order.lines[0].item, &self.parts.tasks).await;
-                self.pass_gate(order, &lines, gate, permits, started).await
+                self.pass_gate(order, &items, gate, permits, started).await
             }
             Err(outcome) => outcome,
         };
         if order.key.is_some()
             && earlier::may_be_an_order(&outcome)
             && let _span = order.trace.span("earlier request")
-            && let Some(found) = Box::pin(self.earlier(order, &lines, &outcome)).await
+            && let Some(found) = Box::pin(self.earlier(order, &items, &outcome)).await
         {
             outcome = found;
         }
-        lines.iter().for_each(|line| self.count(line, &outcome, started));
-        outcome
-    }
-
-    /// Counts the outcome of a line whose strategy is known.
-    fn count(&self, line: &Line<'_>, outcome: &Outcome, started: Instant) {
-        let Ok(gate) = &line.gate else { return };
+        // Without a strategy there is nothing to count by.
+        let Ok(gate) = gate else { return outcome };
         let seconds = started.elapsed().as_secs_f64();
-        self.parts.metrics.purchase_ended(gate.card.name, outcome.as_str(), seconds);
-        self.parts.outcome_counts.count(line.item.id, outcome);
+        for item in &items {
+            self.parts.metrics.purchase_ended(gate.card.name, outcome.as_str(), seconds);
+            self.parts.outcome_counts.count(item.id, &outcome);
+        }
+        outcome
     }
 
     /// The items as purchases see them.
