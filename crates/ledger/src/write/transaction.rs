@@ -14,7 +14,7 @@ use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::Binds;
 use crate::sql::{Database, Fault, answered, begin_on, lost_commit, within};
 use crate::write::new_order::{
-    CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
+    CountedUnits, Written, count_buyers, count_in_groups, insert_movements, insert_orders,
 };
 use shop_domain::{Order, Outcome, Purchase};
 
@@ -94,8 +94,8 @@ async fn fill(
         _ => None,
     };
     failpoint!("fence-raised");
-    let order = NewOrder::sold(purchase, fence, sequence);
-    insert_orders(connection, std::iter::once(order)).await?;
+    let written = Written { status: WRITTEN_AS, fence, fence_sequence: sequence };
+    insert_orders(connection, &[purchase], &written).await?;
     failpoint!("order-inserted");
     if is_guarded {
         let counted = CountedUnits::of_buyer(purchase);

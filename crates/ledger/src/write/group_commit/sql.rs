@@ -16,7 +16,7 @@ use crate::work::item_permit::ItemPermits;
 use crate::work::stock_lock;
 use crate::write::fence::{Fence, FenceResult, raise_fence};
 use crate::write::new_order::{
-    CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
+    CountedUnits, Written, count_buyers, count_in_groups, insert_movements, insert_orders,
     stock_update,
 };
 use crate::write::protocol::protocol;
@@ -159,9 +159,9 @@ async fn write_rows(
     };
     let mut sorted = purchases.to_vec();
     sorted.sort_unstable_by_key(|one| (one.item.id, one.buyer, one.key.as_str()));
+    let written = Written { status: WRITTEN_AS, fence, fence_sequence: sequence };
     for chunk in powers_of_two(&sorted) {
-        let orders = chunk.iter().map(|purchase| NewOrder::sold(purchase, fence, sequence));
-        answered(insert_orders(connection, orders)).await?;
+        answered(insert_orders(connection, chunk, &written)).await?;
     }
     failpoint!("batch-orders-inserted");
     protocol!("keys", purchases.iter().copied());
