@@ -234,48 +234,6 @@ impl Insert {
     }
 }
 
-/// Units that are counted against the limit of a buyer.
-#[derive(Clone, Copy)]
-pub(super) struct CountedUnits {
-    /// The id of the item or of the group.
-    pub(super) of: i64,
-    pub(super) buyer: i64,
-    pub(super) units: i64,
-    pub(super) limit: u32,
-    /// After how many holds that expired unpaid the buyer may not hold again; 0: no limit, as for groups.
-    pub(super) unpaid_max: u32,
-}
-
-impl CountedUnits {
-    /// The units of a purchase, counted against the limit of its item.
-    pub(super) fn of_buyer(purchase: &Purchase) -> Self {
-        Self {
-            unpaid_max: purchase.item.unpaid_max,
-            of: purchase.item.id.get(),
-            buyer: purchase.buyer.get(),
-            units: purchase.quantity.signed(),
-            limit: purchase.item.per_buyer_limit,
-        }
-    }
-
-    /// The units of a purchase, counted against the limit of its item's group, if it is in one.
-    pub(super) fn in_group(purchase: &Purchase) -> Option<Self> {
-        let group = purchase.counted_group()?;
-        let of = group.id.get();
-        let limit = group.per_buyer_limit;
-        Some(Self { of, limit, unpaid_max: 0, ..Self::of_buyer(purchase) })
-    }
-
-    fn bind<'a>(&self, statement: Statement<'a>) -> Statement<'a> {
-        statement.bind(self.of).bind(self.buyer).bind(self.units).bind(self.limit)
-    }
-
-    /// Without a look at holds that expired: whoever accepts an offer has waited behind all others.
-    pub(super) fn of_offer(self) -> Self {
-        Self { unpaid_max: 0, ..self }
-    }
-}
-
 /// Inserts orders: a power of two, at most 256.
 pub(super) async fn insert_orders(
     connection: &mut MySqlConnection,
@@ -294,26 +252,33 @@ pub(super) async fn insert_orders(
     statement.execute(connection).await.map(drop)
 }
 
-/// Counts units against the limits of items for each buyer: a power of two of rows, at most 256.
+/// Counts units against the limit of the purchase's item, for its buyer: a power of two of rows, at most 256.
 pub(super) async fn count_buyers(
     connection: &mut MySqlConnection,
-    counted: &[CountedUnits],
+    counted: &[(&Purchase, i64)],
+    is_offer: bool,
 ) -> sqlx::Result<()> {
     let mut statement = sqlx::query(BUYERS.text(counted.len()));
-    for one in counted {
-        statement = one.bind(statement).bind(one.unpaid_max);
+    for (purchase, units) in counted {
+        let item = &purchase.item;
+        // Whoever accepts an offer has waited behind all others: holds that expired do not count.
+        let unpaid_max = if is_offer { 0 } else { item.unpaid_max };
+        statement = statement.bind(item.id.get()).bind(purchase.buyer.get()).bind(units);
+        statement = statement.bind(item.per_buyer_limit).bind(unpaid_max);
     }
     statement.execute(connection).await.map(drop)
 }
 
-/// Counts units against the limits of groups for each buyer: a power of two of rows, at most 256.
+/// Counts units like [`count_buyers`] against the limit of the item's group. Each item is in one.
 pub(super) async fn count_in_groups(
     connection: &mut MySqlConnection,
-    counted: &[CountedUnits],
+    counted: &[(&Purchase, i64)],
 ) -> sqlx::Result<()> {
     let mut statement = sqlx::query(GROUPS.text(counted.len()));
-    for one in counted {
-        statement = one.bind(statement);
+    for (purchase, units) in counted {
+        let group = purchase.counted_group();
+        statement = statement.bind(group.map(|group| group.id.get())).bind(purchase.buyer.get());
+        statement = statement.bind(units).bind(group.map(|group| group.per_buyer_limit));
     }
     statement.execute(connection).await.map(drop)
 }

@@ -14,7 +14,7 @@ use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::Binds;
 use crate::sql::{Database, Fault, answered, begin_on, lost_commit, within};
 use crate::write::new_order::{
-    CountedUnits, Written, count_buyers, count_in_groups, insert_movements, insert_orders,
+    Written, count_buyers, count_in_groups, insert_movements, insert_orders,
 };
 use shop_domain::{Order, Outcome, Purchase};
 
@@ -98,12 +98,10 @@ async fn fill(
     insert_orders(connection, &[purchase], &written).await?;
     failpoint!("order-inserted");
     if is_guarded {
-        let counted = CountedUnits::of_buyer(purchase);
-        let is_offer = matches!(stock, StockWrite::Offered);
-        let counted = if is_offer { counted.of_offer() } else { counted };
-        count_buyers(connection, &[counted]).await?;
-        if let Some(counted) = CountedUnits::in_group(purchase) {
-            count_in_groups(connection, &[counted]).await?;
+        let counted = [(purchase, purchase.quantity.signed())];
+        count_buyers(connection, &counted, matches!(stock, StockWrite::Offered)).await?;
+        if purchase.counted_group().is_some() {
+            count_in_groups(connection, &counted).await?;
         }
     }
     failpoint!("buyer-counted");

@@ -16,8 +16,7 @@ use crate::work::item_permit::ItemPermits;
 use crate::work::stock_lock;
 use crate::write::fence::{Fence, FenceResult, raise_fence};
 use crate::write::new_order::{
-    CountedUnits, Written, count_buyers, count_in_groups, insert_movements, insert_orders,
-    stock_update,
+    Written, count_buyers, count_in_groups, insert_movements, insert_orders, stock_update,
 };
 use crate::write::protocol::protocol;
 use crate::write::{WRITTEN_AS, in_time, is_guarded, is_late};
@@ -165,12 +164,12 @@ async fn write_rows(
     }
     failpoint!("batch-orders-inserted");
     protocol!("keys", purchases.iter().copied());
-    let guarded = purchases.iter().filter(|purchase| is_guarded(purchase));
-    for chunk in powers_of_two(&summed(guarded.map(|purchase| CountedUnits::of_buyer(purchase)))) {
-        answered(count_buyers(connection, chunk)).await?;
+    let guarded = summed(purchases, |one| is_guarded(one).then(|| one.item.id.get()));
+    for chunk in powers_of_two(&guarded) {
+        answered(count_buyers(connection, chunk, false)).await?;
     }
-    let grouped = purchases.iter().filter_map(|purchase| CountedUnits::in_group(purchase));
-    for chunk in powers_of_two(&summed(grouped)) {
+    let grouped = summed(purchases, |one| one.counted_group().map(|group| group.id.get()));
+    for chunk in powers_of_two(&grouped) {
         answered(count_in_groups(connection, chunk)).await?;
     }
     failpoint!("batch-buyers-counted");
@@ -183,13 +182,17 @@ async fn write_rows(
     Ok(None)
 }
 
-/// One row for each buyer of each item or group, sorted: their units together.
-fn summed(counted: impl Iterator<Item = CountedUnits>) -> Vec<CountedUnits> {
-    let mut sums: BTreeMap<(i64, i64), CountedUnits> = BTreeMap::new();
-    for one in counted {
-        let none = CountedUnits { units: 0, ..one };
-        let sum = sums.entry((one.of, one.buyer)).or_insert(none);
-        *sum = CountedUnits { units: sum.units + one.units, ..one };
+/// One row for each buyer of each item or group, sorted: their last purchase, and the units of all. `of` gives the id
+/// of the item or group, if the purchase is counted.
+fn summed<'a>(
+    purchases: &[&'a Purchase],
+    of: fn(&Purchase) -> Option<i64>,
+) -> Vec<(&'a Purchase, i64)> {
+    let mut sums: BTreeMap<(i64, i64), (&'a Purchase, i64)> = BTreeMap::new();
+    for &purchase in purchases {
+        let Some(of) = of(purchase) else { continue };
+        let sum = sums.entry((of, purchase.buyer.get())).or_insert((purchase, 0));
+        *sum = (purchase, sum.1 + purchase.quantity.signed());
     }
     sums.into_values().collect()
 }
