@@ -121,7 +121,7 @@ impl PurchaseParts {
         let asked: Lines<(Arc<Item>, Quantity)> =
             purchases.iter().map(|line| (Arc::clone(&line.item), line.quantity)).collect();
         let outcome = match purchases.into_inner() {
-            Ok([purchase]) => strategy.purchase_with(purchase, options, deadline).await,
+            Ok([purchase]) => strategy.purchase(purchase, options, deadline).await,
             // Boxed: as above.
             Err(lines) => Box::pin(self.group_commit.write_order(lines.into_vec(), Some(deadline)))
                 .await

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Strategy};
+use super::{Breaks, Card, Entry, Options, Strategy};
 use ledger::write::{Arbiter, OrderWrite, StockWrite};
 use shop_domain::{Outcome, Purchase};
 
@@ -60,7 +60,7 @@ struct MysqlAtomic {
 
 #[async_trait]
 impl Strategy for MysqlAtomic {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let write = OrderWrite {
             purchase: &purchase,
             fence: None,

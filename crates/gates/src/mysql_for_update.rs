@@ -20,7 +20,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Strategy};
+use super::{Breaks, Card, Entry, Options, Strategy};
 use ledger::write::{Arbiter, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::{Outcome, Purchase};
 
@@ -42,7 +42,7 @@ struct MysqlForUpdate {
 
 #[async_trait]
 impl Strategy for MysqlForUpdate {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let guarded = StockWrite::GuardedAfterLock;
         let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::LockRow);
         let deadline = Some(deadline);

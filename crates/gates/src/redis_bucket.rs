@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::kit::redis_gate;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use crate::redis_store::Gathered;
 use crate::redis_store::buckets::{BUCKETS, TakenParts};
 use shop_domain::outcome::Dependency;
@@ -56,7 +56,7 @@ struct RedisBucket {
 
 #[async_trait]
 impl Strategy for RedisBucket {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         let first = first_bucket(purchase.buyer);

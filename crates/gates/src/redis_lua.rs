@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::kit::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use crate::redis_store::Take;
 use ledger::rows::buyers;
 use shop_domain::outcome::Dependency;
@@ -64,7 +64,7 @@ struct RedisLua {
 
 #[async_trait]
 impl Strategy for RedisLua {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let mut ledger_before = None;
         loop {
             let counted = {

@@ -37,7 +37,7 @@ use redis_connection::{is_not_sent, is_too_few_replicas};
 use tokio::time::Instant;
 
 use super::kit::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use crate::redis_store::CounterError;
 use crate::redis_store::queue::{self, Push};
 use ledger::rows::{buyers, orders};
@@ -71,7 +71,7 @@ struct RedisStream {
 
 #[async_trait]
 impl Strategy for RedisStream {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         loop {
             let limit = match self.limit_left(&purchase).await {
                 Ok(limit) => limit,

@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::kit::redis_gate;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use crate::redis_store::CounterError;
 use shop_domain::outcome::Dependency;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
@@ -70,7 +70,7 @@ enum Try {
 
 #[async_trait]
 impl Strategy for RedisWatch {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         for _ in 0..TRIES_MAX {

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{ledger_view, redis_gate};
-use crate::{Strategy, StrategyContext};
+use crate::{Options, Strategy, StrategyContext};
 use ledger::cache::Cache;
 use ledger::rows::stock::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
@@ -58,7 +58,7 @@ impl CompareAndSet {
 impl Strategy for CompareAndSet {
     /// Tries until the write meets the row that was read, each time in a new transaction; gives up
     /// at the deadline.
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let make = || Arc::new(Semaphore::new(TRYING_MAX));
         let trying = self.trying.get_or_insert_with(purchase.item.id, make);
         for _ in 0..TRIES_MAX {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::{ledger_view, redis_gate};
 use crate::memory_store::MemoryCounter;
-use crate::{Strategy, StrategyContext};
+use crate::{Options, Strategy, StrategyContext};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// A gate that counts in this process's memory.
@@ -19,7 +19,7 @@ pub struct MemoryGate {
 #[async_trait]
 impl Strategy for MemoryGate {
     /// Reads, checks and writes the counter; then the order.
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let context = &self.context;
         let item = purchase.item.id;
         let units = purchase.quantity.signed();

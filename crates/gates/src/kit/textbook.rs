@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::{ledger_view, redis_gate};
-use crate::{Strategy, StrategyContext};
+use crate::{Options, Strategy, StrategyContext};
 use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase, Unavailable};
@@ -20,7 +20,7 @@ pub struct LedgerGate {
 
 #[async_trait]
 impl Strategy for LedgerGate {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
             Ok(_held) => on_ledger(&self.context, &purchase, deadline).await,
             Err(outcome) => outcome,
@@ -37,7 +37,7 @@ pub struct CounterGate {
 
 #[async_trait]
 impl Strategy for CounterGate {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let context = &self.context;
         loop {
             let held = match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
