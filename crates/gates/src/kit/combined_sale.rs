@@ -11,17 +11,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::combined_requests::{self as requests, SaleRequest, StartedRequest};
 use super::{ledger_view, sale_locks};
 use crate::StrategyContext;
 use leaselock::LockName;
 use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
 use ledger::cache::Cache;
-use ledger::write::{Answer, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
-use shop_domain::{ItemId, Outcome, Purchase, Refusal, Unavailable};
+use ledger::write::{Answer, Answers, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
+use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
 /// Requests that may wait for one item's lock; one more is answered "overloaded".
 const QUEUED_MAX: usize = 16_384;
@@ -41,6 +42,29 @@ struct Shared {
     mutex: Arc<dyn leaselock::Mutex>,
     /// The counter that the fences of an item's lock come from, as the ledger names it.
     fences: &'static str,
+}
+
+/// One request's part of a batch.
+struct SaleRequest {
+    purchase: Purchase,
+    /// No try of the order begins after it.
+    deadline: Instant,
+    /// Gets the answer when the order is decided, also after the deadline of the request.
+    answer: oneshot::Sender<Outcome>,
+    /// The runtime on which the request waits.
+    runtime: Handle,
+    /// Ends when the batch begins.
+    _waiting: Span,
+}
+
+/// A request of a batch that has begun.
+struct StartedRequest {
+    /// No try of the order begins after it.
+    deadline: Instant,
+    runtime: Handle,
+    answer: oneshot::Sender<Outcome>,
+    /// Dropped after the answer is sent: this wakes the request.
+    _operation: Operation<SaleRequest, ()>,
 }
 
 impl CombinedSale {
@@ -71,9 +95,11 @@ impl CombinedSale {
     ) -> Result<Outcome, SubmitError> {
         let combiner =
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
-        let waiting = sale_locks::lock_wait(&purchase, &name);
-        let (wanted, answered) = SaleRequest::new(purchase, deadline, waiting);
-        match combiner.submit(wanted, deadline).await {
+        let (answer, answered) = oneshot::channel();
+        let runtime = Handle::current();
+        let _waiting = sale_locks::lock_wait(&purchase, &name);
+        let request = SaleRequest { purchase, deadline, answer, runtime, _waiting };
+        match combiner.submit(request, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }
@@ -110,12 +136,11 @@ impl Shared {
         held: &BatchHold,
         operations: Vec<Operation<SaleRequest, ()>>,
     ) {
-        let (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>) =
-            requests::begin(operations).unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>) = begin(operations).unzip();
         let mut asked_at = std::time::Instant::now();
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
-            Err(outcome) => return requests::answer_all(waiting, &outcome),
+            Err(outcome) => return send_all(waiting, &outcome),
         };
         let fits = |(purchase, _): &(Purchase, StartedRequest)| {
             let fits = purchase.quantity.signed() <= left;
@@ -141,9 +166,9 @@ impl Shared {
             }
             Ok(_) => {
                 let sold_out = Refusal::SoldOut { asked_at: Some(asked_at) };
-                requests::answer_all(waiting, &Outcome::Refused(sold_out));
+                send_all(waiting, &Outcome::Refused(sold_out));
             }
-            Err(outcome) => requests::answer_all(waiting, &outcome),
+            Err(outcome) => send_all(waiting, &outcome),
         }
     }
 
@@ -160,7 +185,7 @@ impl Shared {
         }
         if held.is_lost() {
             let contended = Outcome::Unavailable(Unavailable::Contended);
-            return requests::answer_all(waiting, &contended);
+            return send_all(waiting, &contended);
         }
         let deadlines: Vec<_> = waiting.iter().map(|one| Some(one.deadline)).collect();
         let mut waiting: Vec<Option<StartedRequest>> = waiting.into_iter().map(Some).collect();
@@ -180,7 +205,7 @@ impl Shared {
                     }
                 }
             }
-            requests::answer(decided);
+            send(decided);
         };
         let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
         let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
@@ -189,8 +214,35 @@ impl Shared {
         if let Some(accepted) = later_fence {
             sale_locks::catch_up(&*self.mutex, name, accepted).await;
         }
-        requests::answer(fenced);
+        send(fenced);
     }
+}
+
+/// Takes the purchases of a batch.
+fn begin(
+    operations: Vec<Operation<SaleRequest, ()>>,
+) -> impl Iterator<Item = (Purchase, StartedRequest)> {
+    operations.into_iter().filter_map(|mut operation| {
+        let SaleRequest { purchase, deadline, answer, runtime, .. } = operation.take_input()?;
+        Some((purchase, StartedRequest { deadline, runtime, answer, _operation: operation }))
+    })
+}
+
+/// Sends outcomes; each runtime is woken once.
+fn send(decided: impl IntoIterator<Item = (StartedRequest, Outcome)>) {
+    let mut answers = Answers::of_batch(|(begun, outcome): (StartedRequest, Outcome)| {
+        // A request that was cancelled has no receiver any more.
+        let _ = begun.answer.send(outcome);
+    });
+    for (begun, outcome) in decided {
+        answers.add(begun.runtime.clone(), (begun, outcome));
+    }
+    answers.finish();
+}
+
+/// Sends the outcome of all requests.
+fn send_all(begun: Vec<StartedRequest>, outcome: &Outcome) {
+    send(begun.into_iter().map(|one| (one, outcome.clone())));
 }
 
 /// Units left for purchases of one item, read now.

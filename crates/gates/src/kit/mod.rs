@@ -1,6 +1,5 @@
 //! Building blocks that several strategies share.
 
-mod combined_requests;
 pub mod combined_sale;
 pub mod compare_and_set;
 pub mod guarded_sale;
