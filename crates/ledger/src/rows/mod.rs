@@ -26,7 +26,6 @@ pub use crate::failover::{
 };
 pub use crate::sql::{
     Destination, Fault, LedgerTransaction, Rollback, WorkError, all_in_use, answered, begin,
-    begin_on, confirmed, is_unconfirmed, limits, lost_commit, transact, unconfirmed, with_new_id,
-    within,
+    begin_on, confirmed, is_unconfirmed, limits, transact, unconfirmed, with_new_id, within,
 };
 pub use crate::work::{ask, change, failed_change, failed_read, nothing_was_sent};

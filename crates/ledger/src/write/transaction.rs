@@ -12,7 +12,7 @@ use crate::rows::event::outbox::Outbox;
 use crate::rows::order::orders;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::Binds;
-use crate::sql::{Database, Fault, answered, begin_on, lost_commit, within};
+use crate::sql::{Database, Fault, answered, begin_on, within};
 use crate::write::new_order::{
     Written, count_buyers, count_in_groups, insert_movements, insert_orders,
 };
@@ -126,7 +126,7 @@ pub(super) async fn find_locking(
     let lock =
         "SELECT id FROM orders WHERE item_id = ? AND user_id = ? AND request_key = ? FOR UPDATE";
     let look = async {
-        let mut connection = lost_commit::connection(pool).await?;
+        let mut connection = pool.after_lost_commit().await?;
         let mut transaction = begin_on(&mut connection).await?;
         sqlx::query(lock)
             .binds((item.id.get(), buyer.get(), key.as_str()))

@@ -10,7 +10,7 @@ use sqlx::{MySqlConnection, QueryBuilder, Row};
 use super::batch_orders::{lines_at, orders_of};
 use super::sql::powers_of_two;
 use crate::rows::order::orders;
-use crate::sql::{Database, answered, begin_on, lost_commit};
+use crate::sql::{Database, answered, begin_on};
 use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
 
@@ -311,7 +311,7 @@ pub(super) async fn find_written(
         padded().fold(query, |query, one| query.bind(one.item.id.get()))
     };
     let look = async {
-        let mut connection = lost_commit::connection(pool).await?;
+        let mut connection = pool.after_lost_commit().await?;
         let mut transaction = begin_on(&mut connection).await?;
         bound(&lock).fetch_all(&mut *transaction).await?;
         let rows = bound(&read).fetch_all(&mut *transaction).await?;
