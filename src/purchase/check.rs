@@ -57,7 +57,7 @@ impl Purchases {
         }
         let ticket = if item.waiting_room {
             let shown = line.ticket.as_deref();
-            let read = self.parts.waiting_room.read_ticket(shown, item.id, order.buyer);
+            let read = self.parts.waiting_room.tickets.read(shown, item.id, order.buyer);
             Some(read.map_err(Outcome::Refused)?)
         } else {
             None

@@ -90,7 +90,7 @@ impl Purchases {
     /// What an earlier try has made of a line, or may.
     async fn earlier_line(&self, line: &Purchase, refused: &Outcome) -> Option<Outcome> {
         let parts = &*self.parts;
-        let is_running = parts.admission.is_running(line.buyer, line.item.id, &line.key);
+        let is_running = parts.admission.requests.is_running(line.buyer, line.item.id, &line.key);
         let found = match in_ledger_or_queue(parts, line).await {
             None if line.item.has_queue => match in_queue(parts, line, Permit::Needed).await {
                 // The try may have moved from the queue to the ledger in between.

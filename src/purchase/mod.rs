@@ -34,6 +34,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::catalog::Catalog;
 use crate::live::{Hub, OutcomeCounts};
 use gates::redis_store::Queue;
 use gates::{Options, Strategies};
@@ -45,7 +46,6 @@ use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Trace, Unavailab
 use shop_metrics::Metrics;
 
 pub use admit::Admission;
-pub use find::Items;
 pub use keys::{KeyReader, Keys};
 pub use load_shedder::ItemLimits;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
@@ -116,8 +116,9 @@ pub struct PurchaseParts {
     pub breakers: Breakers,
     /// Limits the purchases that run at once.
     pub admission: Admission,
-    /// The items, a moment old.
-    pub items: Items,
+    pub catalog: Catalog,
+    /// How old an item may be.
+    pub item_age_max: Duration,
     /// The items that are known to be sold out.
     pub sold_out: SoldOut,
     /// When a purchase passes the gate.
@@ -204,12 +205,6 @@ impl Purchases {
         outcome
     }
 
-    /// The items as purchases see them.
-    #[must_use]
-    pub fn items(&self) -> &Items {
-        &self.parts.items
-    }
-
     /// The outcomes of each item's purchases.
     #[must_use]
     pub fn outcome_counts(&self) -> &OutcomeCounts {
@@ -225,9 +220,14 @@ impl Purchases {
     /// Reads an item again and forgets that it is sold out, after an edit, a cancellation or an
     /// expiry.
     pub fn item_changed(&self, item: ItemId) {
-        self.parts.items.forget(item);
+        self.parts.catalog.forget(item);
         self.parts.sold_out.clear(item);
     }
+}
+
+/// Microseconds, for a counter that is changed without a lock.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The outcome of a purchase whose ledger does not answer.
