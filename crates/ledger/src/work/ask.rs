@@ -20,16 +20,11 @@ pub async fn ask<T>(
 }
 
 /// Runs a change of the ledger. It is never the probe of an open breaker: a payment must not be
-/// used to find out whether the ledger answers again.
-pub fn change<T>(
-    breaker: &Breaker,
-    work: impl Future<Output = sqlx::Result<T>>,
-) -> impl Future<Output = sqlx::Result<T>> {
-    change_or_refuse(breaker, work)
-}
-
-/// Runs a change like [`change`]. A refusal is an answer of the ledger.
-pub(crate) async fn change_or_refuse<T, E: WorkError>(
+/// used to find out whether the ledger answers again. A refusal is an answer of the ledger.
+///
+/// # Errors
+/// Those of `work`; [`sqlx::Error::PoolTimedOut`] when it was refused, as when no connection can be had.
+pub async fn change<T, E: WorkError>(
     breaker: &Breaker,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {

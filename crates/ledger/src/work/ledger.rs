@@ -2,11 +2,10 @@
 
 use futures::future::BoxFuture;
 
-use super::ask::change_or_refuse;
 use super::breaker::Breaker;
 use super::item_concurrency::ItemConcurrency;
 use super::item_permit::ItemPermit;
-use super::{ATTEMPTS_MAX, ask, failed_change, failed_read, nothing_was_sent, pause};
+use super::{ATTEMPTS_MAX, ask, change, failed_change, failed_read, nothing_was_sent, pause};
 use crate::sql::limits::is_silence;
 use crate::sql::{
     Database, Fault, LedgerTransaction, WorkError, transact, unconfirmed, with_new_id,
@@ -126,7 +125,7 @@ impl Ledger {
         work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
     ) -> Result<T, E> {
         // Boxed: it would make the future of each caller larger.
-        policy.run(|| Box::pin(change_or_refuse(&self.breaker, transact(&self.pool, &work)))).await
+        policy.run(|| Box::pin(change(&self.breaker, transact(&self.pool, &work)))).await
     }
 
     /// Reads behind the breaker. The read may be the probe of an open breaker.
