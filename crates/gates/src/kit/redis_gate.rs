@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::ledger_view;
 use crate::StrategyContext;
 use crate::redis_store::CounterError;
-use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
+use ledger::write::{StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal, Unavailable};
 
@@ -48,8 +48,7 @@ pub async fn write_record(
     deadline: Instant,
 ) -> Outcome {
     let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, UnguardedWrite::Record);
-    let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
-    context.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+    context.arbiter.sell(purchase, stock, Some(deadline)).await
 }
 
 /// Gives the purchase's units back to the counter unless they were sold or may have been.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::{ledger_view, redis_gate};
 use crate::{Options, Strategy, StrategyContext};
-use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
+use ledger::write::{StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase, Unavailable};
 
@@ -72,8 +72,7 @@ pub async fn on_ledger(
         Err(outcome) => return outcome,
     };
     let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, set);
-    let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
-    context.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+    context.arbiter.sell(purchase, stock, Some(deadline)).await
 }
 
 /// SELECT, and check in the program. Answers the statement that writes the computed number.

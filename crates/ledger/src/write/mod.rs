@@ -236,6 +236,17 @@ impl Arbiter {
         answer
     }
 
+    /// Writes like [`Arbiter::write`], without a fence, for a gate that gives up after a conflict.
+    pub async fn sell(
+        &self,
+        purchase: &Purchase,
+        stock: StockWrite<'_>,
+        deadline: Option<Instant>,
+    ) -> Outcome {
+        let write = OrderWrite { purchase, fence: None, stock, deadline };
+        self.write(&write).await.unwrap_or_else(Outcome::from)
+    }
+
     /// Whether the ledger takes an order of another buyer for the item of `purchase`: tries one, and rolls it back.
     /// A ledger that takes none, as without one of its tables, says nothing of a single order.
     pub async fn takes_others(&self, purchase: &Purchase) -> bool {
