@@ -9,9 +9,8 @@ use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::fields::wanted_hold;
-use super::purchase::{answer_traced, quantity};
+use super::purchase::{RequestTrace, answer_traced, quantity};
 use crate::http::problems;
-use crate::http::request_trace::RequestTrace;
 use crate::purchase::{LineRequest, Lines, OrderRequest, Purchases, Source};
 use shop_domain::order::LINES_MAX;
 use shop_domain::{ItemId, RequestKey, Trace, UserId};

@@ -8,8 +8,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::purchase::answer_traced;
-use crate::http::request_trace::RequestTrace;
+use super::purchase::{RequestTrace, answer_traced};
 use crate::purchase::{LineRequest, OrderRequest, Purchases, Source};
 use crate::waiting_list::{LinePosition, WaitingLists};
 use lifecycle::Lifecycle;
