@@ -6,7 +6,7 @@
 
 use sqlx::MySqlConnection;
 
-use super::fence::{FenceResult, raise_fence};
+use super::fence::raise_fence;
 use super::{Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock};
 use crate::rows::event::outbox::Outbox;
 use crate::rows::order::orders;
@@ -88,8 +88,8 @@ async fn fill(
     }
     let sequence = match fence {
         Some(fence) if is_guarded => match raise_fence(connection, purchase, fence).await? {
-            FenceResult::Accepted { sequence } => Some(sequence),
-            FenceResult::Late { accepted } => return Ok(Some(Err(Conflict::Fenced { accepted }))),
+            Ok(sequence) => Some(sequence),
+            Err(conflict) => return Ok(Some(Err(conflict))),
         },
         _ => None,
     };

@@ -14,12 +14,12 @@ use crate::rows::event::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
 use crate::work::item_permit::ItemPermits;
 use crate::work::stock_lock;
-use crate::write::fence::{Fence, FenceResult, raise_fence};
+use crate::write::fence::{Fence, raise_fence};
 use crate::write::new_order::{
     Written, count_buyers, count_in_groups, insert_movements, insert_orders, stock_update,
 };
 use crate::write::protocol::protocol;
-use crate::write::{WRITTEN_AS, in_time, is_guarded, is_late};
+use crate::write::{Conflict, WRITTEN_AS, in_time, is_guarded, is_late};
 use shop_domain::{ItemId, Purchase, Span};
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares
@@ -51,10 +51,7 @@ pub(super) enum BatchResult {
     /// The batch before did not end in time.
     Late,
     /// A later holder of the item's lock has written.
-    Fenced {
-        /// The highest fence that was accepted.
-        accepted: u64,
-    },
+    Fenced(Conflict),
 }
 
 /// The transaction. Anything but `Whole` was rolled back. It does not begin to wait for the stock's
@@ -115,8 +112,8 @@ async fn fill(
 ) -> sqlx::Result<BatchResult> {
     let rows = span.span("rows");
     let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
-    if let Some(accepted) = late {
-        return Ok(BatchResult::Fenced { accepted });
+    if let Some(conflict) = late {
+        return Ok(BatchResult::Fenced(conflict));
     }
     drop(rows);
     let turn = span.span("wait for the batch before");
@@ -142,17 +139,17 @@ async fn fill(
     Ok(BatchResult::Whole)
 }
 
-/// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` with the accepted fence
-/// means that a later holder of the item's lock has written.
+/// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` means that a later holder of
+/// the item's lock has written.
 async fn write_rows(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     (fence, outbox): (Option<Fence>, Outbox),
-) -> sqlx::Result<Option<u64>> {
+) -> sqlx::Result<Option<Conflict>> {
     let sequence = match fence.filter(|_| is_guarded(purchases[0])) {
         Some(fence) => match answered(raise_fence(connection, purchases[0], fence)).await? {
-            FenceResult::Accepted { sequence } => Some(sequence),
-            FenceResult::Late { accepted } => return Ok(Some(accepted)),
+            Ok(sequence) => Some(sequence),
+            Err(conflict) => return Ok(Some(conflict)),
         },
         None => None,
     };
