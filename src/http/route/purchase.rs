@@ -109,12 +109,10 @@ pub async fn purchase(
     let buyer = buyer.user;
     let span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
     let trace = span.trace();
-    let log_span = trace.log_span();
     let lines = [LineRequest { item, quantity, ticket }].into();
     let source = Source::Stock { strategy, options };
     let order = OrderRequest { buyer, lines, source, hold_seconds: None, key, trace };
-    let outcome = purchases.order(order).instrument(log_span).await;
-    answer_traced(span, item, outcome)
+    answer_order(&purchases, order, span).await
 }
 
 /// The units of a line; 1 if they are left out.
@@ -141,12 +139,15 @@ pub fn document_options(document: &mut OpenApi) {
     }
 }
 
-/// Answers with the outcome of a purchase, and ends the span of its request.
-pub(super) fn answer_traced(
+/// Answers with the outcome of an order, and ends the span of its request.
+pub(super) async fn answer_order(
+    purchases: &Purchases,
+    order: OrderRequest,
     mut span: Span,
-    item: ItemId,
-    outcome: Outcome,
 ) -> Result<Response, Problem> {
+    let item = order.lines[0].item;
+    let log_span = order.trace.log_span();
+    let outcome = purchases.order(order).instrument(log_span).await;
     let Some(context) = span.context() else { return answer(outcome) };
     span.set("item", item.get());
     span.set("outcome", outcome.as_str());
