@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::kit::item_mutexes::ItemMutexes;
-use super::kit::ledger_view;
+use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::{ArbiterMode, Outcome, Purchase};
@@ -52,7 +52,7 @@ impl Strategy for MysqlMutexInTx {
             Ok(guard) => guard,
             Err(outcome) => return outcome,
         };
-        let seen = match ledger_view::read(&self.context.arbiter, &purchase).await {
+        let seen = match steps::read(&self.context.arbiter, &purchase).await {
             Ok(row) => row,
             Err(outcome) => return outcome,
         };

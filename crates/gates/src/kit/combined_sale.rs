@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::{ledger_view, sale_locks};
+use super::{sale_locks, steps};
 use crate::StrategyContext;
 use leaselock::LockName;
 use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
@@ -248,7 +248,7 @@ fn send_all(begun: Vec<StartedRequest>, outcome: &Outcome) {
 /// Units left for purchases of one item, read now.
 async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
-    batches.available(first.item.id).await.map_err(|error| ledger_view::unavailable(&error))
+    batches.available(first.item.id).await.map_err(|error| steps::no_ledger(&error))
 }
 
 impl fmt::Debug for CombinedSale {

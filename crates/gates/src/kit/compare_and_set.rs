@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::{ledger_view, redis_gate};
+use super::steps;
 use crate::{Options, Strategy, StrategyContext};
 use ledger::cache::Cache;
 use ledger::rows::stock::StockRow;
@@ -45,7 +45,7 @@ impl CompareAndSet {
     /// # Errors
     /// The outcome when nothing was tried.
     async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
-        let seen = ledger_view::read(&self.context.arbiter, purchase).await?;
+        let seen = steps::read(&self.context.arbiter, purchase).await?;
         hold!("stock-read", purchase.buyer.get());
         let available = seen.available - purchase.quantity.signed();
         let stock = (self.comparison)(&purchase.item, &seen, available);
@@ -72,7 +72,7 @@ impl Strategy for CompareAndSet {
             if answer != Err(Conflict::Stale) {
                 return answer.unwrap_or_else(Outcome::from);
             }
-            if let Some(late) = redis_gate::pause(deadline, PAUSE_MAX).await {
+            if let Some(late) = steps::pause(deadline, PAUSE_MAX).await {
                 return late;
             }
         }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::combined_sale::CombinedSale;
 use super::options::{Options, Scope, Store, WaitFor};
 use super::sale_locks::{self, FenceCounters, Held, SaleLocks};
-use super::{redis_gate, textbook};
+use super::{steps, textbook};
 use crate::{Strategy, StrategyContext};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
@@ -42,7 +42,7 @@ impl Strategy for GuardedSale {
                 Ok(None) => {}
             }
             // The counter has nothing left; the ledger decides whether that is the end.
-            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
             if let Some(outcome) = ended {
                 return outcome;
             }
@@ -144,7 +144,7 @@ impl GuardedSale {
                 Ok(Some(epoch)) => {
                     let outcome = self.write(purchase, UnguardedWrite::Record, held, deadline);
                     let outcome = outcome.await;
-                    redis_gate::give_back_if_refused(context, purchase, epoch, &outcome).await;
+                    steps::give_back_if_refused(context, purchase, epoch, &outcome).await;
                     Some(outcome)
                 }
                 Ok(None) => None,

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::item_mutexes::{ItemMutexes, lock_if_any};
-use super::{ledger_view, redis_gate};
+use super::steps;
 use crate::{Options, Strategy, StrategyContext};
 use ledger::write::{StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
@@ -48,12 +48,12 @@ impl Strategy for CounterGate {
             drop(held);
             match taken {
                 Ok(Some(epoch)) => {
-                    return redis_gate::write(context, &purchase, epoch, deadline).await;
+                    return steps::write_taken(context, &purchase, epoch, deadline).await;
                 }
                 Ok(None) => {}
                 Err(outcome) => return outcome,
             }
-            if let Some(outcome) = redis_gate::sold_out(context, &purchase, deadline).await {
+            if let Some(outcome) = steps::sold_out(context, &purchase, deadline).await {
                 return outcome;
             }
         }
@@ -83,7 +83,7 @@ pub async fn read_and_compute(
     context: &StrategyContext,
     purchase: &Purchase,
 ) -> Result<UnguardedWrite<'static>, Outcome> {
-    let seen = ledger_view::read(&context.arbiter, purchase).await?;
+    let seen = steps::read(&context.arbiter, purchase).await?;
     hold!("stock-read", purchase.buyer.get());
     Ok(UnguardedWrite::Set { available: seen.available - purchase.quantity.signed() })
 }
@@ -99,8 +99,7 @@ pub async fn on_counter(
 ) -> Result<Option<u64>, Outcome> {
     let item = purchase.item.id;
     let units = purchase.quantity.signed();
-    let seen =
-        context.counters.read(item).await.map_err(|error| redis_gate::unavailable(&error))?;
+    let seen = context.counters.read(item).await.map_err(|error| steps::no_counter(&error))?;
     if seen.available < units {
         return Ok(None);
     }
