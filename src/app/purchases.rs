@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
-    Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests, SoldOut, WaitingRoom,
+    Admission, ItemLimits, Keys, PurchaseParts, Purchases, Requests, SoldOut, WaitingRoom,
 };
 use extension::Worker;
 use gates::memory_store::MemoryCounters;
@@ -34,7 +34,6 @@ pub(super) fn purchases(
     };
     let admission =
         Admission::new(settings.in_flight_max, item_limits, requests, shared.metrics.clone());
-    let item_age_max = Duration::from_millis(settings.item_age_ms_max);
     let purchases = Purchases::new(PurchaseParts {
         strategies: Strategies::new(&strategy_context(config, shared, writers, locks))?,
         group_commit: writers.group_commit.clone(),
@@ -42,7 +41,8 @@ pub(super) fn purchases(
         queue: shared.queue.clone(),
         breakers: shared.breakers.clone(),
         admission,
-        items: Items::new(shared.catalog.clone(), item_age_max),
+        catalog: shared.catalog.clone(),
+        item_age_max: Duration::from_millis(settings.item_age_ms_max),
         sold_out: SoldOut::new(Duration::from_millis(settings.sold_out_ms)),
         hub: shared.hub.clone(),
         outcome_counts: OutcomeCounts::default(),

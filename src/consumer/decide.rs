@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 use super::Consumers;
 use gates::redis_store::queue::{Entry, Intention};
 use ledger::rows::items;
-use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
+use ledger::write::{StockWrite, UnguardedWrite};
 use shop_domain::trace::SpanKind;
 use shop_domain::{
     ArbiterMode, Item, ItemId, Order, OrderStatus, Outcome, Purchase, Trace, Unavailable,
@@ -118,8 +118,7 @@ impl Consumers {
             ArbiterMode::On => self.parts.group_commit.write(purchase.clone(), None).await,
             ArbiterMode::Off => {
                 let stock = StockWrite::Unguarded(UnguardedWrite::Record);
-                let write = OrderWrite { purchase, fence: None, stock, deadline: None };
-                self.parts.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+                self.parts.arbiter.sell(purchase, stock, None).await
             }
         }
     }

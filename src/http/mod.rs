@@ -10,7 +10,6 @@ mod outcomes;
 pub mod pages;
 mod ports;
 pub mod problems;
-mod request_trace;
 pub mod route;
 
 use std::path::Path;

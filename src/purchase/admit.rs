@@ -22,7 +22,7 @@ pub struct Admission {
     load_shedder: LoadShedder,
     /// Requests with a caller's key that run in this process. Between processes the ledger's
     /// unique key decides; here it would hold a connection while waiting for it.
-    requests: Requests,
+    pub(super) requests: Requests,
     metrics: Metrics,
 }
 
@@ -86,11 +86,6 @@ impl Admission {
         };
         let _in_flight = InFlight::new(&self.metrics);
         Ok(PurchasePermit { breakers, request, _in_flight, _place: place, _load: load })
-    }
-
-    /// Whether a request with this key runs in this process.
-    pub(super) fn is_running(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> bool {
-        self.requests.is_running(buyer, item, key)
     }
 }
 

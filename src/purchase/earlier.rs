@@ -10,9 +10,10 @@
 //! a gate queues has not met the arbiter: for those two the earlier try is looked for before the
 //! gate.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 
-use super::find::Line;
 use super::keys::{KeyState, NotLookedUp};
 use super::{NO_LEDGER, OrderRequest, PurchaseParts, Purchases};
 use gates::Card;
@@ -20,7 +21,7 @@ use gates::redis_store::queue::QueuedRequest;
 use ledger::breaker::BreakerPermit;
 use ledger::write::replay;
 use shop_domain::outcome::Dependency;
-use shop_domain::{Doubt, Order, Outcome, Purchase, Refusal, Unavailable};
+use shop_domain::{Doubt, Item, Order, Outcome, Purchase, Refusal, Unavailable};
 
 /// Whether an earlier try of an order that is about to pass a gate may be out of sight.
 pub(super) fn may_be_queued(lines: &[Purchase], card: &Card) -> bool {
@@ -46,10 +47,11 @@ impl Purchases {
     pub(super) async fn earlier(
         &self,
         order: &OrderRequest,
-        lines: &[Line<'_>],
+        items: &[Arc<Item>],
         refused: &Outcome,
     ) -> Option<Outcome> {
-        let purchases = self.purchases(order, lines, &order.trace);
+        // An order is found by its key, whatever its strategy was.
+        let purchases = self.purchases(order, items, "", &order.trace);
         if let [line] = &purchases[..] {
             return self.earlier_line(line, refused).await;
         }
@@ -77,7 +79,7 @@ impl Purchases {
             return found.into_iter().flatten().next();
         };
         let is_whole =
-            orders.len() == lines.len() && orders.iter().all(|order| order.whole_id() == order_id);
+            orders.len() == items.len() && orders.iter().all(|order| order.whole_id() == order_id);
         if is_whole {
             Order::of_lines(orders).map(Outcome::Replayed)
         } else {
@@ -88,7 +90,7 @@ impl Purchases {
     /// What an earlier try has made of a line, or may.
     async fn earlier_line(&self, line: &Purchase, refused: &Outcome) -> Option<Outcome> {
         let parts = &*self.parts;
-        let is_running = parts.admission.is_running(line.buyer, line.item.id, &line.key);
+        let is_running = parts.admission.requests.is_running(line.buyer, line.item.id, &line.key);
         let found = match in_ledger_or_queue(parts, line).await {
             None if line.item.has_queue => match in_queue(parts, line, Permit::Needed).await {
                 // The try may have moved from the queue to the ledger in between.

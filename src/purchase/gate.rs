@@ -15,9 +15,9 @@ use tracing::Instrument;
 
 use super::admit::PurchasePermit;
 use super::earlier;
-use super::find::{Gate, Line};
+use super::find::Gate;
 use super::requests::WaitingClient;
-use super::{Lines, OrderRequest, PurchaseParts, Purchases};
+use super::{LineRequest, Lines, OrderRequest, PurchaseParts, Purchases};
 use gates::{Options, Strategy};
 use shop_domain::{Doubt, Item, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Trace};
 
@@ -27,14 +27,14 @@ impl Purchases {
     pub(super) async fn pass_gate(
         &self,
         order: &OrderRequest,
-        lines: &[Line<'_>],
+        items: &[Arc<Item>],
         gate: Gate<'_>,
         permits: Lines<PurchasePermit>,
         started: Instant,
     ) -> Outcome {
         let mut span = order.trace.span("gate");
         span.set("strategy", gate.card.name);
-        let purchases = self.purchases(order, lines, &span.trace());
+        let purchases = self.purchases(order, items, gate.card.name, &span.trace());
         let parts = Arc::clone(&self.parts);
         let strategy = Arc::clone(gate.strategy);
         let options = order.options();
@@ -66,14 +66,15 @@ impl Purchases {
             Err(_) => Outcome::Unknown(Doubt::StillRunning),
         };
         clients.into_iter().for_each(WaitingClient::answered);
-        order.of_line(outcome, lines[0].item.id)
+        order.of_line(outcome, items[0].id)
     }
 
     /// Makes the purchases of all lines, which have one key and the same times.
     pub(super) fn purchases(
         &self,
         order: &OrderRequest,
-        lines: &[Line<'_>],
+        items: &[Arc<Item>],
+        strategy: &'static str,
         trace: &Trace,
     ) -> Lines<Purchase> {
         let line_count = order.line_count();
@@ -82,26 +83,28 @@ impl Purchases {
             order_id = order_id.line(0);
         }
         let key = order.key.clone().unwrap_or_else(|| RequestKey::of_order(order_id));
-        let holds = lines.iter().map(|line| line.item.hold_seconds);
+        let holds = items.iter().map(|item| item.hold_seconds);
         let hold = holds.chain(order.hold_seconds).min().unwrap_or_default();
         // The ledger ends the hold, so it begins by the same clock.
         let created_at = self.parts.clock.ledger_now();
         let expires_at = created_at + time::Duration::seconds(hold.into());
-        let purchase = |number: u8, line: &Line<'_>| Purchase {
+        let purchase = |number: u8, line: &LineRequest, item: &Arc<Item>| Purchase {
             order_id: if number == 0 { order_id } else { order_id.line(number) },
-            item: Arc::clone(&line.item),
+            item: Arc::clone(item),
             buyer: order.buyer,
-            quantity: line.request.quantity,
-            amount: line.amount,
+            quantity: line.quantity,
+            // An amount above the largest one is refused before.
+            amount: item.price.times(line.quantity).unwrap_or(item.price),
             key: key.clone(),
-            strategy: line.strategy(),
+            strategy,
             created_at,
             expires_at,
             trace: trace.clone(),
             line_count,
             counts_refusals: line_count.is_none(),
         };
-        (0..).zip(lines).map(|(number, line)| purchase(number, line)).collect()
+        let lines = order.lines.iter().zip(items);
+        (0..).zip(lines).map(|(number, (line, item))| purchase(number, line, item)).collect()
     }
 }
 
@@ -118,7 +121,7 @@ impl PurchaseParts {
         let asked: Lines<(Arc<Item>, Quantity)> =
             purchases.iter().map(|line| (Arc::clone(&line.item), line.quantity)).collect();
         let outcome = match purchases.into_inner() {
-            Ok([purchase]) => strategy.purchase_with(purchase, options, deadline).await,
+            Ok([purchase]) => strategy.purchase(purchase, options, deadline).await,
             // Boxed: as above.
             Err(lines) => Box::pin(self.group_commit.write_order(lines.into_vec(), Some(deadline)))
                 .await

@@ -1,16 +1,19 @@
 //! The position in the queue of an item with a waiting room.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use time::OffsetDateTime;
 
 use super::Purchases;
-use super::find::ItemRead;
 use super::waiting_room::{Denied, QueueStatus, Shown};
 use crate::catalog::Unreachable;
 use shop_domain::outcome::Dependency;
 use shop_domain::window::Phase;
 use shop_domain::{Item, ItemId, Refusal, Unavailable, UserId};
+
+/// Greatest age of the number of units left.
+const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
 
 impl Purchases {
     /// Joins the queue of an item, answers the position in it, or gives the ticket; with the units that
@@ -27,7 +30,8 @@ impl Purchases {
         now: OffsetDateTime,
     ) -> Result<(QueueStatus, i64), Denied> {
         let item = self.item_with_room(id).await?;
-        let available = self.parts.items.available(id).await.map_err(away)?;
+        let read = self.parts.catalog.find_recent(id, AVAILABLE_AGE_MAX).await.map_err(away)?;
+        let available = read.value.map_or(0, |stocked| stocked.available);
         if item.window.phase(now) == Phase::Open && available <= 0 {
             return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
         }
@@ -51,15 +55,16 @@ impl Purchases {
     }
 
     async fn item_with_room(&self, id: ItemId) -> Result<Arc<Item>, Denied> {
-        let item = match self.parts.items.find(id).await.map_err(away)? {
-            ItemRead::Fresh(item) => item,
-            ItemRead::Remembered { sold_out: true, .. } => {
-                return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
-            }
-            ItemRead::Remembered { .. } => return Err(away(Unreachable)),
-            ItemRead::Missing => return Err(Denied::Refused(Refusal::ItemNotFound)),
-        };
-        if item.waiting_room { Ok(item) } else { Err(Denied::NoWaitingRoom) }
+        let read = self.parts.catalog.find_recent(id, self.parts.item_age_max).await;
+        let read = read.map_err(away)?;
+        let stocked = read.value.ok_or(Denied::Refused(Refusal::ItemNotFound))?;
+        // With an age, the ledger does not answer now.
+        match read.age {
+            None if stocked.item.waiting_room => Ok(stocked.item),
+            None => Err(Denied::NoWaitingRoom),
+            Some(_) if stocked.available > 0 => Err(away(Unreachable)),
+            Some(_) => Err(Denied::Refused(Refusal::SoldOut { asked_at: None })),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::micros;
 use ledger::cache::Cache;
 use shop_domain::ItemId;
 
@@ -135,10 +136,6 @@ impl Drop for LoadPermit {
     fn drop(&mut self) {
         self.load.ended(self.began_us, micros(self.started.elapsed()));
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

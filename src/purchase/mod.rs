@@ -33,6 +33,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::catalog::Catalog;
 use crate::live::{Hub, OutcomeCounts};
 use gates::redis_store::Queue;
 use gates::{Options, Strategies};
@@ -43,10 +44,7 @@ use shop_domain::outcome::Dependency;
 use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Trace, Unavailable, UserId};
 use shop_metrics::Metrics;
 
-use find::Line;
-
 pub use admit::Admission;
-pub use find::Items;
 pub use keys::{KeyReader, Keys};
 pub use load_shedder::ItemLimits;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
@@ -116,8 +114,9 @@ pub struct PurchaseParts {
     pub breakers: Breakers,
     /// Limits the purchases that run at once.
     pub admission: Admission,
-    /// The items, a moment old.
-    pub items: Items,
+    pub catalog: Catalog,
+    /// How old an item may be.
+    pub item_age_max: Duration,
     /// The items that are known to be sold out.
     pub sold_out: SoldOut,
     /// The hub for events.
@@ -168,42 +167,35 @@ impl Purchases {
     async fn take_steps(&self, order: &OrderRequest) -> Outcome {
         let started = Instant::now();
         let span = order.trace.span("admission");
-        let mut lines = match self.find(order).await {
-            Ok(lines) => lines,
+        let items = match self.find(order).await {
+            Ok(items) => items,
             Err(outcome) => return outcome,
         };
-        let admitted = match self.check(order, &mut lines).await {
+        let gate = self.gate_of(order, &items[0]);
+        let admitted = match self.check(order, &items, gate.clone()).await {
             Ok(gate) => self.admit(order, gate).map(|permits| (gate, permits)),
             Err(outcome) => Err(outcome),
         };
         drop(span);
         let mut outcome = match admitted {
-            Ok((gate, permits)) => self.pass_gate(order, &lines, gate, permits, started).await,
+            Ok((gate, permits)) => self.pass_gate(order, &items, gate, permits, started).await,
             Err(outcome) => outcome,
         };
         if order.key.is_some()
             && earlier::may_be_an_order(&outcome)
             && let _span = order.trace.span("earlier request")
-            && let Some(found) = Box::pin(self.earlier(order, &lines, &outcome)).await
+            && let Some(found) = Box::pin(self.earlier(order, &items, &outcome)).await
         {
             outcome = found;
         }
-        lines.iter().for_each(|line| self.count(line, &outcome, started));
-        outcome
-    }
-
-    /// Counts the outcome of a line whose strategy is known.
-    fn count(&self, line: &Line<'_>, outcome: &Outcome, started: Instant) {
-        let Ok(gate) = &line.gate else { return };
+        // Without a strategy there is nothing to count by.
+        let Ok(gate) = gate else { return outcome };
         let seconds = started.elapsed().as_secs_f64();
-        self.parts.metrics.purchase_ended(gate.card.name, outcome.as_str(), seconds);
-        self.parts.outcome_counts.count(line.item.id, outcome);
-    }
-
-    /// The items as purchases see them.
-    #[must_use]
-    pub fn items(&self) -> &Items {
-        &self.parts.items
+        for item in &items {
+            self.parts.metrics.purchase_ended(gate.card.name, outcome.as_str(), seconds);
+            self.parts.outcome_counts.count(item.id, &outcome);
+        }
+        outcome
     }
 
     /// The outcomes of each item's purchases.
@@ -221,9 +213,14 @@ impl Purchases {
     /// Reads an item again and forgets that it is sold out, after an edit, a cancellation or an
     /// expiry.
     pub fn item_changed(&self, item: ItemId) {
-        self.parts.items.forget(item);
+        self.parts.catalog.forget(item);
         self.parts.sold_out.clear(item);
     }
+}
+
+/// Microseconds, for a counter that is changed without a lock.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The outcome of a purchase whose ledger does not answer.

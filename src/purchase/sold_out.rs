@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::micros;
 use ledger::cache::Cache;
 use shop_domain::ItemId;
 
@@ -93,10 +94,6 @@ impl SoldOut {
     fn at_us(&self, moment: Instant) -> u64 {
         micros(moment.saturating_duration_since(self.started)).max(1)
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

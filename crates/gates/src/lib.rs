@@ -52,7 +52,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use ledger::Database;
 use tokio::time::Instant;
 
@@ -203,19 +202,9 @@ impl From<leaselock::redis::redlock::InvalidRedlock> for BuildError {
 #[async_trait]
 pub trait Strategy: Send + Sync {
     /// Decides about one purchase and has the arbiter write an accepted one. Returns by the
-    /// deadline, or soon after it.
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome;
-
-    /// Like [`Strategy::purchase`], refined by the query parameters. Others than the defaults come
-    /// only where the card says that the strategy takes options.
-    fn purchase_with<'a>(
-        &'a self,
-        purchase: Purchase,
-        _options: Options,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Outcome> {
-        self.purchase(purchase, deadline)
-    }
+    /// deadline, or soon after it. Options other than the defaults come only where the card says that the
+    /// strategy takes them.
+    async fn purchase(&self, purchase: Purchase, options: Options, deadline: Instant) -> Outcome;
 
     /// The locks that it works with, for their figures.
     fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {

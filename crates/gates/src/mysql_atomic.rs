@@ -18,8 +18,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Strategy};
-use ledger::write::{Arbiter, OrderWrite, StockWrite};
+use super::{Breaks, Card, Entry, Options, Strategy};
+use ledger::write::{Arbiter, StockWrite};
 use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -60,13 +60,7 @@ struct MysqlAtomic {
 
 #[async_trait]
 impl Strategy for MysqlAtomic {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let write = OrderWrite {
-            purchase: &purchase,
-            fence: None,
-            stock: self.stock,
-            deadline: Some(deadline),
-        };
-        self.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+        self.arbiter.sell(&purchase, self.stock, Some(deadline)).await
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Strategy};
+use super::{Breaks, Card, Entry, Options, Strategy};
 use ledger::write::GroupCommit;
 use shop_domain::{Outcome, Purchase};
 
@@ -45,7 +45,7 @@ struct MysqlBatch {
 
 #[async_trait]
 impl Strategy for MysqlBatch {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         // The batch is the gate: what it refuses has passed no other one.
         let purchase = Purchase { counts_refusals: false, ..purchase };
         self.group_commit.write(purchase, Some(deadline)).await

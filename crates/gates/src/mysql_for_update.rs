@@ -20,8 +20,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Strategy};
-use ledger::write::{Arbiter, OrderWrite, StockWrite, UnguardedWrite};
+use super::{Breaks, Card, Entry, Options, Strategy};
+use ledger::write::{Arbiter, StockWrite, UnguardedWrite};
 use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -42,11 +42,9 @@ struct MysqlForUpdate {
 
 #[async_trait]
 impl Strategy for MysqlForUpdate {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let guarded = StockWrite::GuardedAfterLock;
         let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::LockRow);
-        let deadline = Some(deadline);
-        let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
-        self.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+        self.arbiter.sell(&purchase, stock, Some(deadline)).await
     }
 }

@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::kit::item_mutexes::ItemMutexes;
-use super::kit::ledger_view;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::kit::steps;
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::{ArbiterMode, Outcome, Purchase};
 
@@ -47,12 +47,12 @@ struct MysqlMutexInTx {
 
 #[async_trait]
 impl Strategy for MysqlMutexInTx {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let held = match self.mutexes.lock(&purchase, deadline).await {
             Ok(guard) => guard,
             Err(outcome) => return outcome,
         };
-        let seen = match ledger_view::read(&self.context.arbiter, &purchase).await {
+        let seen = match steps::read(&self.context.arbiter, &purchase).await {
             Ok(row) => row,
             Err(outcome) => return outcome,
         };

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::kit::textbook;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -41,7 +41,7 @@ struct MysqlMutexPerRequest {
 
 #[async_trait]
 impl Strategy for MysqlMutexPerRequest {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let of_this_request = Mutex::new(());
         let _held = of_this_request.lock().await;
         textbook::on_ledger(&self.context, &purchase, deadline).await

@@ -38,8 +38,8 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use super::kit::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::kit::steps;
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use ledger::cache::Cache;
 use ledger::rows::tables::unit_rows::{PoolChange, UnitPool, UnitRows, settle};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
@@ -89,7 +89,7 @@ struct SettledPool {
 
 #[async_trait]
 impl Strategy for MysqlUnitRows {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let guarded = StockWrite::GuardedAfterTable(&UnitRows);
         let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::Table(&UnitRows));
         let write =
@@ -114,7 +114,7 @@ impl Strategy for MysqlUnitRows {
                 }
                 Ok(settled) if settled.pool.is_filled => {}
                 Ok(_) => {
-                    if let Some(late) = redis_gate::pause(deadline, LOOK_AGAIN_MAX).await {
+                    if let Some(late) = steps::pause(deadline, LOOK_AGAIN_MAX).await {
                         return late;
                     }
                 }
@@ -143,7 +143,7 @@ impl MysqlUnitRows {
             let asked = shared.asked.load(Ordering::SeqCst);
             let asked_at = std::time::Instant::now();
             let settled = settle(&self.context.pool, purchase.item.id, change).await;
-            let pool = settled.map_err(|error| ledger_view::unavailable(&error))?;
+            let pool = settled.map_err(|error| steps::no_ledger(&error))?;
             Ok(*last.insert(SettledPool { asked, asked_at, pool }))
         };
         let late = Outcome::Unavailable(Unavailable::Contended);

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::kit::redis_gate;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::kit::steps;
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use crate::redis_store::Gathered;
 use crate::redis_store::buckets::{BUCKETS, TakenParts};
 use shop_domain::outcome::Dependency;
@@ -56,7 +56,7 @@ struct RedisBucket {
 
 #[async_trait]
 impl Strategy for RedisBucket {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         let first = first_bucket(purchase.buyer);
@@ -69,9 +69,9 @@ impl Strategy for RedisBucket {
             let epoch = match epoch {
                 Ok(Gathered::All(parts)) => return self.write(purchase, deadline, &parts).await,
                 Ok(Gathered::TooFew { epoch }) => epoch,
-                Err(error) => return redis_gate::unavailable(&error),
+                Err(error) => return steps::no_counter(&error),
             };
-            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
             if let Some(outcome) = ended {
                 return outcome;
             }
@@ -79,7 +79,7 @@ impl Strategy for RedisBucket {
             if found_empty >= EMPTY_MAX
                 && let Err(error) = self.context.buckets.load_again(item, epoch).await
             {
-                return redis_gate::unavailable(&error);
+                return steps::no_counter(&error);
             }
         }
     }
@@ -87,7 +87,7 @@ impl Strategy for RedisBucket {
 
 impl RedisBucket {
     async fn write(&self, purchase: Purchase, deadline: Instant, parts: &TakenParts) -> Outcome {
-        let outcome = redis_gate::write_in_batch(&self.context, purchase, deadline).await;
+        let outcome = steps::write_in_batch(&self.context, purchase, deadline).await;
         if !outcome.may_hold_stock() {
             self.context.buckets.give_back(parts).await;
         }

@@ -34,8 +34,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::kit::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::kit::steps;
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use crate::redis_store::Take;
 use ledger::rows::buyers;
 use shop_domain::outcome::Dependency;
@@ -64,7 +64,7 @@ struct RedisLua {
 
 #[async_trait]
 impl Strategy for RedisLua {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let mut ledger_before = None;
         loop {
             let counted = {
@@ -73,7 +73,7 @@ impl Strategy for RedisLua {
             };
             match counted {
                 Ok(Take::First(taken)) => {
-                    let written = redis_gate::write_in_batch(&self.context, purchase, deadline);
+                    let written = steps::write_in_batch(&self.context, purchase, deadline);
                     let outcome = written.await;
                     if !outcome.may_hold_stock() {
                         self.context.counters.untake(&taken).await;
@@ -81,7 +81,7 @@ impl Strategy for RedisLua {
                     return outcome;
                 }
                 Ok(Take::Again) => {
-                    return redis_gate::write_in_batch(&self.context, purchase, deadline).await;
+                    return steps::write_in_batch(&self.context, purchase, deadline).await;
                 }
                 Ok(Take::NothingLeft) => {}
                 Ok(Take::Limit) => {
@@ -96,9 +96,9 @@ impl Strategy for RedisLua {
                     return Outcome::Refused(Refusal::SaleNotStarted { starts_at });
                 }
                 Ok(Take::Ended) => return Outcome::Refused(Refusal::SaleEnded),
-                Err(error) => return redis_gate::unavailable(&error),
+                Err(error) => return steps::no_counter(&error),
             }
-            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
             if let Some(outcome) = ended {
                 return outcome;
             }
@@ -125,7 +125,7 @@ impl RedisLua {
         }
         let bought = match buyers::bought(&self.context.pool, item, buyer).await {
             Ok(bought) => bought,
-            Err(error) => return Some(ledger_view::unavailable(&error)),
+            Err(error) => return Some(steps::no_ledger(&error)),
         };
         if bought + purchase.quantity.signed() > i64::from(limit) {
             return refused;
@@ -133,8 +133,8 @@ impl RedisLua {
         if before.replace(bought) == Some(bought)
             && let Err(error) = self.context.counters.lower_buyer_count(item, buyer, bought).await
         {
-            return Some(redis_gate::unavailable(&error));
+            return Some(steps::no_counter(&error));
         }
-        redis_gate::pause(deadline, LOOK_AGAIN_MAX).await
+        steps::pause(deadline, LOOK_AGAIN_MAX).await
     }
 }

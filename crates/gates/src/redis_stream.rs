@@ -36,8 +36,8 @@ use async_trait::async_trait;
 use redis_connection::{is_not_sent, is_too_few_replicas};
 use tokio::time::Instant;
 
-use super::kit::{ledger_view, redis_gate};
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::kit::steps;
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use crate::redis_store::CounterError;
 use crate::redis_store::queue::{self, Push};
 use ledger::rows::{buyers, orders};
@@ -71,7 +71,7 @@ struct RedisStream {
 
 #[async_trait]
 impl Strategy for RedisStream {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         loop {
             let limit = match self.limit_left(&purchase).await {
                 Ok(limit) => limit,
@@ -120,9 +120,9 @@ impl Strategy for RedisStream {
                 Err(CounterError::Redis(error)) if is_not_sent(&error) => {
                     return Outcome::Unavailable(Unavailable::Contended);
                 }
-                Err(error) => return redis_gate::unavailable(&error),
+                Err(error) => return steps::no_counter(&error),
             }
-            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
             if let Some(outcome) = ended {
                 return outcome;
             }
@@ -138,7 +138,7 @@ impl RedisStream {
         }
         match buyers::bought(&self.context.pool, purchase.item.id, purchase.buyer).await {
             Ok(bought) => Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0))),
-            Err(error) => Err(ledger_view::unavailable(&error)),
+            Err(error) => Err(steps::no_ledger(&error)),
         }
     }
 
@@ -159,7 +159,7 @@ impl RedisStream {
             Ok(Some(decided)) => Outcome::Replayed(decided),
             // Redis has lost it, and not the memory of it.
             Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
-            Err(error) => ledger_view::unavailable(&error),
+            Err(error) => steps::no_ledger(&error),
         }
     }
 }

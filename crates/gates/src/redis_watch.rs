@@ -25,8 +25,8 @@ use redis::RedisResult;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::kit::redis_gate;
-use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use super::kit::steps;
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
 use crate::redis_store::CounterError;
 use shop_domain::outcome::Dependency;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
@@ -70,7 +70,7 @@ enum Try {
 
 #[async_trait]
 impl Strategy for RedisWatch {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         for _ in 0..TRIES_MAX {
@@ -80,14 +80,12 @@ impl Strategy for RedisWatch {
             drop(permit);
             let ended = match tried {
                 Ok(Try::Taken { epoch }) => {
-                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
+                    return steps::write_taken(&self.context, &purchase, epoch, deadline).await;
                 }
-                Ok(Try::NothingLeft) => {
-                    redis_gate::sold_out(&self.context, &purchase, deadline).await
-                }
-                Ok(Try::Touched) => redis_gate::pause(deadline, PAUSE_MAX).await,
+                Ok(Try::NothingLeft) => steps::sold_out(&self.context, &purchase, deadline).await,
+                Ok(Try::Touched) => steps::pause(deadline, PAUSE_MAX).await,
                 // The counter may be lower now, but no order was written.
-                Err(error) => Some(redis_gate::unavailable(&error)),
+                Err(error) => Some(steps::no_counter(&error)),
             };
             if let Some(outcome) = ended {
                 return outcome;

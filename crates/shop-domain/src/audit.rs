@@ -1,6 +1,6 @@
 //! Verifies the invariants of one item on the figures that were read from the ledger.
 //!
-//! `store::mysql::audit` reads the figures; this module only verifies them, so that tests with
+//! `ledger::rows::audit` reads the figures; this module only verifies them, so that tests with
 //! planted faults need no database.
 
 use super::{ArbiterMode, ItemId};

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-/// Declares a positive integer id for paths and tables.
+/// Declares a positive integer id for paths and tables. New ids are made here, and not by the database.
 macro_rules! positive_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -26,6 +26,20 @@ macro_rules! positive_id {
             pub fn parse(text: &str) -> Option<Self> {
                 let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
                 plain.then(|| text.parse().ok()).flatten().and_then(Self::new)
+            }
+
+            /// Makes a new id from this machine's clock and random bits. It does not come again, and JavaScript
+            /// counts it exactly.
+            #[must_use]
+            pub fn generate() -> Self {
+                Self(number_of_now())
+            }
+
+            /// Makes a new id like [`Self::generate`], and above another one: of ids that are made in one
+            /// millisecond, the later is the higher.
+            #[must_use]
+            pub fn generate_after(self) -> Self {
+                Self(number_of_now().max(self.0.saturating_add(1)))
             }
 
             /// The number.
@@ -56,34 +70,6 @@ fn number_of_now() -> i64 {
     let passed_ms = i64::try_from((now_ms - FIRST_MS).clamp(1, (1 << 41) - 1)).unwrap_or(1);
     (passed_ms << RANDOM_BITS) | rand::random_range(0..1 << RANDOM_BITS)
 }
-
-/// Declares that new ids of a kind are made here, and not by the database.
-macro_rules! generated_id {
-    ($name:ident) => {
-        impl $name {
-            /// Makes a new id from this machine's clock and random bits. It does not come again, and JavaScript
-            /// counts it exactly.
-            #[must_use]
-            pub fn generate() -> Self {
-                Self(number_of_now())
-            }
-
-            /// Makes a new id like [`Self::generate`], and above another one: of ids that are made in one
-            /// millisecond, the later is the higher.
-            #[must_use]
-            pub fn generate_after(self) -> Self {
-                Self(number_of_now().max(self.0.saturating_add(1)))
-            }
-        }
-    };
-}
-
-generated_id!(UserId);
-generated_id!(ItemId);
-generated_id!(ShopId);
-generated_id!(LimitGroupId);
-generated_id!(ProductId);
-generated_id!(EndpointId);
 
 positive_id! {
     /// The id of a buyer or an operator. Orders name users without a foreign key: a valid token is
@@ -193,7 +179,7 @@ impl BuyerReference {
 }
 
 /// Returns whether a text has 1 to `most` characters, all of them printable ASCII without spaces.
-fn is_plain(text: &str, most: usize) -> bool {
+pub(super) fn is_plain(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 

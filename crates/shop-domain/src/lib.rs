@@ -1,6 +1,6 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
-//! Reading order: [`amount`] (numbers that parse), [`id`], [`window`], [`item`], [`product`], [`currency`],
+//! Reading order: [`amount`] (units and money), [`id`], [`window`], [`item`], [`product`],
 //! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
 //! (places in a waiting list), [`draw`], [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
 //! purchase took).
@@ -10,7 +10,6 @@ pub mod audit;
 pub mod clock;
 #[cfg(feature = "sqlx")]
 pub mod columns;
-pub mod currency;
 pub mod draw;
 pub mod id;
 pub mod item;
@@ -24,9 +23,8 @@ pub mod username;
 pub mod waiting;
 pub mod window;
 
-pub use amount::{Cents, Quantity};
+pub use amount::{Cents, Currency, Quantity};
 pub use clock::Clock;
-pub use currency::Currency;
 pub use draw::{
     DrawBeacon, DrawEntry, DrawProof, DrawState, ItemDraw, NewDraw, PARTY_MAX, PartyChoice,
 };

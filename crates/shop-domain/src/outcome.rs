@@ -201,9 +201,7 @@ impl Refusal {
             Self::KeyReused { .. } => "idempotency_key_reused",
         }
     }
-}
 
-impl Refusal {
     /// The refusal of the line of `item`.
     #[must_use]
     pub fn of_line(self, item: ItemId) -> Self {

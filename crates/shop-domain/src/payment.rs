@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::id::is_plain;
 use super::item::word_enum;
 use super::{Cents, Currency, Order, OrderId, OrderStatus};
 
@@ -16,9 +17,7 @@ impl PaymentId {
     /// Takes an id; `None` for an empty, long or unprintable one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let fits = (1..=Self::LENGTH_MAX).contains(&text.len());
-        let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic());
-        (fits && is_printable).then(|| Self(text.to_owned()))
+        is_plain(text, Self::LENGTH_MAX).then(|| Self(text.to_owned()))
     }
 
     /// The text.

@@ -5,14 +5,10 @@
 //!
 //! [W3C Trace Context]: https://www.w3.org/TR/trace-context/
 
-mod shared;
-
 use std::fmt;
 use std::num::{NonZeroU64, NonZeroU128};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-
-pub use shared::SharedSpan;
 
 /// The length of a `traceparent` of version 00, in bytes.
 const TRACEPARENT_BYTES: usize = 55;
@@ -305,6 +301,48 @@ impl Drop for Span {
             ended.took = began.elapsed();
             sink.take(ended);
         }
+    }
+}
+
+/// Work that is done once for several purchases: a span in a trace of its own, and one in the
+/// trace of each sampled purchase. They are linked in both directions.
+#[derive(Default)]
+pub struct SharedSpan {
+    common: Span,
+    each: Vec<Span>,
+}
+
+impl SharedSpan {
+    /// Begins it for the purchases at these places.
+    #[must_use]
+    pub fn begin<'a>(name: &'static str, purchases: impl Iterator<Item = &'a Trace>) -> Self {
+        let mut shared = Self::default();
+        for trace in purchases {
+            let Some(place) = &trace.0 else { continue };
+            if !shared.common.is_recorded() {
+                let context = TraceContext::new(true);
+                shared.common = Span::begin(name, SpanKind::Internal, None, context, &place.sink);
+            }
+            let mut own = trace.span(name);
+            if let (Some(common), Some(one)) = (shared.common.context(), own.context()) {
+                shared.common.link(one);
+                own.link(common);
+            }
+            shared.each.push(own);
+        }
+        shared
+    }
+
+    /// Adds a fact to all of them.
+    pub fn set(&mut self, name: &'static str, value: impl Into<Attribute> + Copy) {
+        self.common.set(name, value);
+        self.each.iter_mut().for_each(|span| span.set(name, value));
+    }
+
+    /// The span in the trace of its own.
+    #[must_use]
+    pub fn common(&self) -> &Span {
+        &self.common
     }
 }
 

@@ -17,7 +17,6 @@ pub mod document;
 pub mod extract;
 pub mod flight;
 pub mod hosts;
-mod instant;
 pub mod kit;
 pub mod layers;
 pub mod listen_address;
@@ -38,11 +37,9 @@ mod socket_file;
 pub mod stream_limiter;
 pub mod streams;
 pub mod token;
-mod too_long;
 
 pub use detached::detached;
-pub use instant::instant;
-pub use too_long::too_long;
+pub use problem::{instant, too_long};
 
 use std::convert::Infallible;
 

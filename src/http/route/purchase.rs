@@ -1,8 +1,11 @@
 //! `POST /api/seckill/{strategy}/{item_id}`: the purchase. Turns the request into buyer, item,
 //! quantity and key, and the outcome into a response; nothing more.
 
+use std::convert::Infallible;
+
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -12,10 +15,11 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{OpenApi, RefOr};
 
 use crate::http::problems;
-use crate::http::request_trace::RequestTrace;
 use crate::purchase::{LineRequest, OrderRequest, Purchases, Source};
 use gates::{Options, Scope, Store, WaitFor};
-use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
+use shop_domain::trace::{Span, SpanKind, TraceContext};
+use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
+use shop_traces::Traces;
 use web::body::{Integer, OptionalJsonBody};
 use web::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs};
 use web::order_body::OrderBody;
@@ -37,6 +41,36 @@ pub struct PurchaseBody {
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     quantity: Integer,
+}
+
+/// The trace that a request belongs to: its `traceparent` says which. One that cannot be read is left
+/// out, as the standard says.
+#[derive(Clone, Debug)]
+pub struct RequestTrace {
+    traces: Traces,
+    parent: Option<TraceContext>,
+}
+
+impl RequestTrace {
+    /// Begins the span of the request.
+    #[must_use]
+    pub fn begin(&self, name: &'static str) -> Span {
+        self.traces.begin(name, SpanKind::Server, self.parent)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for RequestTrace
+where
+    Traces: FromRef<S>,
+{
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let mut values = parts.headers.get_all("traceparent").iter();
+        let only = values.next().filter(|_| values.next().is_none());
+        let parent = only.and_then(|value| TraceContext::parse(value.to_str().ok()?));
+        Ok(Self { traces: Traces::from_ref(state), parent })
+    }
 }
 
 /// Buy units of an item.
@@ -75,12 +109,10 @@ pub async fn purchase(
     let buyer = buyer.user;
     let span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
     let trace = span.trace();
-    let log_span = trace.log_span();
     let lines = [LineRequest { item, quantity, ticket }].into();
     let source = Source::Stock { strategy, options };
     let order = OrderRequest { buyer, lines, source, hold_seconds: None, key, trace };
-    let outcome = purchases.order(order).instrument(log_span).await;
-    answer_traced(span, item, outcome)
+    answer_order(&purchases, order, span).await
 }
 
 /// The units of a line; 1 if they are left out.
@@ -107,12 +139,15 @@ pub fn document_options(document: &mut OpenApi) {
     }
 }
 
-/// Answers with the outcome of a purchase, and ends the span of its request.
-pub(super) fn answer_traced(
+/// Answers with the outcome of an order, and ends the span of its request.
+pub(super) async fn answer_order(
+    purchases: &Purchases,
+    order: OrderRequest,
     mut span: Span,
-    item: ItemId,
-    outcome: Outcome,
 ) -> Result<Response, Problem> {
+    let item = order.lines[0].item;
+    let log_span = order.trace.log_span();
+    let outcome = purchases.order(order).instrument(log_span).await;
     let Some(context) = span.context() else { return answer(outcome) };
     span.set("item", item.get());
     span.set("outcome", outcome.as_str());

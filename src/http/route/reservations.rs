@@ -5,13 +5,11 @@ use std::collections::HashSet;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::fields::wanted_hold;
-use super::purchase::{answer_traced, quantity};
+use super::purchase::{RequestTrace, answer_order, quantity};
 use crate::http::problems;
-use crate::http::request_trace::RequestTrace;
 use crate::purchase::{LineRequest, Lines, OrderRequest, Purchases, Source};
 use shop_domain::order::LINES_MAX;
 use shop_domain::{ItemId, RequestKey, Trace, UserId};
@@ -65,12 +63,8 @@ pub async fn reserve(
     JsonBody(body): JsonBody<ReservationBody>,
 ) -> Result<Response, Problem> {
     let span = request_trace.begin("POST /api/reservations");
-    let trace = span.trace();
-    let log_span = trace.log_span();
-    let request = body.into_request(buyer.user, key, trace)?;
-    let item = request.lines[0].item;
-    let outcome = purchases.order(request).instrument(log_span).await;
-    answer_traced(span, item, outcome)
+    let order = body.into_request(buyer.user, key, span.trace())?;
+    answer_order(&purchases, order, span).await
 }
 
 impl ReservationBody {

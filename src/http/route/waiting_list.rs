@@ -8,8 +8,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::purchase::answer_traced;
-use crate::http::request_trace::RequestTrace;
+use super::purchase::{RequestTrace, answer_order};
 use crate::purchase::{LineRequest, OrderRequest, Purchases, Source};
 use crate::waiting_list::{LinePosition, WaitingLists};
 use lifecycle::Lifecycle;
@@ -148,6 +147,5 @@ pub async fn accept(
         key,
         trace: span.trace(),
     };
-    let outcome = purchases.order(order).await;
-    answer_traced(span, id, outcome)
+    answer_order(&purchases, order, span).await
 }

@@ -61,7 +61,7 @@ pub struct WaitingRoomParts {
 #[derive(Clone)]
 pub struct WaitingRoom {
     parts: Arc<WaitingRoomParts>,
-    tickets: Tickets,
+    pub(super) tickets: Tickets,
     proofs: Proofs,
     exits: Arc<Semaphore>,
     /// Items whose places are being written by this instance.
@@ -209,19 +209,6 @@ impl WaitingRoom {
             }
             drop(permit);
         });
-    }
-
-    /// Reads the ticket of a purchase. [`Self::admit`] says whether it is still good.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn read_ticket(
-        &self,
-        ticket: Option<&str>,
-        item: ItemId,
-        buyer: UserId,
-    ) -> Result<ShownTicket, Refusal> {
-        self.tickets.read(ticket, item, buyer)
     }
 
     /// Whether a purchase may go on to the gate: Redis says so. While it does not answer, the ticket is

@@ -11,17 +11,20 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::combined_requests::{self as requests, EndedRequest, SaleRequest, StartedRequest};
-use super::{ledger_view, sale_locks};
+use super::{sale_locks, steps};
 use crate::StrategyContext;
 use leaselock::LockName;
 use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
 use ledger::cache::Cache;
-use ledger::write::{Answer, Answers, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
-use shop_domain::{ItemId, Outcome, Purchase, Refusal, Unavailable};
+use ledger::write::{
+    Answer, Answers, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence, ReadyAnswer,
+};
+use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
 /// Requests that may wait for one item's lock; one more is answered "overloaded".
 const QUEUED_MAX: usize = 16_384;
@@ -44,6 +47,33 @@ struct Shared {
     answers: Answers<EndedRequest>,
 }
 
+/// The outcome of a request that has begun.
+type EndedRequest = (StartedRequest, Outcome);
+
+/// One request's part of a batch.
+struct SaleRequest {
+    purchase: Purchase,
+    /// No try of the order begins after it.
+    deadline: Instant,
+    /// Gets the answer when the order is decided, also after the deadline of the request.
+    answer: oneshot::Sender<Outcome>,
+    /// The runtime on which the request waits.
+    runtime: Handle,
+    /// Ends when the batch begins.
+    _waiting: Span,
+}
+
+/// A request of a batch that has begun.
+struct StartedRequest {
+    /// No try of the order begins after it.
+    deadline: Instant,
+    item: ItemId,
+    runtime: Handle,
+    answer: oneshot::Sender<Outcome>,
+    /// Dropped after the answer is sent: this wakes the request.
+    _operation: Operation<SaleRequest, ()>,
+}
+
 impl CombinedSale {
     /// Under `mutex`, whose fences come from the counter that the ledger calls `fences`.
     #[must_use]
@@ -52,7 +82,9 @@ impl CombinedSale {
         mutex: &Arc<dyn leaselock::Mutex>,
         fences: &'static str,
     ) -> Self {
-        let answers = Answers::new(requests::send);
+        // A request that was cancelled has no receiver any more.
+        let answers =
+            Answers::new(|(begun, outcome): EndedRequest| drop(begun.answer.send(outcome)));
         let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences, answers };
         let combiners = Cache::new(ITEMS_MAX);
         // Its tasks end with the items that they are for; a stop waits for the purchases instead.
@@ -73,9 +105,11 @@ impl CombinedSale {
     ) -> Result<Outcome, SubmitError> {
         let combiner =
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
-        let waiting = sale_locks::lock_wait(&purchase, &name);
-        let (wanted, answered) = SaleRequest::new(purchase, deadline, waiting);
-        match combiner.submit(wanted, deadline).await {
+        let (answer, answered) = oneshot::channel();
+        let runtime = Handle::current();
+        let _waiting = sale_locks::lock_wait(&purchase, &name);
+        let request = SaleRequest { purchase, deadline, answer, runtime, _waiting };
+        match combiner.submit(request, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }
@@ -112,12 +146,11 @@ impl Shared {
         held: &BatchHold,
         operations: Vec<Operation<SaleRequest, ()>>,
     ) {
-        let (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>) =
-            requests::begin(operations).unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>) = begin(operations).unzip();
         let mut asked_at = std::time::Instant::now();
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
-            Err(outcome) => return requests::answer_all(&self.answers, waiting, &outcome),
+            Err(outcome) => return self.answer_all(waiting, &outcome),
         };
         let fits = |(purchase, _): &(Purchase, StartedRequest)| {
             let fits = purchase.quantity.signed() <= left;
@@ -143,9 +176,9 @@ impl Shared {
             }
             Ok(_) => {
                 let sold_out = Refusal::SoldOut { asked_at: Some(asked_at) };
-                requests::answer_all(&self.answers, waiting, &Outcome::Refused(sold_out));
+                self.answer_all(waiting, &Outcome::Refused(sold_out));
             }
-            Err(outcome) => requests::answer_all(&self.answers, waiting, &outcome),
+            Err(outcome) => self.answer_all(waiting, &outcome),
         }
     }
 
@@ -162,7 +195,7 @@ impl Shared {
         }
         if held.is_lost() {
             let contended = Outcome::Unavailable(Unavailable::Contended);
-            return requests::answer_all(&self.answers, waiting, &contended);
+            return self.answer_all(waiting, &contended);
         }
         let deadlines: Vec<_> = waiting.iter().map(|one| Some(one.deadline)).collect();
         let mut waiting: Vec<Option<StartedRequest>> = waiting.into_iter().map(Some).collect();
@@ -182,7 +215,7 @@ impl Shared {
                     }
                 }
             }
-            requests::answer(&self.answers, decided);
+            self.answer(decided);
         };
         let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
         let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
@@ -191,14 +224,38 @@ impl Shared {
         if let Some(accepted) = later_fence {
             sale_locks::catch_up(&*self.mutex, name, accepted).await;
         }
-        requests::answer(&self.answers, fenced);
+        self.answer(fenced);
     }
+
+    /// Has outcomes sent.
+    fn answer(&self, decided: impl IntoIterator<Item = EndedRequest>) {
+        self.answers.send(decided.into_iter().map(|(begun, outcome)| {
+            let runtime = begun.runtime.clone();
+            ReadyAnswer { runtime, item: begun.item, answer: (begun, outcome) }
+        }));
+    }
+
+    /// Has the outcome sent to all requests.
+    fn answer_all(&self, begun: Vec<StartedRequest>, outcome: &Outcome) {
+        self.answer(begun.into_iter().map(|one| (one, outcome.clone())));
+    }
+}
+
+/// Takes the purchases of a batch.
+fn begin(
+    operations: Vec<Operation<SaleRequest, ()>>,
+) -> impl Iterator<Item = (Purchase, StartedRequest)> {
+    operations.into_iter().filter_map(|mut operation| {
+        let SaleRequest { purchase, deadline, answer, runtime, .. } = operation.take_input()?;
+        let item = purchase.item.id;
+        Some((purchase, StartedRequest { deadline, item, runtime, answer, _operation: operation }))
+    })
 }
 
 /// Units left for purchases of one item, read now.
 async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
-    batches.available(first.item.id).await.map_err(|error| ledger_view::unavailable(&error))
+    batches.available(first.item.id).await.map_err(|error| steps::no_ledger(&error))
 }
 
 impl fmt::Debug for CombinedSale {

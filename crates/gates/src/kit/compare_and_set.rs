@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::{ledger_view, redis_gate};
-use crate::{Strategy, StrategyContext};
+use super::steps;
+use crate::{Options, Strategy, StrategyContext};
 use ledger::cache::Cache;
 use ledger::rows::stock::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
@@ -45,7 +45,7 @@ impl CompareAndSet {
     /// # Errors
     /// The outcome when nothing was tried.
     async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
-        let seen = ledger_view::read(&self.context.arbiter, purchase).await?;
+        let seen = steps::read(&self.context.arbiter, purchase).await?;
         hold!("stock-read", purchase.buyer.get());
         let available = seen.available - purchase.quantity.signed();
         let stock = (self.comparison)(&purchase.item, &seen, available);
@@ -58,7 +58,7 @@ impl CompareAndSet {
 impl Strategy for CompareAndSet {
     /// Tries until the write meets the row that was read, each time in a new transaction; gives up
     /// at the deadline.
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let make = || Arc::new(Semaphore::new(TRYING_MAX));
         let trying = self.trying.get_or_insert_with(purchase.item.id, make);
         for _ in 0..TRIES_MAX {
@@ -72,7 +72,7 @@ impl Strategy for CompareAndSet {
             if answer != Err(Conflict::Stale) {
                 return answer.unwrap_or_else(Outcome::from);
             }
-            if let Some(late) = redis_gate::pause(deadline, PAUSE_MAX).await {
+            if let Some(late) = steps::pause(deadline, PAUSE_MAX).await {
                 return late;
             }
         }

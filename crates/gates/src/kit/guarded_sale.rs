@@ -7,13 +7,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::combined_sale::CombinedSale;
 use super::options::{Options, Scope, Store, WaitFor};
 use super::sale_locks::{self, FenceCounters, Held, SaleLocks};
-use super::{redis_gate, textbook};
+use super::{steps, textbook};
 use crate::{Strategy, StrategyContext};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
@@ -32,17 +31,22 @@ pub struct GuardedSale {
 
 #[async_trait]
 impl Strategy for GuardedSale {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        self.sell(purchase, Options::default(), deadline).await
-    }
-
-    fn purchase_with<'a>(
-        &'a self,
-        purchase: Purchase,
-        options: Options,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.sell(purchase, options, deadline))
+    async fn purchase(&self, purchase: Purchase, options: Options, deadline: Instant) -> Outcome {
+        let scope = options.scope.unwrap_or(self.scope);
+        if let Some(combined) = self.combined_for(&purchase, options, scope) {
+            return self.sell_combined(combined, purchase, scope, deadline).await;
+        }
+        loop {
+            match self.sell_alone(&purchase, options, scope, deadline).await {
+                Ok(Some(outcome)) | Err(outcome) => return outcome,
+                Ok(None) => {}
+            }
+            // The counter has nothing left; the ledger decides whether that is the end.
+            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
     }
 
     fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
@@ -62,24 +66,6 @@ impl GuardedSale {
         let buyers = Arc::clone(&mutex);
         let locks = SaleLocks { mutex, buyers, fences, dependency, lease: context.lease };
         Arc::new(Self { context: context.clone(), locks, scope: Scope::Item, combined: None })
-    }
-
-    async fn sell(&self, purchase: Purchase, options: Options, deadline: Instant) -> Outcome {
-        let scope = options.scope.unwrap_or(self.scope);
-        if let Some(combined) = self.combined_for(&purchase, options, scope) {
-            return self.sell_combined(combined, purchase, scope, deadline).await;
-        }
-        loop {
-            match self.sell_alone(&purchase, options, scope, deadline).await {
-                Ok(Some(outcome)) | Err(outcome) => return outcome,
-                Ok(None) => {}
-            }
-            // The counter has nothing left; the ledger decides whether that is the end.
-            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
-            if let Some(outcome) = ended {
-                return outcome;
-            }
-        }
     }
 
     /// The combined sale, if the request's options allow that another request does its work.
@@ -158,7 +144,7 @@ impl GuardedSale {
                 Ok(Some(epoch)) => {
                     let outcome = self.write(purchase, UnguardedWrite::Record, held, deadline);
                     let outcome = outcome.await;
-                    redis_gate::give_back_if_refused(context, purchase, epoch, &outcome).await;
+                    steps::give_back_if_refused(context, purchase, epoch, &outcome).await;
                     Some(outcome)
                 }
                 Ok(None) => None,

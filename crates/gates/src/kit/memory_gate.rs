@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::item_mutexes::{ItemMutexes, lock_if_any};
-use super::{ledger_view, redis_gate};
+use super::steps;
 use crate::memory_store::MemoryCounter;
-use crate::{Strategy, StrategyContext};
+use crate::{Options, Strategy, StrategyContext};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// A gate that counts in this process's memory.
@@ -19,7 +19,7 @@ pub struct MemoryGate {
 #[async_trait]
 impl Strategy for MemoryGate {
     /// Reads, checks and writes the counter; then the order.
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let context = &self.context;
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
@@ -35,13 +35,13 @@ impl Strategy for MemoryGate {
             let taken = take(&counter, &purchase).await;
             drop(held);
             if taken {
-                let outcome = redis_gate::write_record(context, &purchase, deadline).await;
+                let outcome = steps::write_record(context, &purchase, deadline).await;
                 if !outcome.may_hold_stock() {
                     counter.give_back(units);
                 }
                 return outcome;
             }
-            if let Some(outcome) = redis_gate::sold_out(context, &purchase, deadline).await {
+            if let Some(outcome) = steps::sold_out(context, &purchase, deadline).await {
                 return outcome;
             }
             // The ledger has more: units came back, or were loaded while others were in flight. Only
@@ -54,7 +54,7 @@ impl Strategy for MemoryGate {
 async fn find(context: &StrategyContext, item: ItemId) -> Result<MemoryCounter, Outcome> {
     match context.memory.find(item).await {
         Ok(counter) => counter.ok_or(Outcome::Refused(Refusal::ItemNotFound)),
-        Err(error) => Err(ledger_view::unavailable(&error)),
+        Err(error) => Err(steps::no_ledger(&error)),
     }
 }
 

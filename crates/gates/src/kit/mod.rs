@@ -1,14 +1,12 @@
 //! Building blocks that several strategies share.
 
-mod combined_requests;
 pub mod combined_sale;
 pub mod compare_and_set;
 pub mod guarded_sale;
 pub mod item_mutexes;
-pub mod ledger_view;
 pub mod locks;
 pub mod memory_gate;
 pub mod options;
-pub mod redis_gate;
 pub mod sale_locks;
+pub mod steps;
 pub mod textbook;

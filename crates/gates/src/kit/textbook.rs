@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::item_mutexes::{ItemMutexes, lock_if_any};
-use super::{ledger_view, redis_gate};
-use crate::{Strategy, StrategyContext};
-use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
+use super::steps;
+use crate::{Options, Strategy, StrategyContext};
+use ledger::write::{StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase, Unavailable};
 
@@ -20,7 +20,7 @@ pub struct LedgerGate {
 
 #[async_trait]
 impl Strategy for LedgerGate {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
             Ok(_held) => on_ledger(&self.context, &purchase, deadline).await,
             Err(outcome) => outcome,
@@ -37,7 +37,7 @@ pub struct CounterGate {
 
 #[async_trait]
 impl Strategy for CounterGate {
-    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
         let context = &self.context;
         loop {
             let held = match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
@@ -48,12 +48,12 @@ impl Strategy for CounterGate {
             drop(held);
             match taken {
                 Ok(Some(epoch)) => {
-                    return redis_gate::write(context, &purchase, epoch, deadline).await;
+                    return steps::write_taken(context, &purchase, epoch, deadline).await;
                 }
                 Ok(None) => {}
                 Err(outcome) => return outcome,
             }
-            if let Some(outcome) = redis_gate::sold_out(context, &purchase, deadline).await {
+            if let Some(outcome) = steps::sold_out(context, &purchase, deadline).await {
                 return outcome;
             }
         }
@@ -72,8 +72,7 @@ pub async fn on_ledger(
         Err(outcome) => return outcome,
     };
     let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, set);
-    let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
-    context.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+    context.arbiter.sell(purchase, stock, Some(deadline)).await
 }
 
 /// SELECT, and check in the program. Answers the statement that writes the computed number.
@@ -84,7 +83,7 @@ pub async fn read_and_compute(
     context: &StrategyContext,
     purchase: &Purchase,
 ) -> Result<UnguardedWrite<'static>, Outcome> {
-    let seen = ledger_view::read(&context.arbiter, purchase).await?;
+    let seen = steps::read(&context.arbiter, purchase).await?;
     hold!("stock-read", purchase.buyer.get());
     Ok(UnguardedWrite::Set { available: seen.available - purchase.quantity.signed() })
 }
@@ -100,8 +99,7 @@ pub async fn on_counter(
 ) -> Result<Option<u64>, Outcome> {
     let item = purchase.item.id;
     let units = purchase.quantity.signed();
-    let seen =
-        context.counters.read(item).await.map_err(|error| redis_gate::unavailable(&error))?;
+    let seen = context.counters.read(item).await.map_err(|error| steps::no_counter(&error))?;
     if seen.available < units {
         return Ok(None);
     }

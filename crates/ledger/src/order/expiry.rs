@@ -18,7 +18,7 @@ use crate::rows::item::items::datetime;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
 use crate::sql::statement::{Binds, in_list};
-use crate::sql::{Database, Fault, answered, begin_on, lost_commit, transact, within};
+use crate::sql::{Database, Fault, answered, begin_on, transact, within};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
@@ -195,7 +195,7 @@ pub fn is_of_one_order(error: &StepError) -> bool {
 async fn recover_lost_commit(pool: &Database, batch: ExpiryBatch) -> Option<ExpiryBatch> {
     let first = batch.orders.first()?;
     let read = async {
-        let mut connection = lost_commit::connection(pool).await?;
+        let mut connection = pool.after_lost_commit().await?;
         let mut transaction = begin_on(&mut connection).await?;
         let lock = "SELECT status FROM orders WHERE id = ? AND item_id = ? FOR UPDATE";
         let status = sqlx::query_scalar(lock)

@@ -3,13 +3,48 @@
 //! Each folder has the rows of a subject: [`account`], [`item`], [`order`], [`event`] and [`draw`];
 //! [`tables`] has those that strategies keep beside the stock row.
 
-pub mod account;
+/// People: users, guests of other shops, operators, their sessions, and the traces of erased people.
+pub mod account {
+    pub mod actions;
+    pub mod erased;
+    pub mod guests;
+    pub mod operators;
+    pub mod sessions;
+    pub mod shops;
+    pub mod subjects;
+    pub mod users;
+}
 pub mod audit;
-pub mod draw;
-pub mod event;
+/// Sales that are drawn.
+pub mod draw {
+    pub(crate) mod draw_lock;
+    pub mod draws;
+}
+/// Events for other systems: from the outbox to the log, and on to the endpoints.
+pub mod event {
+    pub mod deliveries;
+    pub mod endpoints;
+    pub mod event_log;
+    pub mod outbox;
+}
 pub mod export;
-pub mod item;
-pub mod order;
+/// Items with their stock, products of which they are variants, and groups that share a limit.
+pub mod item {
+    pub mod creations;
+    pub mod items;
+    pub mod limit_groups;
+    pub mod products;
+    pub mod stock;
+}
+/// Orders and their payments, and the requests that made them.
+pub mod order {
+    pub mod buyers;
+    pub mod failures;
+    pub mod orders;
+    pub mod payments;
+    pub mod request_keys;
+    pub mod running;
+}
 pub mod redis_lists;
 pub mod tables;
 pub mod waiting_list;
@@ -26,7 +61,6 @@ pub use crate::failover::{
 };
 pub use crate::sql::{
     Destination, Fault, LedgerTransaction, Rollback, WorkError, all_in_use, answered, begin,
-    begin_on, confirmed, is_unconfirmed, limits, lost_commit, transact, unconfirmed, with_new_id,
-    within,
+    begin_on, confirmed, is_unconfirmed, limits, transact, unconfirmed, with_new_id, within,
 };
 pub use crate::work::{ask, change, failed_change, failed_read, nothing_was_sent};

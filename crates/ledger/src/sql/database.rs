@@ -35,6 +35,24 @@ impl Database {
         self.0.acquire().await
     }
 
+    /// Takes a connection on which the ledger is asked about a COMMIT whose answer was lost. Its next transaction reads
+    /// with locks that every engine honours: a locking read in it waits for a transaction that still holds the row, and
+    /// sees what was committed last.
+    ///
+    /// The read must stand in a transaction of its own at REPEATABLE READ: TiDB does not wait in
+    /// autocommit, and under READ COMMITTED it does not lock a missing key. On Galera a node may be
+    /// behind the one that has committed, unless it is told to catch up before it reads. The
+    /// connection is closed after use, since it keeps that setting.
+    pub(crate) async fn after_lost_commit(&self) -> sqlx::Result<PoolConnection<MySql>> {
+        let mut connection = self.acquire().await?;
+        connection.close_on_drop();
+        // Other engines do not know the variable, and refuse it with an error that means nothing here.
+        let _ = connection.execute(sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7")).await;
+        let isolation = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+        connection.execute(sqlx::raw_sql(isolation)).await?;
+        Ok(connection)
+    }
+
     pub(super) async fn begin(&self) -> sqlx::Result<Transaction<'static, MySql>> {
         self.0.begin().await
     }

@@ -4,7 +4,6 @@
 mod database;
 mod error;
 pub mod limits;
-pub mod lost_commit;
 mod new_id;
 mod shown;
 pub(crate) mod statement;

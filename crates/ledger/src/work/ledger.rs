@@ -1,15 +1,16 @@
-//! The ledger: its connections behind its breaker, and the retries of its transactions.
+//! The ledger: its connections behind its breaker, which refuses statements at once while it is open, and the retries of
+//! its transactions.
 
 use futures::future::BoxFuture;
 
-use super::ask::change_or_refuse;
-use super::breaker::Breaker;
+use super::breaker::{Breaker, BreakerPermit};
 use super::item_concurrency::ItemConcurrency;
 use super::item_permit::ItemPermit;
-use super::{ATTEMPTS_MAX, ask, failed_change, failed_read, nothing_was_sent, pause};
-use crate::sql::limits::is_silence;
+use super::{ATTEMPTS_MAX, pause};
+use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence, within_limit};
 use crate::sql::{
-    Database, Fault, LedgerTransaction, WorkError, transact, unconfirmed, with_new_id,
+    Database, Fault, LedgerTransaction, WorkError, all_in_use, is_unconfirmed, transact,
+    unconfirmed, with_new_id, within,
 };
 use shop_domain::{ItemId, LedgerError};
 
@@ -126,7 +127,7 @@ impl Ledger {
         work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
     ) -> Result<T, E> {
         // Boxed: it would make the future of each caller larger.
-        policy.run(|| Box::pin(change_or_refuse(&self.breaker, transact(&self.pool, &work)))).await
+        policy.run(|| Box::pin(change(&self.breaker, transact(&self.pool, &work)))).await
     }
 
     /// Reads behind the breaker. The read may be the probe of an open breaker.
@@ -165,14 +166,90 @@ impl Ledger {
     }
 }
 
+/// Runs a read of the ledger. It may be the probe of an open breaker, so `question` must not change
+/// anything.
+///
+/// # Errors
+/// The database's; [`sqlx::Error::PoolTimedOut`] when it was refused, as when no connection can be
+/// had.
+pub async fn ask<T>(
+    breaker: &Breaker,
+    question: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
+    let call = breaker.enter().ok_or(sqlx::Error::PoolTimedOut)?;
+    report(call, within(LONG_READ_MAX, question).await).await
+}
+
+/// Runs a change of the ledger. It is never the probe of an open breaker: a payment must not be
+/// used to find out whether the ledger answers again. A refusal is an answer of the ledger.
+///
+/// # Errors
+/// Those of `work`; [`sqlx::Error::PoolTimedOut`] when it was refused, as when no connection can be had.
+pub async fn change<T, E: WorkError>(
+    breaker: &Breaker,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let call = breaker.enter_closed().ok_or(sqlx::Error::PoolTimedOut)?;
+    report(call, within_limit(TRANSACTION_MAX, work).await).await
+}
+
+/// Returns whether an error means that nothing was sent: no connection was available.
+#[must_use]
+pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
+        || Fault::of(error) == Fault::AllInUse
+}
+
+/// Logs a failed read, once, and converts the error for the caller.
+#[must_use]
+pub fn failed_read(error: &sqlx::Error) -> LedgerError {
+    tracing::warn!(%error, "ledger not read");
+    match Fault::of(error) {
+        Fault::AllInUse => LedgerError::Overloaded,
+        _ => LedgerError::Unavailable,
+    }
+}
+
+/// Logs a failed change, once, and converts the error: the change may have been made, unless
+/// nothing was sent, or the server has rolled it back, refuses writes or cannot write.
+#[must_use]
+pub fn failed_change(error: &sqlx::Error) -> LedgerError {
+    tracing::warn!(%error, "ledger not changed");
+    match Fault::of(error) {
+        _ if is_unconfirmed(error) => LedgerError::OutcomeUnknown,
+        Fault::AllInUse => LedgerError::Overloaded,
+        Fault::ReadOnly | Fault::Full => LedgerError::ReadOnly,
+        Fault::DoesNotFit => LedgerError::DoesNotFit,
+        // Rolled back, such as after a wait for a row.
+        Fault::Transient => LedgerError::Contended,
+        _ if nothing_was_sent(error) => LedgerError::Unavailable,
+        _ => LedgerError::OutcomeUnknown,
+    }
+}
+
+async fn report<T, E: WorkError>(call: BreakerPermit, answer: Result<T, E>) -> Result<T, E> {
+    match answer.as_ref().map_err(E::database) {
+        Ok(_) | Err(None) => call.answered(),
+        Err(Some(sqlx::Error::PoolTimedOut)) => {
+            if call.got_no_connection().await {
+                return Err(all_in_use().into());
+            }
+        }
+        Err(Some(error)) if Fault::of(error) == Fault::Connection => call.failed(),
+        // Any other error is an answer of the server.
+        Err(Some(sqlx::Error::Database(_))) => call.answered(),
+        Err(Some(_)) => {}
+    }
+    answer
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
     use std::sync::Mutex;
 
     use super::*;
-    use crate::sql::contended;
-    use crate::sql::{Rollback, is_unconfirmed};
+    use crate::sql::{Rollback, contended};
 
     /// Ends the attempts with `errors`, in their order, and all later ones well; returns how the last one
     /// ended, and the number of attempts.

@@ -1,7 +1,6 @@
 //! How work on the ledger is called: behind a breaker, tried again, with a permit of its item, and once for many who ask
 //! for the same.
 
-pub mod ask;
 pub mod breaker;
 pub mod cache;
 pub mod gathered;
@@ -14,8 +13,7 @@ pub(crate) mod stock_lock;
 
 use std::time::Duration;
 
-pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
-pub use ledger::{Ledger, RetryPolicy};
+pub use ledger::{Ledger, RetryPolicy, ask, change, failed_change, failed_read, nothing_was_sent};
 
 /// Tries of a whole transaction.
 pub(crate) const ATTEMPTS_MAX: u32 = 4;

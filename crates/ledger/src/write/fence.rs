@@ -3,6 +3,7 @@
 
 use sqlx::MySqlConnection;
 
+use super::Conflict;
 use crate::sql::statement::{Binds, Read};
 use shop_domain::Purchase;
 
@@ -26,27 +27,14 @@ impl Fence {
     }
 }
 
-/// The result of comparing a write's fence with the accepted one.
-pub(super) enum FenceResult {
-    /// Accepted: no earlier write has a higher fence. The orders keep the number of the write, by
-    /// which the audit knows the order of the writes.
-    Accepted {
-        /// The number of this write among those under the same counter, from 1 on.
-        sequence: u64,
-    },
-    /// A later holder has written.
-    Late {
-        /// The highest fence that was accepted.
-        accepted: u64,
-    },
-}
-
-/// Raises the accepted fence and counts the write, unless a later fence was accepted before.
+/// Raises the accepted fence and counts the write, unless a later fence was accepted before. Answers the number of
+/// this write among those under the same counter, from 1 on. The orders keep it, and by it the audit knows the order
+/// of the writes.
 pub(super) async fn raise_fence(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
     fence: Fence,
-) -> sqlx::Result<FenceResult> {
+) -> sqlx::Result<Result<u64, Conflict>> {
     assert!(
         !fence.backend.is_empty() && fence.backend.len() <= BACKEND_LENGTH_MAX,
         "a fence names its counter"
@@ -61,7 +49,7 @@ pub(super) async fn raise_fence(
     .execute(&mut *connection)
     .await?;
     if raised.rows_affected() == 1 {
-        return Ok(FenceResult::Accepted { sequence: raised.last_insert_id() });
+        return Ok(Ok(raised.last_insert_id()));
     }
     // The row is missing (the item's first write under this backend) or holds a later token.
     let first = sqlx::query(
@@ -71,9 +59,9 @@ pub(super) async fn raise_fence(
     .execute(&mut *connection)
     .await?;
     if first.rows_affected() == 1 {
-        return Ok(FenceResult::Accepted { sequence: 1 });
+        return Ok(Ok(1));
     }
     let accepted = sqlx::query_scalar("SELECT fence FROM fences WHERE item_id = ? AND backend = ?");
     let accepted: u64 = accepted.binds((item, fence.backend)).one(connection).await?;
-    Ok(FenceResult::Late { accepted })
+    Ok(Err(Conflict::Fenced { accepted }))
 }

@@ -15,7 +15,7 @@
 //! statements in the same order: their texts are in `new_order.rs`, each once.
 //!
 //! For lab items the arbiter can be off. Then the order is written with the stock statement of the
-//! strategy's textbook form (`unguarded.rs`), and the gate has to carry correctness alone.
+//! strategy's textbook form, and the gate has to carry correctness alone.
 //!
 //! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
@@ -30,7 +30,6 @@ pub mod checks;
 mod fence;
 mod group_commit;
 mod kept_connections;
-mod lock_row;
 pub(crate) mod new_order;
 mod one_call;
 pub mod order_routine;
@@ -39,7 +38,6 @@ mod reject;
 pub mod restock;
 mod stock;
 mod transaction;
-mod unguarded;
 
 use std::sync::Arc;
 
@@ -73,8 +71,7 @@ pub use group_commit::{
     BATCH_MAX, BatchConnections, BatchOrders, BatchTasks, BatchWriter, GroupCommit,
     SHARED_CONNECTIONS, Tell,
 };
-pub use stock::StockWrite;
-pub use unguarded::UnguardedWrite;
+pub use stock::{StockWrite, UnguardedWrite};
 
 /// Reads of the ledger about a COMMIT whose answer was lost.
 pub const LOST_COMMIT_READS_MAX: u32 = 5;
@@ -237,6 +234,17 @@ impl Arbiter {
         let answer = self.decide(write).await;
         self.count_refusal(write.purchase, &answer);
         answer
+    }
+
+    /// Writes like [`Arbiter::write`], without a fence, for a gate that gives up after a conflict.
+    pub async fn sell(
+        &self,
+        purchase: &Purchase,
+        stock: StockWrite<'_>,
+        deadline: Option<Instant>,
+    ) -> Outcome {
+        let write = OrderWrite { purchase, fence: None, stock, deadline };
+        self.write(&write).await.unwrap_or_else(Outcome::from)
     }
 
     /// Whether the ledger takes an order of another buyer for the item of `purchase`: tries one, and rolls it back.

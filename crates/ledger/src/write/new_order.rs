@@ -17,7 +17,6 @@ use time::{OffsetDateTime, UtcOffset};
 
 use Value::{Ascii, At, Id, Signed, Unsigned, Word};
 
-use super::WRITTEN_AS;
 use super::fence::Fence;
 use crate::rows::order::orders::buyer_bucket;
 use shop_domain::order::MovementReason;
@@ -26,14 +25,11 @@ use shop_domain::{OrderId, OrderStatus, Purchase};
 /// Rows that one statement writes at most.
 const ROWS_MAX: usize = 256;
 
-/// An order that is to be written.
+/// How purchases are written: the same for all orders of a transaction.
 #[derive(Clone, Copy)]
-pub(super) struct NewOrder<'a> {
-    pub(super) purchase: &'a Purchase,
+pub(super) struct Written {
     pub(super) status: OrderStatus,
-    /// The key under which it is found.
-    pub(super) key: &'a str,
-    /// The fence under which it is written.
+    /// The fence under which they are written.
     pub(super) fence: Option<Fence>,
     /// The number of the write among those under the same counter.
     pub(super) fence_sequence: Option<u64>,
@@ -46,47 +42,34 @@ struct Column {
     in_procedure: &'static str,
     /// The type of the parameter that has this value; empty: the procedure finds the value itself.
     parameter: &'static str,
-    value: for<'a> fn(&NewOrder<'a>) -> Value<'a>,
+    value: for<'a> fn(&'a Purchase, &Written) -> Value<'a>,
 }
 
 /// The columns of a new order. A column that is added here is in every statement that writes one.
 #[rustfmt::skip]
 static COLUMNS: [Column; 16] = [
-    Column { name: "id", in_procedure: "p_order", parameter: "CHAR(36) CHARACTER SET ascii", value: |new| Id(new.purchase.order_id) },
-    Column { name: "item_id", in_procedure: "p_item", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.item.id.get())) },
-    Column { name: "user_id", in_procedure: "p_buyer", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.buyer.get())) },
-    Column { name: "quantity", in_procedure: "p_units", parameter: "INT UNSIGNED", value: |new| Signed(Some(new.purchase.quantity.signed())) },
-    Column { name: "amount_cents", in_procedure: "p_amount", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.amount.cents())) },
-    Column { name: "status", in_procedure: "p_status", parameter: "VARCHAR(16) CHARACTER SET ascii", value: |new| Word(new.status.as_str()) },
-    Column { name: "strategy", in_procedure: "p_strategy", parameter: "VARCHAR(64) CHARACTER SET ascii", value: |new| Word(new.purchase.strategy) },
-    Column { name: "fence", in_procedure: "p_token", parameter: "BIGINT UNSIGNED", value: |new| Unsigned(new.fence.map(|fence| fence.token)) },
-    Column { name: "fence_backend", in_procedure: "p_backend", parameter: "VARCHAR(32) CHARACTER SET ascii", value: |new| Ascii(new.fence.map(|fence| fence.backend)) },
-    Column { name: "fence_sequence", in_procedure: "v_sequence", parameter: "", value: |new| Unsigned(new.fence_sequence) },
-    Column { name: "request_key", in_procedure: "p_key", parameter: "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin", value: |new| Ascii(Some(new.key)) },
-    Column { name: "limit_group_id", in_procedure: "p_group", parameter: "BIGINT", value: |new| Signed(new.counted_group()) },
-    Column { name: "buyer_bucket", in_procedure: "p_bucket", parameter: "INT UNSIGNED", value: |new| Unsigned(Some(buyer_bucket(new.purchase.item.id))) },
-    Column { name: "created_at", in_procedure: "p_created_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.created_at) },
-    Column { name: "expires_at", in_procedure: "p_expires_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.expires_at) },
-    Column { name: "line_count", in_procedure: "NULL", parameter: "", value: |new| Unsigned(new.purchase.line_count.map(u64::from)) },
+    Column { name: "id", in_procedure: "p_order", parameter: "CHAR(36) CHARACTER SET ascii", value: |purchase, _| Id(purchase.order_id) },
+    Column { name: "item_id", in_procedure: "p_item", parameter: "BIGINT", value: |purchase, _| Signed(Some(purchase.item.id.get())) },
+    Column { name: "user_id", in_procedure: "p_buyer", parameter: "BIGINT", value: |purchase, _| Signed(Some(purchase.buyer.get())) },
+    Column { name: "quantity", in_procedure: "p_units", parameter: "INT UNSIGNED", value: |purchase, _| Signed(Some(purchase.quantity.signed())) },
+    Column { name: "amount_cents", in_procedure: "p_amount", parameter: "BIGINT", value: |purchase, _| Signed(Some(purchase.amount.cents())) },
+    Column { name: "status", in_procedure: "p_status", parameter: "VARCHAR(16) CHARACTER SET ascii", value: |_, written| Word(written.status.as_str()) },
+    Column { name: "strategy", in_procedure: "p_strategy", parameter: "VARCHAR(64) CHARACTER SET ascii", value: |purchase, _| Word(purchase.strategy) },
+    Column { name: "fence", in_procedure: "p_token", parameter: "BIGINT UNSIGNED", value: |_, written| Unsigned(written.fence.map(|fence| fence.token)) },
+    Column { name: "fence_backend", in_procedure: "p_backend", parameter: "VARCHAR(32) CHARACTER SET ascii", value: |_, written| Ascii(written.fence.map(|fence| fence.backend)) },
+    Column { name: "fence_sequence", in_procedure: "v_sequence", parameter: "", value: |_, written| Unsigned(written.fence_sequence) },
+    Column { name: "request_key", in_procedure: "p_key", parameter: "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin", value: |purchase, _| Ascii(Some(purchase.key.as_str())) },
+    Column { name: "limit_group_id", in_procedure: "p_group", parameter: "BIGINT", value: |purchase, written| Signed(group_of(purchase, written)) },
+    Column { name: "buyer_bucket", in_procedure: "p_bucket", parameter: "INT UNSIGNED", value: |purchase, _| Unsigned(Some(buyer_bucket(purchase.item.id))) },
+    Column { name: "created_at", in_procedure: "p_created_at", parameter: "DATETIME(6)", value: |purchase, _| At(purchase.created_at) },
+    Column { name: "expires_at", in_procedure: "p_expires_at", parameter: "DATETIME(6)", value: |purchase, _| At(purchase.expires_at) },
+    Column { name: "line_count", in_procedure: "NULL", parameter: "", value: |purchase, _| Unsigned(purchase.line_count.map(u64::from)) },
 ];
 
-impl<'a> NewOrder<'a> {
-    /// The order of a purchase that is sold.
-    pub(super) fn sold(
-        purchase: &'a Purchase,
-        fence: Option<Fence>,
-        fence_sequence: Option<u64>,
-    ) -> Self {
-        let status = WRITTEN_AS;
-        let key = purchase.key.as_str();
-        Self { purchase, status, key, fence, fence_sequence }
-    }
-
-    /// The group in whose limit its units are counted; a rejected order counts in none.
-    fn counted_group(&self) -> Option<i64> {
-        let group = self.purchase.counted_group().filter(|_| self.status != OrderStatus::Rejected);
-        group.map(|group| group.id.get())
-    }
+/// The group in whose limit the units of an order are counted; a rejected order counts in none.
+fn group_of(purchase: &Purchase, written: &Written) -> Option<i64> {
+    let group = purchase.counted_group().filter(|_| written.status != OrderStatus::Rejected);
+    group.map(|group| group.id.get())
 }
 
 /// The value of a column.
@@ -134,16 +117,11 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Writes the arguments of a call, in the order of the procedure's parameters.
-impl Display for NewOrder<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut between = "";
-        for column in COLUMNS.iter().filter(|column| !column.parameter.is_empty()) {
-            write!(formatter, "{between}{}", (column.value)(self))?;
-            between = ", ";
-        }
-        Ok(())
-    }
+/// The arguments of a call that writes an order, in the order of the procedure's parameters.
+pub(super) fn arguments(purchase: &Purchase, written: &Written) -> String {
+    let columns = COLUMNS.iter().filter(|column| !column.parameter.is_empty());
+    let values = columns.map(|column| (column.value)(purchase, written).to_string());
+    values.collect::<Vec<_>>().join(", ")
 }
 
 /// An INSERT of one or many rows.
@@ -175,11 +153,9 @@ type Places = [Place; COLUMNS.len()];
 static ORDERS: LazyLock<Mutex<HashMap<Places, Arc<Insert>>>> = LazyLock::new(Mutex::default);
 
 impl Place {
-    fn of<'a>(column: &Column, mut orders: impl Iterator<Item = NewOrder<'a>>) -> Self {
-        let Some(first) = orders.next().map(|order| (column.value)(&order)) else {
-            return Self::Parameter;
-        };
-        let mut others = orders.map(|order| (column.value)(&order));
+    fn of(column: &Column, purchases: &[&Purchase], written: &Written) -> Self {
+        let mut others = purchases.iter().map(|purchase| (column.value)(purchase, written));
+        let Some(first) = others.next() else { return Self::Parameter };
         match first {
             Word(word) if others.all(|one| matches!(one, Word(other) if other == word)) => {
                 Self::Word(word)
@@ -258,84 +234,51 @@ impl Insert {
     }
 }
 
-/// Units that are counted against the limit of a buyer.
-#[derive(Clone, Copy)]
-pub(super) struct CountedUnits {
-    /// The id of the item or of the group.
-    pub(super) of: i64,
-    pub(super) buyer: i64,
-    pub(super) units: i64,
-    pub(super) limit: u32,
-    /// After how many holds that expired unpaid the buyer may not hold again; 0: no limit, as for groups.
-    pub(super) unpaid_max: u32,
-}
-
-impl CountedUnits {
-    /// The units of a purchase, counted against the limit of its item.
-    pub(super) fn of_buyer(purchase: &Purchase) -> Self {
-        Self {
-            unpaid_max: purchase.item.unpaid_max,
-            of: purchase.item.id.get(),
-            buyer: purchase.buyer.get(),
-            units: purchase.quantity.signed(),
-            limit: purchase.item.per_buyer_limit,
-        }
-    }
-
-    /// The units of a purchase, counted against the limit of its item's group, if it is in one.
-    pub(super) fn in_group(purchase: &Purchase) -> Option<Self> {
-        let group = purchase.counted_group()?;
-        let of = group.id.get();
-        let limit = group.per_buyer_limit;
-        Some(Self { of, limit, unpaid_max: 0, ..Self::of_buyer(purchase) })
-    }
-
-    fn bind<'a>(&self, statement: Statement<'a>) -> Statement<'a> {
-        statement.bind(self.of).bind(self.buyer).bind(self.units).bind(self.limit)
-    }
-
-    /// Without a look at holds that expired: whoever accepts an offer has waited behind all others.
-    pub(super) fn of_offer(self) -> Self {
-        Self { unpaid_max: 0, ..self }
-    }
-}
-
 /// Inserts orders: a power of two, at most 256.
-pub(super) async fn insert_orders<'a>(
+pub(super) async fn insert_orders(
     connection: &mut MySqlConnection,
-    orders: impl ExactSizeIterator<Item = NewOrder<'a>> + Clone,
+    purchases: &[&Purchase],
+    written: &Written,
 ) -> sqlx::Result<()> {
-    let places: Places = std::array::from_fn(|index| Place::of(&COLUMNS[index], orders.clone()));
+    let place = |index: usize| Place::of(&COLUMNS[index], purchases, written);
+    let places: Places = std::array::from_fn(place);
     let insert = insert_of_orders(places);
     let parameters = COLUMNS.iter().zip(places).filter(|(_, place)| *place == Place::Parameter);
-    let mut statement = sqlx::query(insert.text(orders.len()));
-    for order in orders {
-        let values = parameters.clone().map(|(column, _)| (column.value)(&order));
+    let mut statement = sqlx::query(insert.text(purchases.len()));
+    for purchase in purchases {
+        let values = parameters.clone().map(|(column, _)| (column.value)(purchase, written));
         statement = values.fold(statement, |statement, value| value.bind(statement));
     }
     statement.execute(connection).await.map(drop)
 }
 
-/// Counts units against the limits of items for each buyer: a power of two of rows, at most 256.
+/// Counts units against the limit of the purchase's item, for its buyer: a power of two of rows, at most 256.
 pub(super) async fn count_buyers(
     connection: &mut MySqlConnection,
-    counted: &[CountedUnits],
+    counted: &[(&Purchase, i64)],
+    is_offer: bool,
 ) -> sqlx::Result<()> {
     let mut statement = sqlx::query(BUYERS.text(counted.len()));
-    for one in counted {
-        statement = one.bind(statement).bind(one.unpaid_max);
+    for (purchase, units) in counted {
+        let item = &purchase.item;
+        // Whoever accepts an offer has waited behind all others: holds that expired do not count.
+        let unpaid_max = if is_offer { 0 } else { item.unpaid_max };
+        statement = statement.bind(item.id.get()).bind(purchase.buyer.get()).bind(units);
+        statement = statement.bind(item.per_buyer_limit).bind(unpaid_max);
     }
     statement.execute(connection).await.map(drop)
 }
 
-/// Counts units against the limits of groups for each buyer: a power of two of rows, at most 256.
+/// Counts units like [`count_buyers`] against the limit of the item's group. Each item is in one.
 pub(super) async fn count_in_groups(
     connection: &mut MySqlConnection,
-    counted: &[CountedUnits],
+    counted: &[(&Purchase, i64)],
 ) -> sqlx::Result<()> {
     let mut statement = sqlx::query(GROUPS.text(counted.len()));
-    for one in counted {
-        statement = one.bind(statement);
+    for (purchase, units) in counted {
+        let group = purchase.counted_group();
+        statement = statement.bind(group.map(|group| group.id.get())).bind(purchase.buyer.get());
+        statement = statement.bind(units).bind(group.map(|group| group.per_buyer_limit));
     }
     statement.execute(connection).await.map(drop)
 }

@@ -16,7 +16,7 @@ use sqlx::{Executor, MySqlConnection};
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
-use super::new_order::{NewOrder, OrNull, Text, Time};
+use super::new_order::{OrNull, Text, Time, Written, arguments};
 use super::stock::{self, StockWrite};
 use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded, transaction};
 use crate::rows::event::outbox::Outbox;
@@ -159,6 +159,7 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
     let OrderWrite { purchase, fence, stock, .. } = *write;
     assert!(purchase.quantity.signed() > 0, "a purchase takes at least one unit");
     let event = outbox.event_of(&[purchase], WRITTEN_AS)?;
+    let written = Written { status: WRITTEN_AS, fence, fence_sequence: None };
     let (version, changed_at) = match stock {
         StockWrite::GuardedByVersion(version) => (Some(version), None),
         StockWrite::GuardedByTimestamp(changed_at) => (None, Some(Time(changed_at))),
@@ -173,7 +174,7 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
         "CALL {name}({order}, {limit}, {unpaid_max}, {group_limit}, {version}, {changed_at}, '{take}', \
          {event}, {kind}, {payload})",
         name = *NAME,
-        order = NewOrder::sold(purchase, fence, None),
+        order = arguments(purchase, &written),
         limit = purchase.item.per_buyer_limit,
         unpaid_max = purchase.item.unpaid_max,
         group_limit = OrNull(purchase.counted_group().map(|group| group.per_buyer_limit)),

@@ -6,8 +6,8 @@ use crate::rows::event::outbox::Outbox;
 use crate::rows::order::orders;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::{Database, Fault, begin, confirmed, within};
-use crate::write::new_order::{NewOrder, insert_orders};
-use shop_domain::{Order, OrderStatus, Purchase};
+use crate::write::new_order::{Written, insert_orders};
+use shop_domain::{Order, OrderStatus, Purchase, RequestKey};
 
 impl Arbiter {
     /// Stores a refused purchase as a rejected order, or answers the order that is stored already.
@@ -18,9 +18,10 @@ impl Arbiter {
     pub async fn reject(&self, purchase: &Purchase) -> sqlx::Result<Order> {
         // The request's key may belong to another order meanwhile. Then this one, whose id the
         // buyer knows too, gets its own id as its key.
-        let own_key = purchase.order_id.to_string();
-        for key in [purchase.key.as_str(), &own_key] {
-            match within(TRANSACTION_MAX, insert(&self.pool, purchase, key, self.outbox)).await {
+        let own_key = RequestKey::of_order(purchase.order_id);
+        for key in [purchase.key.clone(), own_key] {
+            let keyed = Purchase { key, ..purchase.clone() };
+            match within(TRANSACTION_MAX, insert(&self.pool, &keyed, self.outbox)).await {
                 Ok(()) => {
                     failpoint!("reject-inserted");
                     return Ok(purchase.order(OrderStatus::Rejected, None));
@@ -38,17 +39,12 @@ impl Arbiter {
     }
 }
 
-async fn insert(
-    pool: &Database,
-    purchase: &Purchase,
-    key: &str,
-    outbox: Outbox,
-) -> sqlx::Result<()> {
+async fn insert(pool: &Database, purchase: &Purchase, outbox: Outbox) -> sqlx::Result<()> {
     // After an error the transaction is dropped, which rolls it back.
     let mut transaction = begin(pool).await?;
     let status = OrderStatus::Rejected;
-    let order = NewOrder { purchase, status, key, fence: None, fence_sequence: None };
-    insert_orders(&mut transaction, std::iter::once(order)).await?;
+    let written = Written { status, fence: None, fence_sequence: None };
+    insert_orders(&mut transaction, &[purchase], &written).await?;
     outbox.inserted(&mut transaction, &[purchase], status).await?;
     transaction.commit().await
 }

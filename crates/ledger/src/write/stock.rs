@@ -1,13 +1,18 @@
 //! The statement that takes the stock: the condition that no purchase gets past.
+//!
+//! For lab items whose arbiter is off, it is the statement of a textbook. Then nothing here checks that enough is
+//! left unless that statement does: the gate has to carry correctness alone, and a broken gate shows up as
+//! oversold units.
 
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use sqlx::MySqlConnection;
+use sqlx::mysql::MySqlArguments;
+use sqlx::query::Query;
+use sqlx::{MySql, MySqlConnection};
 use time::OffsetDateTime;
+use tokio::sync::Notify;
 
-use super::lock_row::lock_row;
-use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict};
 use crate::rows::event::outbox::Outbox;
 use crate::rows::tables::StrategyTable;
@@ -33,6 +38,45 @@ pub enum StockWrite<'a> {
     Offered,
     /// A textbook's statement, for a lab item whose arbiter is off.
     Unguarded(UnguardedWrite<'a>),
+}
+
+/// The stock statement of a textbook.
+#[derive(Clone, Copy, Debug)]
+pub enum UnguardedWrite<'a> {
+    /// Writes back the number that the program computed.
+    Set {
+        /// The units that the program read, minus the quantity.
+        available: i64,
+    },
+    /// Writes the number like `Set`, but as the first statement of the transaction: the order and
+    /// its COMMIT follow.
+    SetFirst {
+        /// The units that the program read, minus the quantity.
+        available: i64,
+        /// Notified as soon as the stock is written, before the order is.
+        written: &'a Notify,
+    },
+    /// Writes back the number if the row still has the version that was read.
+    CompareVersion {
+        /// The units that the program read, minus the quantity.
+        available: i64,
+        /// The version that the program read.
+        version: u64,
+    },
+    /// Writes back the number if the row still has the timestamp that was read.
+    CompareTimestamp {
+        /// The units that the program read, minus the quantity.
+        available: i64,
+        /// The second of the last change that the program read.
+        changed_at: OffsetDateTime,
+    },
+    /// Locks the row, reads it under the lock, checks in the program, writes the computed number.
+    LockRow,
+    /// Rows of the strategy's own table have decided, at the beginning of the transaction. The stock row counts
+    /// them later.
+    Table(&'static dyn StrategyTable),
+    /// The gate's own counter has decided: only keeps the ledger in step.
+    Record,
 }
 
 impl<'a> StockWrite<'a> {
@@ -72,6 +116,12 @@ static TAKE_BY_VERSION: LazyLock<String> = LazyLock::new(|| format!("{} AND vers
 static TAKE_BY_TIMESTAMP: LazyLock<String> =
     LazyLock::new(|| format!("{} AND changed_at = ?", *TAKE));
 
+const SET: &str = "UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ?";
+static SET_BY_VERSION: LazyLock<String> = LazyLock::new(|| format!("{SET} AND version = ?"));
+static SET_BY_TIMESTAMP: LazyLock<String> = LazyLock::new(|| format!("{SET} AND changed_at = ?"));
+const RECORD: &str =
+    "UPDATE stock SET available = available - ?, version = version + 1 WHERE item_id = ?";
+
 /// Takes the units of a purchase from the stock row. `Some` ends the purchase, and the transaction
 /// must be rolled back.
 pub(super) async fn take(
@@ -90,7 +140,7 @@ pub(super) async fn take(
         StockWrite::Unguarded(write) => {
             let is_off = purchase.item.arbiter == ArbiterMode::Off;
             assert!(is_off, "an item with an arbiter is sold without a condition");
-            return unguarded::write(connection, purchase, write).await;
+            return write_unguarded(connection, purchase, write).await;
         }
         StockWrite::Guarded | StockWrite::GuardedAfterTable(_) => update(&TAKE),
         StockWrite::Offered => {
@@ -124,19 +174,80 @@ pub(super) async fn why_refused(
     purchase: &Purchase,
     stock: StockWrite<'_>,
 ) -> sqlx::Result<Answer> {
-    let asked_at = Some(Instant::now());
+    let asked_at = Instant::now();
     let left: Option<i64> = sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ?")
         .bind(purchase.item.id.get())
         .fetch_optional(connection)
         .await?;
-    Ok(match left {
-        None => Ok(Outcome::Refused(Refusal::ItemNotFound)),
-        Some(left) if left >= purchase.quantity.signed() => {
-            if !stock.is_compared() {
-                return Err(contended());
-            }
-            Err(Conflict::Stale)
+    match enough(purchase, left, asked_at) {
+        Err(outcome) => Ok(Ok(outcome)),
+        Ok(_) if stock.is_compared() => Ok(Err(Conflict::Stale)),
+        Ok(_) => Err(contended()),
+    }
+}
+
+/// Locks the stock row until the transaction ends. Answers the units left under the lock, or the
+/// outcome when they are too few.
+async fn lock_row(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+) -> sqlx::Result<Result<i64, Outcome>> {
+    let left: Option<i64> =
+        sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+            .bind(purchase.item.id.get())
+            .fetch_optional(connection)
+            .await?;
+    // The lock has kept the row as it is now.
+    Ok(enough(purchase, left, Instant::now()))
+}
+
+/// The units that are left, or the outcome when they are too few. `None`: there is no row.
+fn enough(purchase: &Purchase, left: Option<i64>, asked_at: Instant) -> Result<i64, Outcome> {
+    let too_few = Refusal::SoldOut { asked_at: Some(asked_at) };
+    let left = left.ok_or(Outcome::Refused(Refusal::ItemNotFound))?;
+    if left < purchase.quantity.signed() { Err(Outcome::Refused(too_few)) } else { Ok(left) }
+}
+
+/// Writes the stock by the statement of a textbook. `Some` ends the purchase, and the transaction must be rolled
+/// back.
+async fn write_unguarded(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    write: UnguardedWrite<'_>,
+) -> sqlx::Result<Option<Answer>> {
+    let units = purchase.quantity.signed();
+    let not_found = Ok(Outcome::Refused(Refusal::ItemNotFound));
+    let (query, otherwise) = match write {
+        UnguardedWrite::Set { available } | UnguardedWrite::SetFirst { available, .. } => {
+            (set(SET, available, purchase), not_found)
         }
-        Some(_) => Ok(Outcome::Refused(Refusal::SoldOut { asked_at })),
-    })
+        UnguardedWrite::LockRow => match lock_row(connection, purchase).await? {
+            Ok(available) => (set(SET, available - units, purchase), not_found),
+            Err(outcome) => return Ok(Some(Ok(outcome))),
+        },
+        UnguardedWrite::CompareVersion { available, version } => {
+            (set(&SET_BY_VERSION, available, purchase).bind(version), Err(Conflict::Stale))
+        }
+        UnguardedWrite::CompareTimestamp { available, changed_at } => {
+            (set(&SET_BY_TIMESTAMP, available, purchase).bind(changed_at), Err(Conflict::Stale))
+        }
+        UnguardedWrite::Table(_) => return Ok(None),
+        UnguardedWrite::Record => (set(RECORD, units, purchase), not_found),
+    };
+    let done = query.execute(connection).await?;
+    if done.rows_affected() != 1 {
+        return Ok(Some(otherwise));
+    }
+    if let UnguardedWrite::SetFirst { written, .. } = write {
+        written.notify_one();
+    }
+    Ok(None)
+}
+
+fn set(
+    statement: &'static str,
+    number: i64,
+    purchase: &Purchase,
+) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query(statement).bind(number).bind(purchase.item.id.get())
 }

@@ -6,15 +6,15 @@
 
 use sqlx::MySqlConnection;
 
-use super::fence::{FenceResult, raise_fence};
+use super::fence::raise_fence;
 use super::{Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock};
 use crate::rows::event::outbox::Outbox;
 use crate::rows::order::orders;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::Binds;
-use crate::sql::{Database, Fault, answered, begin_on, lost_commit, within};
+use crate::sql::{Database, Fault, answered, begin_on, within};
 use crate::write::new_order::{
-    CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
+    Written, count_buyers, count_in_groups, insert_movements, insert_orders,
 };
 use shop_domain::{Order, Outcome, Purchase};
 
@@ -88,22 +88,20 @@ async fn fill(
     }
     let sequence = match fence {
         Some(fence) if is_guarded => match raise_fence(connection, purchase, fence).await? {
-            FenceResult::Accepted { sequence } => Some(sequence),
-            FenceResult::Late { accepted } => return Ok(Some(Err(Conflict::Fenced { accepted }))),
+            Ok(sequence) => Some(sequence),
+            Err(conflict) => return Ok(Some(Err(conflict))),
         },
         _ => None,
     };
     failpoint!("fence-raised");
-    let order = NewOrder::sold(purchase, fence, sequence);
-    insert_orders(connection, std::iter::once(order)).await?;
+    let written = Written { status: WRITTEN_AS, fence, fence_sequence: sequence };
+    insert_orders(connection, &[purchase], &written).await?;
     failpoint!("order-inserted");
     if is_guarded {
-        let counted = CountedUnits::of_buyer(purchase);
-        let is_offer = matches!(stock, StockWrite::Offered);
-        let counted = if is_offer { counted.of_offer() } else { counted };
-        count_buyers(connection, &[counted]).await?;
-        if let Some(counted) = CountedUnits::in_group(purchase) {
-            count_in_groups(connection, &[counted]).await?;
+        let counted = [(purchase, purchase.quantity.signed())];
+        count_buyers(connection, &counted, matches!(stock, StockWrite::Offered)).await?;
+        if purchase.counted_group().is_some() {
+            count_in_groups(connection, &counted).await?;
         }
     }
     failpoint!("buyer-counted");
@@ -128,7 +126,7 @@ pub(super) async fn find_locking(
     let lock =
         "SELECT id FROM orders WHERE item_id = ? AND user_id = ? AND request_key = ? FOR UPDATE";
     let look = async {
-        let mut connection = lost_commit::connection(pool).await?;
+        let mut connection = pool.after_lost_commit().await?;
         let mut transaction = begin_on(&mut connection).await?;
         sqlx::query(lock)
             .binds((item.id.get(), buyer.get(), key.as_str()))

@@ -246,3 +246,20 @@ impl IntoResponse for Problem {
 pub fn rfc3339(instant: OffsetDateTime) -> String {
     instant.format(&Rfc3339).unwrap_or_default()
 }
+
+/// Reads an RFC 3339 time with a zone.
+///
+/// # Errors
+/// 422 `invalid_schedule`.
+pub fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
+    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| &problems::INVALID_SCHEDULE)?;
+    // At both ends of the calendar a time may have a year in its own zone that MySQL has not in UTC.
+    let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC).filter(|time| time.year() >= 0);
+    in_utc.ok_or_else(|| problems::INVALID_SCHEDULE.problem())
+}
+
+/// The sentence about a value that is too long, which names it: whose length is `length`, and could be `most`.
+#[must_use]
+pub fn too_long(field: &str, length: usize, most: usize) -> String {
+    format!("{field} has {length} characters; send at most {most}.")
+}

@@ -119,15 +119,15 @@ impl Outbox {
         if !self.enabled || purchases.is_empty() {
             return Ok(None);
         }
-        let mut orders: Vec<Change> = Vec::with_capacity(purchases.len());
+        let mut orders: Vec<Order> = Vec::with_capacity(purchases.len());
         for purchase in purchases {
-            let is_further = purchase.line_count.is_some() && purchase.order_id.line_number() > 0;
-            match orders.last_mut().filter(|_| is_further) {
-                Some(order) => order.add_line(purchase),
-                None => orders.push(Change::inserted(purchase, status)),
+            let line = purchase.order(status, None);
+            match orders.last_mut().filter(|_| line.is_further_line()) {
+                Some(order) => order.further.push(line),
+                None => orders.push(line),
             }
         }
-        NewEvent::of(ORDERS_CHANGED, "orders", &orders).map(Some)
+        NewEvent::of_orders(&orders).map(Some)
     }
 
     /// Writes one row for the orders that the transaction changes; `orders` are as they are after
@@ -143,8 +143,7 @@ impl Outbox {
         if !self.enabled || orders.is_empty() {
             return Ok(());
         }
-        let orders: Vec<Change> = orders.iter().map(Change::of).collect();
-        insert(transaction, NewEvent::of(ORDERS_CHANGED, "orders", &orders)?).await
+        insert(transaction, NewEvent::of_orders(orders)?).await
     }
 
     /// Writes one row for the offers that the transaction changes.
@@ -164,26 +163,6 @@ impl Outbox {
 }
 
 impl Change {
-    fn inserted(purchase: &Purchase, status: OrderStatus) -> Self {
-        Self {
-            id: purchase.order_id.to_string(),
-            item_id: purchase.item.id.get(),
-            user_id: purchase.buyer.get(),
-            quantity: purchase.quantity.units(),
-            amount_cents: purchase.amount.cents(),
-            currency: purchase.item.currency.as_str(),
-            status: status.as_str(),
-            expires_at: None,
-            lines: Vec::from_iter(purchase.line_count.map(|_| ChangedLine::inserted(purchase))),
-        }
-    }
-
-    /// Adds a further line of an order that is inserted.
-    fn add_line(&mut self, purchase: &Purchase) {
-        self.amount_cents += purchase.amount.cents();
-        self.lines.push(ChangedLine::inserted(purchase));
-    }
-
     fn of(order: &Order) -> Self {
         let line = |line: &Order| ChangedLine {
             item_id: line.item_id.get(),
@@ -207,17 +186,12 @@ impl Change {
     }
 }
 
-impl ChangedLine {
-    fn inserted(purchase: &Purchase) -> Self {
-        Self {
-            item_id: purchase.item.id.get(),
-            quantity: purchase.quantity.units(),
-            amount_cents: purchase.amount.cents(),
-        }
-    }
-}
-
 impl NewEvent {
+    fn of_orders(orders: &[Order]) -> sqlx::Result<Self> {
+        let changes: Vec<Change> = orders.iter().map(Change::of).collect();
+        Self::of(ORDERS_CHANGED, "orders", &changes)
+    }
+
     fn of(kind: &'static str, what: &str, changes: &[impl Serialize]) -> sqlx::Result<Self> {
         let payload = BTreeMap::from([(what, changes)]);
         let payload = serde_json::to_string(&payload)

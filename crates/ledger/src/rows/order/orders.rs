@@ -187,16 +187,13 @@ async fn with_keys(
     columns: &str,
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<Vec<MySqlRow>> {
-    let Some(last) = requests.last() else { return Ok(Vec::new()) };
-    // A few fixed lengths, so that each statement is prepared once; a repeated request in the list
-    // is harmless.
-    let tuples = requests.len().next_power_of_two();
-    let padded = requests.iter().chain(std::iter::repeat(last)).take(tuples);
+    // A repeated request in the list is harmless.
+    let Some((_, padded)) = in_list(requests) else { return Ok(Vec::new()) };
     let mut select = QueryBuilder::new(format!(
         "SELECT {columns} FROM orders WHERE (item_id, user_id, request_key) IN"
     ));
     select.push_tuples(padded, |mut row, (buyer, item, key)| {
-        row.push_bind(item.get()).push_bind(buyer.get()).push_bind(*key);
+        row.push_bind(item.get()).push_bind(buyer.get()).push_bind(key);
     });
     select.build().all(connection).await
 }

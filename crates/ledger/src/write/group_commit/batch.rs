@@ -26,8 +26,8 @@ use crate::sql::{Fault, within};
 use crate::work::item_permit::ItemPermits;
 use crate::write::protocol::{self, protocol};
 use crate::write::{
-    ATTEMPTS_MAX, Arbiter, BATCH_MAX, Conflict, Fence, LOST_COMMIT_READS_MAX, OrderWrite,
-    StockWrite, UNANSWERED, in_time, no_connection, pause,
+    ATTEMPTS_MAX, Arbiter, BATCH_MAX, Fence, LOST_COMMIT_READS_MAX, OrderWrite, StockWrite,
+    UNANSWERED, in_time, no_connection, pause,
 };
 use shop_domain::outcome::Dependency;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
@@ -272,8 +272,8 @@ impl BatchWriter {
                     }
                     continue;
                 }
-                Ok(BatchResult::Fenced { accepted }) => {
-                    batch.answer_rest(&Err(Conflict::Fenced { accepted }));
+                Ok(BatchResult::Fenced(conflict)) => {
+                    batch.answer_rest(&Err(conflict));
                     return true;
                 }
                 // Those whose time is over are answered, and the others tried again.

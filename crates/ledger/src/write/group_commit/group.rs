@@ -157,8 +157,8 @@ impl GroupCommit {
         let mut taken = arbiter.concurrency.acquire_all(&items, deadline).await;
         while let Some(permits) = taken {
             match self.write_alone_with(&permits, lines, deadline).await {
-                AloneResult::Ended(outcome) => return outcome,
-                AloneResult::Locked(item) => {
+                Ok(outcome) => return outcome,
+                Err(item) => {
                     let within = (&arbiter.pool, deadline);
                     taken = arbiter.concurrency.acquire_after(permits, &items, item, within).await;
                 }
@@ -167,12 +167,13 @@ impl GroupCommit {
         Outcome::Unavailable(Unavailable::Contended)
     }
 
+    /// Tries it once. `Err` when others have the stock row of this item: nothing was written.
     async fn write_alone_with(
         &self,
         permits: &ItemPermits,
         lines: &[Purchase],
         deadline: Option<Instant>,
-    ) -> AloneResult {
+    ) -> Result<Outcome, ItemId> {
         let deadlines = vec![deadline; lines.len()];
         let mut answer = Ok(Outcome::Unknown(Doubt::BrokenOff));
         let mut tell = |answers| {
@@ -186,8 +187,8 @@ impl GroupCommit {
         pipeline.set_pre_checked(self.has_quarantined_line(lines));
         let writer = self.writer_of(self.parts.connections.clone(), pipeline);
         match writer.write_alone(permits, orders, &mut tell).await {
-            Some(locked) => AloneResult::Locked(locked),
-            None => AloneResult::Ended(answer.unwrap_or_else(Outcome::from)),
+            Some(locked) => Err(locked),
+            None => Ok(answer.unwrap_or_else(Outcome::from)),
         }
     }
 
@@ -209,9 +210,10 @@ impl GroupCommit {
     /// Queues an order in its item's own queue. One with several lines is written by itself.
     pub(super) fn write_apart(&self, waiting: Waiting) {
         if waiting.lines.len() > 1 {
-            match waiting.asker.begins() {
-                true => self.spawn_alone(waiting),
-                false => waiting.asker.give_up(),
+            if waiting.asker.begins() {
+                self.spawn_alone(waiting);
+            } else {
+                waiting.asker.give_up();
             }
             return;
         }
@@ -278,13 +280,6 @@ impl fmt::Debug for GroupCommit {
         let shared = &self.parts.shared;
         write!(formatter, "GroupCommit({} shared queues)", shared.len())
     }
-}
-
-/// The end of one try of an order with several lines.
-enum AloneResult {
-    Ended(Outcome),
-    /// Others have the stock row of this item. Nothing was written.
-    Locked(ItemId),
 }
 
 /// Ends the quarantine of an item when it is over. Nobody may ask about the item any more, and the

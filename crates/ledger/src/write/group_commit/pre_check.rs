@@ -10,7 +10,8 @@ use sqlx::{MySqlConnection, QueryBuilder, Row};
 use super::batch_orders::{lines_at, orders_of};
 use super::sql::powers_of_two;
 use crate::rows::order::orders;
-use crate::sql::{Database, answered, begin_on, lost_commit};
+use crate::sql::statement::in_list;
+use crate::sql::{Database, answered, begin_on};
 use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
 
@@ -270,18 +271,12 @@ async fn select_stock(
     items: &[ItemId],
     locking: &str,
 ) -> sqlx::Result<Vec<sqlx::mysql::MySqlRow>> {
-    let Some(last) = items.last() else { return Ok(Vec::new()) };
-    // A few fixed lengths, so that each statement is prepared once. A scan of a small table would
-    // lock rows of others.
-    let length = items.len().next_power_of_two();
-    let places = vec!["?"; length].join(", ");
+    let Some((places, padded)) = in_list(items) else { return Ok(Vec::new()) };
+    // A scan of a small table would lock rows of others.
     let statement = format!(
         "SELECT {columns} FROM stock FORCE INDEX (PRIMARY) WHERE item_id IN ({places}) {locking}"
     );
-    let mut query = sqlx::query(&statement);
-    for item in items.iter().chain(std::iter::repeat(last)).take(length) {
-        query = query.bind(item.get());
-    }
+    let query = padded.fold(sqlx::query(&statement), |query, item| query.bind(item.get()));
     answered(query.fetch_all(connection)).await
 }
 
@@ -291,10 +286,8 @@ pub(super) async fn find_written(
     pool: &Database,
     purchases: &[&Purchase],
 ) -> sqlx::Result<HashMap<OrderId, Order>> {
-    let Some(last) = purchases.last() else { return Ok(HashMap::new()) };
-    let length = purchases.len().next_power_of_two();
-    let places = vec!["?"; length].join(", ");
-    let padded = || purchases.iter().chain(std::iter::repeat(last)).take(length);
+    let Some((places, padded)) = in_list(purchases) else { return Ok(HashMap::new()) };
+    let padded: Vec<&Purchase> = padded.collect();
     let question = |columns: &str, locking: &str| {
         format!(
             "SELECT {columns} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) \
@@ -305,13 +298,14 @@ pub(super) async fn find_written(
     let lock = question("id", "FOR UPDATE");
     let read = question(orders::COLUMNS, "");
     let bound = |statement| {
-        let query = padded()
+        let query = padded
+            .iter()
             .fold(sqlx::query(statement), |query, one| query.bind(one.order_id.to_string()));
         // Where items are in shards, this says which ones to ask.
-        padded().fold(query, |query, one| query.bind(one.item.id.get()))
+        padded.iter().fold(query, |query, one| query.bind(one.item.id.get()))
     };
     let look = async {
-        let mut connection = lost_commit::connection(pool).await?;
+        let mut connection = pool.after_lost_commit().await?;
         let mut transaction = begin_on(&mut connection).await?;
         bound(&lock).fetch_all(&mut *transaction).await?;
         let rows = bound(&read).fetch_all(&mut *transaction).await?;

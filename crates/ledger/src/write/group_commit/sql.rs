@@ -14,13 +14,12 @@ use crate::rows::event::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
 use crate::work::item_permit::ItemPermits;
 use crate::work::{limit_lock, stock_lock};
-use crate::write::fence::{Fence, FenceResult, raise_fence};
+use crate::write::fence::{Fence, raise_fence};
 use crate::write::new_order::{
-    CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
-    stock_update,
+    Written, count_buyers, count_in_groups, insert_movements, insert_orders, stock_update,
 };
 use crate::write::protocol::protocol;
-use crate::write::{WRITTEN_AS, in_time, is_guarded, is_late};
+use crate::write::{Conflict, WRITTEN_AS, in_time, is_guarded, is_late};
 use shop_domain::{ItemId, Purchase, Span};
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares
@@ -52,10 +51,7 @@ pub(super) enum BatchResult {
     /// The batch before did not end in time.
     Late,
     /// A later holder of the item's lock has written.
-    Fenced {
-        /// The highest fence that was accepted.
-        accepted: u64,
-    },
+    Fenced(Conflict),
 }
 
 /// The transaction. Anything but `Whole` was rolled back. It does not begin to wait for the stock's
@@ -123,8 +119,8 @@ async fn fill(
     }
     let rows = span.span("rows");
     let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
-    if let Some(accepted) = late {
-        return Ok(BatchResult::Fenced { accepted });
+    if let Some(conflict) = late {
+        return Ok(BatchResult::Fenced(conflict));
     }
     drop(rows);
     let turn = span.span("wait for the batch before");
@@ -150,34 +146,34 @@ async fn fill(
     Ok(BatchResult::Whole)
 }
 
-/// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` with the accepted fence
-/// means that a later holder of the item's lock has written.
+/// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` means that a later holder of
+/// the item's lock has written.
 async fn write_rows(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     (fence, outbox): (Option<Fence>, Outbox),
-) -> sqlx::Result<Option<u64>> {
+) -> sqlx::Result<Option<Conflict>> {
     let sequence = match fence.filter(|_| is_guarded(purchases[0])) {
         Some(fence) => match answered(raise_fence(connection, purchases[0], fence)).await? {
-            FenceResult::Accepted { sequence } => Some(sequence),
-            FenceResult::Late { accepted } => return Ok(Some(accepted)),
+            Ok(sequence) => Some(sequence),
+            Err(conflict) => return Ok(Some(conflict)),
         },
         None => None,
     };
     let mut sorted = purchases.to_vec();
     sorted.sort_unstable_by_key(|one| (one.item.id, one.buyer, one.key.as_str()));
+    let written = Written { status: WRITTEN_AS, fence, fence_sequence: sequence };
     for chunk in powers_of_two(&sorted) {
-        let orders = chunk.iter().map(|purchase| NewOrder::sold(purchase, fence, sequence));
-        answered(insert_orders(connection, orders)).await?;
+        answered(insert_orders(connection, chunk, &written)).await?;
     }
     failpoint!("batch-orders-inserted");
     protocol!("keys", purchases.iter().copied());
-    let guarded = purchases.iter().filter(|purchase| is_guarded(purchase));
-    for chunk in powers_of_two(&summed(guarded.map(|purchase| CountedUnits::of_buyer(purchase)))) {
-        answered(count_buyers(connection, chunk)).await?;
+    let guarded = summed(purchases, |one| is_guarded(one).then(|| one.item.id.get()));
+    for chunk in powers_of_two(&guarded) {
+        answered(count_buyers(connection, chunk, false)).await?;
     }
-    let grouped = purchases.iter().filter_map(|purchase| CountedUnits::in_group(purchase));
-    for chunk in powers_of_two(&summed(grouped)) {
+    let grouped = summed(purchases, |one| one.counted_group().map(|group| group.id.get()));
+    for chunk in powers_of_two(&grouped) {
         answered(count_in_groups(connection, chunk)).await?;
     }
     failpoint!("batch-buyers-counted");
@@ -190,13 +186,17 @@ async fn write_rows(
     Ok(None)
 }
 
-/// One row for each buyer of each item or group, sorted: their units together.
-fn summed(counted: impl Iterator<Item = CountedUnits>) -> Vec<CountedUnits> {
-    let mut sums: BTreeMap<(i64, i64), CountedUnits> = BTreeMap::new();
-    for one in counted {
-        let none = CountedUnits { units: 0, ..one };
-        let sum = sums.entry((one.of, one.buyer)).or_insert(none);
-        *sum = CountedUnits { units: sum.units + one.units, ..one };
+/// One row for each buyer of each item or group, sorted: their last purchase, and the units of all. `of` gives the id
+/// of the item or group, if the purchase is counted.
+fn summed<'a>(
+    purchases: &[&'a Purchase],
+    of: fn(&Purchase) -> Option<i64>,
+) -> Vec<(&'a Purchase, i64)> {
+    let mut sums: BTreeMap<(i64, i64), (&'a Purchase, i64)> = BTreeMap::new();
+    for &purchase in purchases {
+        let Some(of) = of(purchase) else { continue };
+        let sum = sums.entry((of, purchase.buyer.get())).or_insert((purchase, 0));
+        *sum = (purchase, sum.1 + purchase.quantity.signed());
     }
     sums.into_values().collect()
 }

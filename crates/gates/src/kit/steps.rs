@@ -1,23 +1,41 @@
-//! Steps that gates which count outside the ledger share: having the order written, giving units
-//! back, and not saying "sold out" while the ledger has stock.
+//! Steps that gates share: reading the stock row, having the order written, giving units back, and not saying
+//! "sold out" while the ledger has stock.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::ledger_view;
 use crate::StrategyContext;
 use crate::redis_store::CounterError;
-use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
+use ledger::rows::Fault;
+use ledger::rows::stock::StockRow;
+use ledger::write::{Arbiter, StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal, Unavailable};
 
 /// The longest pause before a gate that has nothing left is asked again.
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(40);
 
+/// Reads the item's stock row without a lock; `Err` is the outcome to answer with, among others
+/// `sold_out` when fewer units are left than are asked for.
+///
+/// # Errors
+/// The outcome that ends the purchase.
+pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Outcome> {
+    let asked_at = Some(std::time::Instant::now());
+    match arbiter.stock(purchase.item.id).await {
+        Ok(Some(row)) if row.available < purchase.quantity.signed() => {
+            Err(Outcome::Refused(Refusal::SoldOut { asked_at }))
+        }
+        Ok(Some(row)) => Ok(row),
+        Ok(None) => Err(Outcome::Refused(Refusal::ItemNotFound)),
+        Err(error) => Err(no_ledger(&error)),
+    }
+}
+
 /// Has the arbiter write what the gate took from the counter of `epoch`. Units that the arbiter
 /// refuses go back; those of an unknown outcome do not, until the reconciliation knows.
-pub async fn write(
+pub async fn write_taken(
     context: &StrategyContext,
     purchase: &Purchase,
     epoch: u64,
@@ -48,8 +66,7 @@ pub async fn write_record(
     deadline: Instant,
 ) -> Outcome {
     let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, UnguardedWrite::Record);
-    let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
-    context.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
+    context.arbiter.sell(purchase, stock, Some(deadline)).await
 }
 
 /// Gives the purchase's units back to the counter unless they were sold or may have been.
@@ -77,7 +94,7 @@ pub async fn sold_out(
     if purchase.item.arbiter == ArbiterMode::Off {
         return Some(Outcome::Refused(Refusal::SoldOut { asked_at: None }));
     }
-    if let Err(outcome) = ledger_view::read(&context.arbiter, purchase).await {
+    if let Err(outcome) = read(&context.arbiter, purchase).await {
         return Some(outcome);
     }
     pause(deadline, LOOK_AGAIN_MAX).await
@@ -92,14 +109,27 @@ pub async fn pause(deadline: Instant, bound: Duration) -> Option<Outcome> {
 
 /// The outcome when a counter cannot be read, before anything was written.
 #[must_use]
-pub fn unavailable(error: &CounterError) -> Outcome {
+pub fn no_counter(error: &CounterError) -> Outcome {
     match error {
         CounterError::ItemNotFound => Outcome::Refused(Refusal::ItemNotFound),
         CounterError::Loading => Outcome::Unavailable(Unavailable::Contended),
-        CounterError::Mysql(error) => ledger_view::unavailable(error),
+        CounterError::Mysql(error) => no_ledger(error),
         CounterError::Redis(error) => {
             tracing::warn!(%error, "counter not read");
             Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))
         }
     }
+}
+
+/// The outcome when the ledger cannot be read or refuses writes, before anything was written.
+#[must_use]
+pub fn no_ledger(error: &ledger::Error) -> Outcome {
+    tracing::warn!(%error, "ledger not read");
+    Outcome::Unavailable(match Fault::of(error) {
+        Fault::ReadOnly | Fault::Full => Unavailable::ReadOnly,
+        Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
+        Fault::AllInUse => Unavailable::Overloaded,
+        Fault::Transient => Unavailable::Contended,
+        _ => Unavailable::Faulty(Dependency::Mysql),
+    })
 }

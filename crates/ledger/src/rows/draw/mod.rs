@@ -1,4 +1,0 @@
-//! Sales that are drawn.
-
-pub(crate) mod draw_lock;
-pub mod draws;
