@@ -10,8 +10,8 @@ use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost};
 use crate::support::shards::{clustered_shop, items_in};
 use crate::support::{Answer, Instance, Shop, eventually, is_whole, when};
 
-/// Whether this run starts a cluster.
-fn can_start() -> bool {
+/// Returns whether this run starts a cluster.
+pub fn can_start() -> bool {
     if !is_whole() {
         println!("left out: only `make test-all` starts a cluster of Vitess");
         return false;
@@ -98,7 +98,8 @@ async fn shards_are_split_while_they_sell() {
     println!("undisturbed, the longest waits: {}", crowd.longest_waits());
     let begin = Instant::now();
     let into = [("-40", 2), ("40-80", 2), ("80-c0", 2), ("c0-", 2)];
-    cluster.split("-80,80-", &into).await.expect("the rows are copied");
+    cluster.split("-80,80-", &into).await.expect("the new shards start");
+    cluster.is_copied(into.len()).await.expect("the rows are copied");
     println!("copied after {:?}, the longest waits: {}", begin.elapsed(), crowd.longest_waits());
     cluster.switch_over().await.expect("the new shards serve");
     crowd.has_bought(ENOUGH).await;

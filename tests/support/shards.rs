@@ -23,7 +23,7 @@ pub async fn make_tables(vitess: &mut VitessServer) {
 
 /// Starts a cluster with replicas, and a shop that has its items in these shards.
 pub async fn clustered_shop(shards: &[NewShard<'_>]) -> (VitessCluster, Shop) {
-    let mut cluster = VitessCluster::start_temporary().await.expect("the cluster starts");
+    let mut cluster = VitessCluster::start_temporary(2).await.expect("the cluster starts");
     let url = cluster.url();
     let set_up = |config: &mut Config| {
         config.database_url = Secret::new(url.clone());
