@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dev_servers::{DATABASE, MysqlOptions, MysqlServer, VitessCluster, VitessServer};
+use dev_servers::{DATABASE, MysqlOptions, MysqlServer, ONLY_SHARD, VitessCluster, VitessServer};
 
 use crate::load::Target;
 use crate::measure::{BATCH, Build, CLIENTS, DIRECT, LOCK, Measure};
@@ -70,8 +70,6 @@ pub const SHAPES: [Shape; 9] = [
 
 /// The shards of items.
 const SHARDS: [&str; 2] = ["-80", "80-"];
-/// The shard of a keyspace that has no others.
-const ONLY_SHARD: [&str; 1] = ["0"];
 
 /// The servers, and a service for each way to them.
 #[derive(Default)]
@@ -148,13 +146,13 @@ impl Shapes {
         logs: &Path,
     ) -> Result<(), CannotJudge> {
         let mut cluster = VitessCluster::start_temporary(1).await.or_cannot_judge(shape)?;
-        let mut shards = ONLY_SHARD.as_slice();
+        let mut shards = vec![ONLY_SHARD];
         if shape.shards > 1 {
             let own = environment.with("DATABASE_URL", cluster.url());
             Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
             let lone = SHARDS.map(|shard| (shard, 1));
             cluster.add_items(&lone).await.or_cannot_judge(shape)?;
-            shards = SHARDS.as_slice();
+            shards = SHARDS.to_vec();
         }
         let mut ledgers = Vec::new();
         for shard in shards {

@@ -313,7 +313,7 @@ const COPY_POLL: Duration = Duration::from_millis(500);
 /// The number of the first tablet.
 const FIRST_NUMBER: u32 = 101;
 /// The shard of the keyspace [`DATABASE`].
-const ONLY_SHARD: &str = "0";
+pub const ONLY_SHARD: &str = "0";
 
 /// What Vitess' own option file for MySQL 9 sets (`config/mycnf/mysql90.cnf`), and less memory.
 const OF_SERVER: [&str; 12] = [
