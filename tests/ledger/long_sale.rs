@@ -157,7 +157,7 @@ async fn a_long_sale_loses_tablets_and_splits_a_shard() {
     let asked = std::env::var("SECKILL_TEST_ORDERS").ok();
     let kills = if asked.is_some() { KILLS_OF_ALL } else { KILLS };
     let orders = asked.map_or(ORDERS, |text| text.parse().expect("a number"));
-    let (mut cluster, shop) = clustered_shop(&[(SPLIT, TABLETS), (WHOLE, TABLETS)]).await;
+    let (mut cluster, shop) = clustered_shop(&[(SPLIT, TABLETS), (WHOLE, TABLETS)], false).await;
     let instance = shop.start().await;
     let sale = LongSale::prepare(&instance, orders).await;
     let disturbed = Box::pin(sale.is_disturbed(&mut cluster, kills));

@@ -57,6 +57,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (46, "foreign values", include_str!("../../../../migrations/0046_foreign_values.sql")),
     (47, "item creations", include_str!("../../../../migrations/0047_item_creations.sql")),
     (48, "replay refusals", include_str!("../../../../migrations/0048_replay_refusals.sql")),
+    (49, "outbox items", include_str!("../../../../migrations/0049_outbox_items.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that
