@@ -6,7 +6,7 @@ use crate::TrialResult;
 use crate::checker::planted;
 use crate::rows::{
     batch, buyers, clock, crash, disk, draws, failover, held, idle, locks, mysql, mysql_engines,
-    network, orders, power, redis, redis_groups, service, waiting,
+    network, orders, power, redis, redis_groups, service, vitess, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -263,6 +263,18 @@ pub const LIST: &[Row] = rows! {
     "galera-demoted": mysql_engines::galera::demoted,
         "the first node is set read-only",
         "503 in between; the services go on at the second node";
+    "vitess-gate-killed": vitess::gate_killed,
+        "kill -9 of vtgate under load; started again",
+        "nothing accepted is lost; each unknown outcome is resolved by key";
+    "vitess-tablet-killed": vitess::tablet_killed,
+        "kill -9 of the primary's tablet under load, while its server runs; started again",
+        "nothing accepted is lost; each unknown outcome is resolved by key";
+    "vitess-killed": vitess::killed,
+        "kill -9 of the primary's tablet and server under load; EmergencyReparentShard",
+        "the new primary has each accepted order; none is made twice";
+    "vitess-demoted": vitess::demoted,
+        "PlannedReparentShard under load",
+        "503 in between; the new primary has each accepted order";
     "redis-link-refused": network::redis_refused,
         "connections to Redis are broken and refused for a second",
         "strategies on Redis: 503";

@@ -11,6 +11,7 @@ pub mod fences;
 pub mod hostile_server;
 pub mod item_reads;
 pub mod limit_groups;
+pub mod long_sale;
 pub mod planted;
 pub mod reparents;
 pub mod restore;

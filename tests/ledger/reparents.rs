@@ -1,17 +1,18 @@
 //! A ledger on a cluster of Vitess, with tablets that replicate, while its primaries are replaced and its shards are split.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use dev_servers::VitessServer;
 use ledger::rows::engine::Engine;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost};
 use crate::support::shards::{clustered_shop, items_in};
 use crate::support::{Answer, Instance, Shop, eventually, is_whole, when};
 
-/// Whether this run starts a cluster.
-fn can_start() -> bool {
+/// Returns whether this run starts a cluster.
+pub fn can_start() -> bool {
     if !is_whole() {
         println!("left out: only `make test-all` starts a cluster of Vitess");
         return false;
@@ -45,7 +46,7 @@ async fn a_shard_sells_on_under_another_primary() {
         return;
     }
     // After its primary is gone, a shard needs one tablet that becomes it, and one more that a commit waits for.
-    let (mut cluster, shop) = clustered_shop(&[("-80", 3), ("80-", 2)]).await;
+    let (mut cluster, shop) = clustered_shop(&[("-80", 3), ("80-", 2)], false).await;
     let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
     assert!(said.contains("3 of 3 primaries serve, a commit waits for a replica"), "{said}");
     let instance = shop.start().await;
@@ -82,14 +83,38 @@ async fn cart(instance: &Instance, items: &[i64]) -> Answer {
     instance.buyer(20).post("/api/reservations", &json!({ "lines": lines })).await
 }
 
-/// Two shards are split into four while they sell: each accepted order is in its new shard, and nothing else was sold. The
-/// service knows the new shards without a restart: it refuses an order over two of them, which were one.
+/// Asserts that the log of events tells of each of these orders once.
+async fn assert_told_once(shop: &Shop, accepted: &[(i64, Vec<String>)]) {
+    eventually(RECOVERY_MAX, || async {
+        let waiting = sqlx::query_scalar("SELECT COUNT(*) FROM outbox");
+        let waiting: sqlx::Result<i64> = waiting.fetch_one(&shop.pool).await;
+        when(matches!(waiting, Ok(0)), format!("{waiting:?}"))
+    })
+    .await;
+    let payloads = sqlx::query_scalar("SELECT payload FROM event_log").fetch_all(&shop.pool);
+    let payloads: Vec<String> = payloads.await.expect("the log is read");
+    let mut told: BTreeMap<String, u32> = BTreeMap::new();
+    for payload in payloads {
+        let event: Value = serde_json::from_str(&payload).expect("JSON");
+        let orders = event["orders"].as_array().expect("orders").iter();
+        // Those of a slow run expire, and are told again.
+        for order in orders.filter(|order| order["status"] == "pending") {
+            *told.entry(order["id"].as_str().expect("an id").to_owned()).or_default() += 1;
+        }
+    }
+    let orders = accepted.iter().flat_map(|(_, orders)| orders);
+    let wrong: Vec<&String> = orders.filter(|id| told.get(*id) != Some(&1)).collect();
+    assert!(wrong.is_empty(), "not told once: {wrong:?}");
+}
+
+/// Two shards are split into four while they sell: each accepted order is in its new shard and told once, and nothing else
+/// was sold. The service knows the new shards without a restart: it refuses an order over two of them, which were one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shards_are_split_while_they_sell() {
     if !can_start() {
         return;
     }
-    let (mut cluster, shop) = clustered_shop(&[("-80", 2), ("80-", 2)]).await;
+    let (mut cluster, shop) = clustered_shop(&[("-80", 2), ("80-", 2)], true).await;
     let instance = shop.start().await;
     let apart = items_in(&shop, &instance, &[0, 1]).await;
     cart(&instance, &apart).await.expect_status(201);
@@ -98,7 +123,8 @@ async fn shards_are_split_while_they_sell() {
     println!("undisturbed, the longest waits: {}", crowd.longest_waits());
     let begin = Instant::now();
     let into = [("-40", 2), ("40-80", 2), ("80-c0", 2), ("c0-", 2)];
-    cluster.split("-80,80-", &into).await.expect("the rows are copied");
+    cluster.split("-80,80-", &into).await.expect("the new shards start");
+    cluster.is_copied(into.len()).await.expect("the rows are copied");
     println!("copied after {:?}, the longest waits: {}", begin.elapsed(), crowd.longest_waits());
     cluster.switch_over().await.expect("the new shards serve");
     crowd.has_bought(ENOUGH).await;
@@ -112,6 +138,8 @@ async fn shards_are_split_while_they_sell() {
     assert_eq!(replication(&instance).await, "ok");
     cluster.forget_old().await.expect("the old shards are removed");
     crowd.has_bought(ENOUGH).await;
-    assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
+    let accepted = crowd.leaves().await;
+    assert_nothing_lost(&shop, &instance, &accepted).await;
+    assert_told_once(&shop, &accepted).await;
     cluster.stop().await;
 }

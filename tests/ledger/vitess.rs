@@ -2,15 +2,19 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dev_servers::MysqlOptions;
 use dev_servers::faulty_link::FaultyLink;
-use ledger::rows::{self, check};
+use dev_servers::{MysqlOptions, MysqlServer};
+use ledger::rows::{self, Writer, check, monitor};
 use settings::Secret;
-use sqlx::Executor;
+use shop_domain::ItemId;
+use shop_metrics::Metrics;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection, Executor};
+use tokio_util::sync::CancellationToken;
 
 use crate::ledger::hostile_server::OF_OTHERS;
 use crate::process::start_mistakes::is_mariadb;
-use crate::support::{Shop, own_mysql};
+use crate::support::{Shop, eventually, own_mysql, when};
 
 /// What a server is told to say: the message of a vtgate, which ends with the values of the statement.
 const TAKEN: &str = "SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 1062, MESSAGE_TEXT = 'Duplicate entry ''5'' for key \
@@ -32,18 +36,30 @@ async fn a_taken_id_is_known_behind_a_vtgate_and_no_value_is_shown() {
     assert!(texts.contains("'users.PRIMARY'") && !texts.contains("$argon2id$"), "{texts}");
 }
 
+/// A shop, unless the tests run on MySQL.
+async fn shop_beside_mariadb() -> Option<Shop> {
+    let shop = Shop::new().await;
+    if is_mariadb(&shop).await {
+        return Some(shop);
+    }
+    println!("left out: MySQL has no option for the version that it names");
+    None
+}
+
+/// A server that names itself as a vtgate does, and runs these statements when it starts.
+async fn named_vitess(extra_statements: Vec<String>) -> MysqlServer {
+    let mut options = MysqlOptions::temporary();
+    options.extra_statements = extra_statements;
+    options.extra_arguments = vec!["--version=8.4.0-Vitess".to_owned()];
+    own_mysql(options).await
+}
+
 /// A session on Vitess is sent fewer settings, and some that other servers refuse. The first one on another server after
 /// it gets all that are for this server.
 #[tokio::test]
 async fn an_address_that_led_to_vitess_gets_all_settings_when_it_leads_elsewhere() {
-    let shop = Shop::new().await;
-    if !is_mariadb(&shop).await {
-        return println!("left out: MySQL has no option for the version that it names");
-    }
-    let mut options = MysqlOptions::temporary();
-    options.extra_statements = OF_OTHERS.map(str::to_owned).to_vec();
-    options.extra_arguments = vec!["--version=8.4.0-Vitess".to_owned()];
-    let server = own_mysql(options).await;
+    let Some(shop) = shop_beside_mariadb().await else { return };
+    let server = named_vitess(OF_OTHERS.map(str::to_owned).to_vec()).await;
     let link = FaultyLink::to_url(&server.tcp_url()).await.expect("a link");
     let mut config = shop.config.clone();
     config.database_url = Secret::new(link.url());
@@ -52,4 +68,48 @@ async fn an_address_that_led_to_vitess_gets_all_settings_when_it_leads_elsewhere
     // From now on the server does not say its version.
     link.blank(b"version");
     assert_eq!(check::session_differences(&pool).await.expect("read"), Vec::<String>::new());
+}
+
+/// Tables that answer what a vtgate is asked: its shards, its tablets, and the places of some ids.
+const TWO_SHARDS: &str = "CREATE TABLE SHARDS (name VARCHAR(40)); CREATE TABLE TABLETS (name VARCHAR(40)); \
+     INSERT INTO SHARDS VALUES ('seckill_items/-80'), ('seckill_items/80-'); \
+     CREATE DATABASE seckill_items; \
+     CREATE TABLE seckill_items.`hash` (id BIGINT, hex_keyspace_id CHAR(16)); \
+     INSERT INTO seckill_items.`hash` VALUES (1, '166b40b44aba4bd6'), (2, '06e7ea22ce92708f'), \
+     (4096, 'ce332329248f3228'), (4503599627370496, 'f15d0f286b65bd28')";
+/// The first of them is split.
+const SPLIT: &str = "INSERT INTO SHARDS VALUES ('seckill_items/-40'), ('seckill_items/40-80')";
+
+/// The shards are read again and again, and not only by a new connection: on one that stays, an instance learns of a split,
+/// and from then on gathers orders of items that are apart in two queues.
+#[tokio::test]
+async fn a_split_is_seen_on_a_connection_that_stays() {
+    let Some(shop) = shop_beside_mariadb().await else { return };
+    let server = named_vitess(Vec::new()).await;
+    let mut topology = MySqlConnection::connect(&server.tcp_url()).await.expect("it answers");
+    topology.execute(sqlx::raw_sql(TWO_SHARDS)).await.expect("made");
+    let link = FaultyLink::to_url(&server.tcp_url()).await.expect("a link");
+    // A question to a vtgate becomes the name of a table.
+    link.replace(b"SHOW VITESS_", b"SELECT*FROM ");
+    let writer = Writer::new(link.url()).expect("the URL is fine");
+    let pool = rows::pool_to(&writer, &shop.config, 1);
+    let stop = CancellationToken::new();
+    tokio::spawn(monitor::watch(pool, writer.clone(), Metrics::new(), stop.clone()));
+    let knows = async |count: usize| {
+        eventually("the shards of now", || async {
+            let known = writer.shards().count();
+            when(known == count, known)
+        })
+        .await
+    };
+    let queues = || [1, 5].map(|id| writer.shards().queue_of(ItemId::new(id).expect("an id"), 4));
+    knows(2).await;
+    let [first, second] = queues();
+    assert_eq!(first, second, "both items are in one shard");
+    topology.execute(sqlx::raw_sql(SPLIT)).await.expect("split");
+    knows(4).await;
+    let [first, second] = queues();
+    assert_ne!(first, second, "each item is in a shard of its own");
+    assert_eq!(link.connections(), 1, "a new connection would read the shards, too");
+    stop.cancel();
 }

@@ -127,7 +127,8 @@ impl Sale {
         let mut orders = Vec::new();
         while !stops.load(Ordering::Relaxed) {
             let begin = Instant::now();
-            orders.push(buy_for_sure(&buyer, self.strategy, self.item).await);
+            let order = buy_for_sure(&buyer, self.strategy, self.item).await;
+            orders.push(order.expect("its item does not sell out"));
             self.longest_ms.fetch_max(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
             self.sold.fetch_add(1, Ordering::Relaxed);
         }
@@ -140,13 +141,16 @@ pub fn endless() -> Value {
     json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 })
 }
 
-/// Buys one unit, with one key until the answer is 201; the order's id.
-async fn buy_for_sure(buyer: &Client, strategy: &str, item: i64) -> String {
+/// Buys one unit, with one key until the answer is definite; the order's id, or none when all is sold.
+pub async fn buy_for_sure(buyer: &Client, strategy: &str, item: i64) -> Option<String> {
     let key = format!("{:032x}", rand::random::<u128>());
     loop {
         let answer = buyer.buy_with_key(strategy, item, &key).await;
         if answer.status == 201 {
-            return answer.json["id"].as_str().expect("an id").to_owned();
+            return Some(answer.json["id"].as_str().expect("an id").to_owned());
+        }
+        if answer.brief() == (409, "sold_out") {
+            return None;
         }
         assert!([409, 503, 504].contains(&answer.status), "{strategy}: {}", answer.text);
         tokio::time::sleep(Duration::from_millis(20)).await;

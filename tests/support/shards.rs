@@ -21,15 +21,16 @@ pub async fn make_tables(vitess: &mut VitessServer) {
     vitess.gate().restart().await.expect("vtgate starts again");
 }
 
-/// Starts a cluster with replicas, and a shop that has its items in these shards.
-pub async fn clustered_shop(shards: &[NewShard<'_>]) -> (VitessCluster, Shop) {
-    let mut cluster = VitessCluster::start_temporary().await.expect("the cluster starts");
+/// Starts a cluster with replicas, and a shop that has its items in these shards, and perhaps tells events.
+pub async fn clustered_shop(shards: &[NewShard<'_>], tells_events: bool) -> (VitessCluster, Shop) {
+    let mut cluster = VitessCluster::start_temporary(2).await.expect("the cluster starts");
     let url = cluster.url();
     let set_up = |config: &mut Config| {
         config.database_url = Secret::new(url.clone());
         // Refused purchases are repeated at once.
         config.limits.user_per_second = 0;
         config.mysql.shared_queues = 4;
+        config.events.enabled = tells_events;
     };
     let mut config = Config::defaults();
     set_up(&mut config);

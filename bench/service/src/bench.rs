@@ -55,7 +55,8 @@ pub struct BenchOptions {
     #[arg(long, value_name = "ORDERS", value_parser = clap::value_parser!(u32).range(50_000..=50_000_000))]
     filled: Option<u32>,
     /// Measure the ways to run the database, each on a server of its own: MariaDB and MySQL, by socket and by TCP,
-    /// with and without a binary log (P16) [without a path: the MySQL of scripts/mysql-sid].
+    /// with and without a binary log (P16), and Vitess where scripts/vitess-program has built it [without a path: the
+    /// MySQL of scripts/mysql-sid].
     #[arg(long, value_name = "MYSQLD", num_args = 0..=1, default_missing_value = ".data/mysql-sid/mysqld")]
     shapes: Option<PathBuf>,
     /// All of --strategies, --overload and, where haproxy is installed, --instances.

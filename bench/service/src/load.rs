@@ -111,7 +111,8 @@ impl<'a> Target<'a> {
 pub struct LoadGenerator {
     pub environment: Environment,
     pub tokens: Tokens,
-    pub reader: Reader,
+    /// One for each database that has rows of the ledger.
+    pub readers: Vec<Reader>,
     pub services: Services,
 }
 
@@ -226,13 +227,28 @@ impl LoadGenerator {
         items: &[i64],
         answers: &[Answer],
     ) -> Result<Vec<Ledger>, CannotJudge> {
-        if let [item] = items {
-            return Ok(vec![self.reader.settled_ledger(*item, answers, SETTLE_MAX).await?]);
+        if let ([item], [reader]) = (items, self.readers.as_mut_slice()) {
+            return Ok(vec![reader.settled_ledger(*item, answers, SETTLE_MAX).await?]);
         }
         if answers.iter().any(|answer| answer.outcome == Outcome::Unknown) {
             sleep(QUIET_AFTER_UNKNOWN).await;
         }
-        self.reader.ledgers(items).await
+        self.ledgers(items).await
+    }
+
+    /// The ledgers of items, each from the database that has the item.
+    async fn ledgers(&mut self, items: &[i64]) -> Result<Vec<Ledger>, CannotJudge> {
+        let mut found = Vec::new();
+        for reader in &mut self.readers {
+            let here = reader.ledgers(items).await?;
+            if found.is_empty() {
+                found = here;
+                continue;
+            }
+            let there = found.iter_mut().zip(here).filter(|(_, here)| here.item_exists);
+            there.for_each(|(ledger, here)| *ledger = here);
+        }
+        Ok(found)
     }
 
     /// Makes a load ready to be sent.
@@ -258,7 +274,7 @@ impl LoadGenerator {
         let tokens = self.tokens.of(first_buyer, buyers).await?;
         let instances = target.instances.to_vec();
         let drive = Drive::new(plan, policy, instances, &paths, tokens, first_buyer);
-        let before = self.reader.ledgers(target.items).await?;
+        let before = self.ledgers(target.items).await?;
         Ok(ReadyLoad { drive: Arc::new(drive), before })
     }
 }

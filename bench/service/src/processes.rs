@@ -35,8 +35,8 @@ const PROGRAMS: [(&str, &str); 6] = [
 #[derive(Debug, Clone, Default)]
 pub struct Services {
     pub services: Option<Vec<u32>>,
-    /// Others may run beside it, such as those of tests.
-    pub database: Option<u32>,
+    /// Others may run beside them, such as those of tests.
+    pub database: Option<Vec<u32>>,
 }
 
 /// Processor time so far.
@@ -104,13 +104,15 @@ fn seconds_by_program(services: &Services) -> BTreeMap<&'static str, f64> {
 }
 
 fn program(name: &str, id: u32, own: u32, services: &Services) -> Option<&'static str> {
-    if services.services.as_ref().is_some_and(|only| only.contains(&id)) {
-        return Some(SERVICE);
+    for (only, program) in [(&services.services, SERVICE), (&services.database, DATABASE)] {
+        if only.as_ref().is_some_and(|only| only.contains(&id)) {
+            return Some(program);
+        }
     }
     let (_, program) = PROGRAMS.iter().find(|(start, _)| name.starts_with(start))?;
     match *program {
         SERVICE if services.services.is_some() => None,
-        DATABASE if services.database.is_some_and(|only| only != id) => None,
+        DATABASE if services.database.is_some() => None,
         GENERATOR if id != own => Some(BARE),
         program => Some(program),
     }
@@ -137,9 +139,10 @@ mod tests {
         assert_eq!(program("service-bench", 2, 1, &only), Some(BARE));
         assert_eq!(program("bash", 3, 1, &only), None);
         assert_eq!(program("mariadbd", 9, 1, &only), Some(DATABASE));
-        let one = Services { database: Some(9), ..only };
+        let one = Services { database: Some(vec![9, 11]), ..only };
         assert_eq!(program("mariadbd", 9, 1, &one), Some(DATABASE));
         assert_eq!(program("mysqld", 10, 1, &one), None);
+        assert_eq!(program("vtgate", 11, 1, &one), Some(DATABASE));
     }
 
     #[test]

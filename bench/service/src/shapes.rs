@@ -1,6 +1,8 @@
-//! What each choice about the database costs: MariaDB or MySQL, a unix socket or TCP, a binary log or none.
+//! What each choice about the database costs: MariaDB or MySQL, a unix socket or TCP, a binary log or none, and Vitess before
+//! MySQL.
 //!
-//! Servers with the memory of `make run`'s own are started, and an instance of the service for each way to them.
+//! Servers with the memory of `make run`'s own are started, and an instance of the service for each way to them. Each shard of
+//! Vitess has one tablet without a replica, and the figures of the database are those of vtgate, tablets and servers together.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,16 +10,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dev_servers::{DATABASE, MysqlOptions, MysqlServer};
+use dev_servers::{DATABASE, MysqlOptions, MysqlServer, ONLY_SHARD, VitessCluster, VitessServer};
 
 use crate::load::Target;
-use crate::measure::{BATCH, Build, CLIENTS, DIRECT, Measure};
+use crate::measure::{BATCH, Build, CLIENTS, DIRECT, LOCK, Measure};
 use crate::round::planned;
 use crate::sample::{Sample, Samples};
-use crate::subject::Subject;
+use crate::subject::{Place, Subject};
 use crate::tokens::FIRST_BUYER;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, OrCannotJudge};
+use loadtest::tokens::Mint;
 
 /// The arguments of the log, as docs/databases.md names them: what the two kinds of servers do not share is ignored
 /// by the other one.
@@ -25,7 +28,7 @@ const LOG: &str = "--log-bin=binlog --server-id=1 --binlog-format=ROW --sync-bin
      --binlog-cache-size=1M --loose-binlog-annotate-row-events=OFF";
 
 /// The strategies that are measured.
-pub const SHAPE_LOADS: [&str; 2] = [BATCH, DIRECT];
+pub const SHAPE_LOADS: [&str; 3] = [BATCH, DIRECT, LOCK];
 
 /// A way to run the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,24 +37,39 @@ pub struct Shape {
     pub is_tcp: bool,
     /// Whether it writes a binary log.
     pub has_log: bool,
+    /// Shards behind a vtgate of Vitess; 0: the server itself.
+    pub shards: usize,
+    /// Items that are sold at once.
+    pub items: usize,
 }
 
 /// As `make run` starts it.
-pub const AS_RUN: Shape = Shape { is_mysql: false, is_tcp: false, has_log: false };
+pub const AS_RUN: Shape =
+    Shape { is_mysql: false, is_tcp: false, has_log: false, shards: 0, items: 1 };
 /// As docker-compose.yml starts it.
-pub const AS_COMPOSE: Shape = Shape { is_mysql: true, is_tcp: false, has_log: true };
+pub const AS_COMPOSE: Shape = Shape { is_mysql: true, has_log: true, ..AS_RUN };
 /// With the log alone, for P16.
 pub const WITH_LOG: Shape = Shape { has_log: true, ..AS_RUN };
 
-/// The shapes that are measured: each choice alone, then the shipped shape, then the shipped shape without one choice each.
-pub const SHAPES: [Shape; 6] = [
+/// Beside Vitess: with so many items that each of two shards has some.
+const BESIDE_VITESS: Shape = Shape { is_tcp: true, items: 16, ..AS_COMPOSE };
+
+/// The shapes that are measured: each choice alone, then the shipped shape, then the shipped shape without one choice each,
+/// then Vitess.
+pub const SHAPES: [Shape; 9] = [
     AS_RUN,
     Shape { is_tcp: true, ..AS_RUN },
     WITH_LOG,
     Shape { is_mysql: true, ..AS_RUN },
     AS_COMPOSE,
     Shape { is_tcp: true, ..AS_COMPOSE },
+    BESIDE_VITESS,
+    Shape { shards: 1, ..BESIDE_VITESS },
+    Shape { shards: SHARDS.len(), ..BESIDE_VITESS },
 ];
+
+/// The shards of items.
+const SHARDS: [&str; 2] = ["-80", "80-"];
 
 /// The servers, and a service for each way to them.
 #[derive(Default)]
@@ -59,6 +77,7 @@ pub struct Shapes {
     subjects: Vec<(Shape, Subject)>,
     /// By whether it is MySQL, and whether it has a log.
     servers: BTreeMap<(bool, bool), MysqlServer>,
+    clusters: Vec<VitessCluster>,
 }
 
 impl Shapes {
@@ -70,9 +89,18 @@ impl Shapes {
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
         let mut started = Self::default();
-        for shape in SHAPES {
+        let vitess = VitessServer::programs();
+        if let Err(missing) = &vitess {
+            eprintln!("not measured: {missing}");
+        }
+        for shape in SHAPES.into_iter().filter(|shape| shape.shards == 0 || vitess.is_ok()) {
             let logs = folder.join("logs");
-            let added = started.add(shape, mysqld, program.to_owned(), environment, &logs).await;
+            let program = program.to_owned();
+            let added = if shape.shards > 0 {
+                Box::pin(started.add_vitess(shape, program, environment, &logs)).await
+            } else {
+                Box::pin(started.add(shape, mysqld, program, environment, &logs)).await
+            };
             if let Err(failure) = added {
                 started.finish().await;
                 return Err(failure);
@@ -109,6 +137,43 @@ impl Shapes {
         Ok(())
     }
 
+    /// Starts Vitess. A service reaches it by vtgate, and the audit reads the servers behind.
+    async fn add_vitess(
+        &mut self,
+        shape: Shape,
+        program: PathBuf,
+        environment: &Environment,
+        logs: &Path,
+    ) -> Result<(), CannotJudge> {
+        let mut cluster = VitessCluster::start_temporary(1).await.or_cannot_judge(shape)?;
+        let mut shards = vec![ONLY_SHARD];
+        if shape.shards > 1 {
+            let own = environment.with("DATABASE_URL", cluster.url());
+            Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
+            let lone = SHARDS.map(|shard| (shard, 1));
+            cluster.add_items(&lone).await.or_cannot_judge(shape)?;
+            shards = SHARDS.to_vec();
+        }
+        let mut ledgers = Vec::new();
+        for shard in shards {
+            ledgers.push(cluster.primary_url(shard).await.or_cannot_judge(shape)?);
+        }
+        let environment = environment.with("DATABASE_URL", ledgers[0].clone());
+        let settings = [
+            ("DATABASE_URL", cluster.url()),
+            ("SECKILL_ACCEPT_RISKS", "lossy-failover".to_owned()),
+            ("SECKILL_MYSQL_SHARED_QUEUES", shape.shards.to_string()),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        let name = format!("seckill_bench_vitess{}_{}", shape.shards, std::process::id());
+        let place = Place { name: &name, ledgers: &ledgers, settings };
+        let mut subject = Subject::start_on(Build::New, place, program, &environment, logs).await?;
+        subject.generator.services.database = Some(cluster.pids());
+        self.subjects.push((shape, subject));
+        self.clusters.push(cluster);
+        Ok(())
+    }
+
     /// One load of each strategy on each of them; who is first changes from round to round.
     pub async fn measure(&mut self, span: Duration, number: u32) -> Result<Samples, CannotJudge> {
         let mut measured: Samples = (Vec::new(), Vec::new());
@@ -119,7 +184,10 @@ impl Shapes {
                 let requests = planned(span);
                 let stock = i64::from(requests);
                 let instances = subject.instances.clone();
-                let items = [subject.item(stock).await?];
+                let mut items = Vec::new();
+                for _ in 0..shape.items {
+                    items.push(subject.item(stock).await?);
+                }
                 let buyers = (FIRST_BUYER, requests);
                 let target = Target {
                     strategy,
@@ -143,6 +211,9 @@ impl Shapes {
         for server in self.servers.values() {
             server.stop().await;
         }
+        for cluster in &self.clusters {
+            cluster.stop().await;
+        }
     }
 }
 
@@ -151,6 +222,11 @@ impl fmt::Display for Shape {
         let server = if self.is_mysql { "MySQL" } else { "MariaDB" };
         let way = if self.is_tcp { "TCP" } else { "a socket" };
         let log = if self.has_log { ", with a binary log" } else { "" };
-        write!(formatter, "{server} by {way}{log}")
+        match self.shards {
+            0 => write!(formatter, "{server} by {way}{log}")?,
+            1 => formatter.write_str("vtgate, one shard")?,
+            shards => write!(formatter, "vtgate, {shards} shards")?,
+        }
+        if self.items > 1 { write!(formatter, ", {} items", self.items) } else { Ok(()) }
     }
 }

@@ -56,6 +56,16 @@ pub struct Subject {
     database: Option<String>,
 }
 
+/// The ledger of a service that is started.
+pub struct Place<'a> {
+    /// Its name, also for keys and logs.
+    pub name: &'a str,
+    /// The databases with its rows, for the audit.
+    pub ledgers: &'a [String],
+    /// Settings of the service, `DATABASE_URL` among them; those that every build knows.
+    pub settings: Vec<(String, String)>,
+}
+
 impl Subject {
     /// The shop that runs. `logs` is for further instances of it.
     pub async fn running(
@@ -68,7 +78,7 @@ impl Subject {
         let program = Mint::new(None, environment).into_program();
         let launcher = Launcher::new(program.clone(), environment, logs).ok();
         let database_url = environment.database_url()?;
-        Self::at(Build::New, instances, program, launcher, environment, database_url).await
+        Self::at(Build::New, instances, program, launcher, environment, &[database_url]).await
     }
 
     async fn at(
@@ -77,20 +87,25 @@ impl Subject {
         program: PathBuf,
         launcher: Option<Launcher>,
         environment: &Environment,
-        database_url: String,
+        ledgers: &[String],
     ) -> Result<Self, CannotJudge> {
         let mint = Mint::new(Some(program), environment);
         let admin = Admin::new(instances.clone(), mint.admin().await?);
+        let mut readers = Vec::new();
+        for url in ledgers {
+            readers.push(Reader::connect(url).await?);
+        }
+        let database_url = ledgers.first().cloned().unwrap_or_default();
         Ok(Self {
             build,
             instances,
             generator: LoadGenerator {
                 environment: environment.clone(),
                 tokens: Tokens::new(mint),
-                reader: Reader::connect(&database_url).await?,
+                readers,
                 services: Services {
                     services: None,
-                    database: database_process(&database_url).await?,
+                    database: database_process(&database_url).await?.map(|one| vec![one]),
                 },
             },
             items: Vec::new(),
@@ -113,7 +128,6 @@ impl Subject {
         environment: &Environment,
         logs: &Path,
     ) -> Result<Self, CannotJudge> {
-        let launcher = Launcher::new(program.clone(), environment, logs)?;
         let shop_url = environment.database_url()?;
         // The shop's own account may make databases whose names begin like its own.
         let name = format!("seckill_bench_{}_{purpose}_{}", build.word(), std::process::id());
@@ -121,22 +135,37 @@ impl Subject {
         let drop_older = format!("DROP DATABASE IF EXISTS {name}");
         execute(&shop_url, &drop_older).await?;
         execute(&shop_url, &format!("CREATE DATABASE {name} CHARACTER SET utf8mb4")).await?;
-        // Only settings that every build knows.
-        let settings = vec![
-            ("DATABASE_URL".to_owned(), database_url.clone()),
-            ("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")),
-        ];
-        let overrides = Overrides { settings, clock_ahead_seconds: 0 };
-        let own = environment.with("DATABASE_URL", database_url.clone());
+        let settings = vec![("DATABASE_URL".to_owned(), database_url.clone())];
+        let ledgers = [database_url];
+        let place = Place { name: &name, ledgers: &ledgers, settings };
+        let mut subject = Self::start_on(build, place, program, environment, logs).await?;
+        subject.database = Some(name);
+        Ok(subject)
+    }
+
+    /// Starts `program` on a ledger that is there. `environment` names a database for figures of its server.
+    pub async fn start_on(
+        build: Build,
+        place: Place<'_>,
+        program: PathBuf,
+        environment: &Environment,
+        logs: &Path,
+    ) -> Result<Self, CannotJudge> {
+        let Place { name, ledgers, mut settings } = place;
+        let launcher = Launcher::new(program.clone(), environment, logs)?;
+        let own = settings
+            .iter()
+            .fold(environment.clone(), |own, (name, value)| own.with(name, value.clone()));
         Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
-        let service = launcher.start(&name, &overrides).await?;
+        settings.push(("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")));
+        let overrides = Overrides { settings, clock_ahead_seconds: 0 };
+        let service = launcher.start(name, &overrides).await?;
         let instances = vec![service.instance.clone()];
         let mut subject =
-            Self::at(build, instances, program, Some(launcher), environment, database_url).await?;
+            Self::at(build, instances, program, Some(launcher), environment, ledgers).await?;
         subject.generator.services.services = Some(service.process().into_iter().collect());
         subject.overrides = overrides;
         subject.service = Some(service);
-        subject.database = Some(name);
         Ok(subject)
     }
 

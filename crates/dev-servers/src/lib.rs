@@ -21,7 +21,7 @@ pub use self::error::StartError;
 pub use self::etcd::{EtcdOptions, EtcdServer};
 pub use self::mysql::set::{MysqlSet, Replication};
 pub use self::mysql::vitess::VitessServer;
-pub use self::mysql::vitess_cluster::{NewShard, VitessCluster};
+pub use self::mysql::vitess_cluster::{NewShard, ONLY_SHARD, VitessCluster};
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
 pub use self::ports::free_port;
 pub use self::redis::{

@@ -132,6 +132,7 @@ CREATE TABLE `outbox` (
   `type` varchar(32) CHARACTER SET ascii COLLATE ascii_general_ci NOT NULL,
   `payload` longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci NOT NULL,
   `created_at` datetime(6) NOT NULL,
+  `item_id` bigint DEFAULT NULL,
   PRIMARY KEY (`seq`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;
 CREATE TABLE `redis_buckets` (

@@ -26,23 +26,16 @@ pub fn check(config: &Config, engine: &Engine) -> Vec<Finding> {
 }
 
 /// Checks the settings that items in shards need.
-fn check_shards(config: &Config, shards: u64) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if shards > 0 && config.events.enabled {
-        let found = "events are on, and the ledger has its items in shards".to_owned();
-        let remedy =
-            "set events.enabled = false: rows of the outbox cannot be placed in shards yet";
-        findings.push(Finding::bad(CHECK, State::Failed, found, remedy));
-    }
+fn check_shards(config: &Config, shards: u64) -> Option<Finding> {
     let queues = config.mysql.shared_queues;
-    if u64::from(queues) < shards {
-        let found = format!(
-            "mysql.shared_queues = {queues}, and items are in {shards} shards: each item has batches of its own"
-        );
-        let remedy = "set mysql.shared_queues to the number of shards, or to a multiple";
-        findings.push(Finding::bad(CHECK, State::Warning, found, remedy));
+    if u64::from(queues) >= shards {
+        return None;
     }
-    findings
+    let found = format!(
+        "mysql.shared_queues = {queues}, and items are in {shards} shards: each item has batches of its own"
+    );
+    let remedy = "set mysql.shared_queues to the number of shards, or to a multiple";
+    Some(Finding::bad(CHECK, State::Warning, found, remedy))
 }
 
 fn check_losses(config: &Config, engine: &Engine) -> Vec<Finding> {
@@ -93,18 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn shards_need_queues_and_take_no_events() {
+    fn shards_need_queues() {
         let mut config = Config::defaults();
-        let failed = |config: &Config, shards| {
-            let findings = check_shards(config, shards);
-            let states: Vec<State> = findings.iter().map(|finding| finding.state).collect();
-            states
-        };
-        assert_eq!(failed(&config, 0), []);
-        assert_eq!(failed(&config, 2), [State::Warning]);
+        let found = |config: &Config, shards| check_shards(config, shards).map(|one| one.state);
+        assert_eq!(found(&config, 0), None);
+        assert_eq!(found(&config, 2), Some(State::Warning));
         config.mysql.shared_queues = 2;
-        config.events.enabled = true;
-        assert_eq!(failed(&config, 2), [State::Failed]);
+        assert_eq!(found(&config, 2), None);
     }
 
     #[test]

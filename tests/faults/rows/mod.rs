@@ -18,6 +18,7 @@ pub mod power;
 pub mod redis;
 pub mod redis_groups;
 pub mod service;
+pub mod vitess;
 pub mod waiting;
 
 use std::time::Duration;

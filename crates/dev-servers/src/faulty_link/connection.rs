@@ -207,13 +207,13 @@ impl Connection<'_> {
     }
 }
 
-/// Blanks out and counts patterns in a request. `tail` keeps the end of the request before, since a
+/// Replaces and counts patterns in a request. `tail` keeps the end of the request before, since a
 /// pattern that is counted may come in two pieces.
 fn edit(piece: &mut [u8], tail: &mut Vec<u8>, shared: &Shared) {
     let edits = lock(&shared.edits);
-    if !edits.blank.is_empty() {
-        while let Some(at) = find(piece, &edits.blank) {
-            piece[at..at + edits.blank.len()].fill(b' ');
+    if !edits.replace.is_empty() {
+        while let Some(at) = find(piece, &edits.replace) {
+            piece[at..at + edits.replace.len()].copy_from_slice(&edits.instead);
         }
     }
     if !edits.count.is_empty() {

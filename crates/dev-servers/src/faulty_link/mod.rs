@@ -95,11 +95,13 @@ struct Orders {
     stranded: usize,
 }
 
-/// Patterns to count and to blank out in requests; an empty one is none.
+/// Patterns to count and to replace in requests; an empty one is none.
 #[derive(Debug, Default)]
 struct Edits {
     count: Vec<u8>,
-    blank: Vec<u8>,
+    replace: Vec<u8>,
+    /// As long as the pattern that it replaces.
+    instead: Vec<u8>,
 }
 
 impl FaultyLink {
@@ -190,7 +192,18 @@ impl FaultyLink {
 
     /// Overwrites this pattern with blanks in requests from now on.
     pub fn blank(&self, pattern: &[u8]) {
-        pattern.clone_into(&mut lock(&self.shared.edits).blank);
+        self.edit(pattern, vec![b' '; pattern.len()]);
+    }
+
+    /// Puts as many other bytes in the place of this pattern in requests from now on.
+    pub fn replace<const LENGTH: usize>(&self, pattern: &[u8; LENGTH], instead: &[u8; LENGTH]) {
+        self.edit(pattern, instead.to_vec());
+    }
+
+    fn edit(&self, pattern: &[u8], instead: Vec<u8>) {
+        let mut edits = lock(&self.shared.edits);
+        edits.replace = pattern.to_vec();
+        edits.instead = instead;
     }
 
     /// Counts requests with this pattern from now on; [`counted`](FaultyLink::counted) tells.

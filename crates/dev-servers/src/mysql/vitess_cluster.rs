@@ -1,5 +1,6 @@
 //! A cluster of Vitess as a shop runs it: etcd for its topology, vtctld, a vtgate, and for each shard some tablets
-//! (`vttablet`), each with a MySQL server of its own. A commit waits for a replica (durability policy `semi_sync`).
+//! (`vttablet`), each with a MySQL server of its own. A commit waits for a replica (durability policy `semi_sync`), unless
+//! each shard has one tablet, for measurements.
 //!
 //! It begins with the keyspace [`DATABASE`] of one shard, as a shop does. When its tables are made,
 //! [`VitessCluster::add_items`] puts those of the items into shards.
@@ -14,10 +15,10 @@ use futures::future::try_join_all;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::MysqlServer;
 use super::flavour::{DATABASE, USER};
 use super::vitess::{ITEM_TABLES, ITEMS, MAIN_TABLES, OF_ITEMS, OF_MAIN, ROUTING};
 use super::vitess_programs::{self, VitessProgram, find, make_root, mysql_options, tablet_flags};
+use super::{MysqlServer, operator};
 use crate::error::StartError;
 use crate::etcd::{EtcdOptions, EtcdServer};
 use crate::home::{LOG, new_password};
@@ -51,11 +52,11 @@ struct Tablet {
 pub type NewShard<'a> = (&'a str, u32);
 
 impl VitessCluster {
-    /// Starts a cluster in throw-away directories, with the keyspace [`DATABASE`] and no tables.
+    /// Starts a cluster in throw-away directories, with the keyspace [`DATABASE`] of this number of tablets and no tables.
     ///
     /// # Errors
     /// A program is missing, or one did not start.
-    pub async fn start_temporary() -> Result<Self, StartError> {
+    pub async fn start_temporary(tablets: u32) -> Result<Self, StartError> {
         let etcd = EtcdServer::start(EtcdOptions::temporary()).await?;
         let password = new_password();
         let root = make_root(Path::new(LOG), &password)?;
@@ -67,7 +68,7 @@ impl VitessCluster {
         let cell = ["AddCellInfo", "--root=/vitess/cell", "--server-address", &address, CELL];
         control(&vtctld, "make the cell", &cell).await?;
         let place = Place { etcd: &etcd, vtctld: &vtctld, password: &password, keyspace: DATABASE };
-        let tablets = place.start_keyspace(FIRST_NUMBER, &[("0", MAIN_TABLETS)]).await?;
+        let tablets = place.start_keyspace(FIRST_NUMBER, &[(ONLY_SHARD, tablets)]).await?;
         let gate = start_gate(&etcd, root.path()).await?;
         Ok(Self { gate, vtctld, tablets, etcd, _root: root, password })
     }
@@ -101,16 +102,59 @@ impl VitessCluster {
         format!("mysql://{USER}@127.0.0.1:{}/{DATABASE}", self.gate.port())
     }
 
-    /// Has another tablet of a shard of the items become its primary, while both run.
+    /// The URL of the MySQL server behind the primary of a shard, for the account that may do everything.
+    ///
+    /// # Errors
+    /// Vitess knows none.
+    pub async fn primary_url(&self, shard: &str) -> Result<String, StartError> {
+        let number = self.primary_of(shard).await?;
+        let primary = self.tablets.iter().find(|tablet| tablet.number == number);
+        let port = primary.ok_or_else(|| unknown(number))?.mysql.port();
+        let Self { password, .. } = self;
+        let keyspace = keyspace_of(shard);
+        Ok(format!("mysql://{}:{password}@127.0.0.1:{port}/{keyspace}", operator::OPERATOR))
+    }
+
+    /// The process numbers of vtgate, of the tablets and of their servers.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        let behind = self.tablets.iter().flat_map(|one| [one.program.pid(), one.mysql.pid()]);
+        behind.chain([self.gate.pid()]).collect()
+    }
+
+    /// Has another tablet of a shard become its primary, while both run.
     ///
     /// # Errors
     /// Vitess refuses.
     pub async fn hand_over(&self, shard: &str) -> Result<(), StartError> {
-        let shard = format!("{ITEMS}/{shard}");
+        let shard = path_of(shard);
         self.control("change the primary", &["PlannedReparentShard", &shard]).await.map(drop)
     }
 
-    /// Kills the primary of a shard of the items, tablet and server; its number.
+    /// Kills the primary of a shard and leaves its server; its number.
+    ///
+    /// # Errors
+    /// Vitess knows none.
+    pub async fn kill_tablet(&mut self, shard: &str) -> Result<u32, StartError> {
+        let number = self.primary_of(shard).await?;
+        self.tablet(number)?.program.kill().await;
+        Ok(number)
+    }
+
+    /// Starts a killed tablet again, whose server runs.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn restart_tablet(&mut self, number: u32) -> Result<(), StartError> {
+        self.tablet(number)?.program.restart().await
+    }
+
+    /// The program to which clients connect, to kill and restart.
+    pub fn gate(&mut self) -> &mut Server<VitessProgram> {
+        &mut self.gate
+    }
+
+    /// Kills the primary of a shard, tablet and server; its number.
     ///
     /// # Errors
     /// Vitess knows none.
@@ -121,12 +165,12 @@ impl VitessCluster {
         Ok(number)
     }
 
-    /// Has another tablet become the primary of a shard of the items whose primary is gone.
+    /// Has another tablet become the primary of a shard whose primary is gone.
     ///
     /// # Errors
     /// None can.
     pub async fn take_over(&self, shard: &str) -> Result<(), StartError> {
-        let shard = format!("{ITEMS}/{shard}");
+        let shard = path_of(shard);
         self.control("replace the primary", &["EmergencyReparentShard", &shard]).await.map(drop)
     }
 
@@ -140,10 +184,10 @@ impl VitessCluster {
         tablet.program.restart().await
     }
 
-    /// Splits the shards of the items into others, and returns when those have the rows. Orders go to the old ones still.
+    /// Begins to split shards of the items into others. Orders go to the old ones still.
     ///
     /// # Errors
-    /// A program did not start, or the copy fails or takes too long.
+    /// A program did not start, or Vitess refuses.
     pub async fn split(&mut self, from: &str, to: &[NewShard<'_>]) -> Result<(), StartError> {
         let tablets = self.items().start_shards(self.next_number(), to).await?;
         self.tablets.extend(tablets);
@@ -152,12 +196,19 @@ impl VitessCluster {
         let into = format!("--target-shards={}", names.join(","));
         // Otherwise the numbers of the waiting list would have no key for a while, which MySQL refuses.
         let create = ["create", "--defer-secondary-keys=false", &from, &into];
-        self.reshard("split the shards", &create).await?;
+        self.reshard("split the shards", &create).await.map(drop)
+    }
+
+    /// Waits until this number of shards that a split makes have the rows.
+    ///
+    /// # Errors
+    /// The copy fails or takes too long.
+    pub async fn is_copied(&self, shards: usize) -> Result<(), StartError> {
         let deadline = Instant::now() + COPY_MAX;
         loop {
             let said = self.reshard("ask for the copy", &["status", "--format=json"]).await?;
             let words: String = said.split_whitespace().collect();
-            let is_copied = words.matches(RUNNING).count() == to.len()
+            let is_copied = words.matches(RUNNING).count() == shards
                 && !words.contains(NO_POSITION)
                 && !words.contains(COPYING);
             if is_copied {
@@ -186,12 +237,12 @@ impl VitessCluster {
         self.reshard("remove the old shards", &["complete"]).await.map(drop)
     }
 
-    /// The number of the primary of a shard of the items.
+    /// The number of the primary of a shard.
     ///
     /// # Errors
     /// Vitess knows none.
     pub async fn primary_of(&self, shard: &str) -> Result<u32, StartError> {
-        let shard = format!("{ITEMS}/{shard}");
+        let shard = path_of(shard);
         let said = self.control("find the primary", &["GetShard", &shard]).await?;
         let number = said.split_once("\"primary_alias\"").and_then(|(_, rest)| {
             let digits = rest.split_once("\"uid\":")?.1.trim_start();
@@ -234,7 +285,7 @@ impl VitessCluster {
 
     fn tablet(&mut self, number: u32) -> Result<&mut Tablet, StartError> {
         let tablet = self.tablets.iter_mut().find(|tablet| tablet.number == number);
-        tablet.ok_or_else(|| failed("find a tablet")(number.to_string()))
+        tablet.ok_or_else(|| unknown(number))
     }
 
     /// Stops all programs, and returns when they have ended.
@@ -261,8 +312,8 @@ const COPY_MAX: Duration = Duration::from_secs(300);
 const COPY_POLL: Duration = Duration::from_millis(500);
 /// The number of the first tablet.
 const FIRST_NUMBER: u32 = 101;
-/// Tablets of the keyspace [`DATABASE`].
-const MAIN_TABLETS: u32 = 2;
+/// The shard of the keyspace [`DATABASE`].
+pub const ONLY_SHARD: &str = "0";
 
 /// What Vitess' own option file for MySQL 9 sets (`config/mycnf/mysql90.cnf`), and less memory.
 const OF_SERVER: [&str; 12] = [
@@ -281,6 +332,9 @@ const OF_SERVER: [&str; 12] = [
     "innodb-redo-log-capacity=16M",
     "table-open-cache=400",
 ];
+
+/// What a server for a measurement has instead: the disk keeps what it commits. And as any server for long it has memory.
+const OF_LONE_SERVER: &str = "innodb-flush-method=fsync";
 
 /// The flags that all tablets have.
 const OF_VTTABLET: [&str; 6] = [
@@ -335,7 +389,10 @@ impl Place<'_> {
         first: u32,
         shards: &[NewShard<'_>],
     ) -> Result<Vec<Tablet>, StartError> {
-        let make = ["CreateKeyspace", "--durability-policy=semi_sync", self.keyspace];
+        let is_lone = shards.iter().all(|(_, tablets)| *tablets == 1);
+        let policy = if is_lone { "none" } else { "semi_sync" };
+        let policy = format!("--durability-policy={policy}");
+        let make = ["CreateKeyspace", &policy, self.keyspace];
         control(self.vtctld, "make a keyspace", &make).await?;
         self.start_shards(first, shards).await
     }
@@ -353,7 +410,8 @@ impl Place<'_> {
             primaries.push((format!("{}/{shard}", self.keyspace), alias(number)));
             let numbers = number..number + tablets;
             number = numbers.end;
-            starts.extend(numbers.map(|number| self.start_tablet(shard, number)));
+            let is_lone = *tablets == 1;
+            starts.extend(numbers.map(|number| self.start_tablet(shard, number, is_lone)));
         }
         let tablets = try_join_all(starts).await?;
         for (shard, primary) in primaries {
@@ -363,11 +421,20 @@ impl Place<'_> {
         Ok(tablets)
     }
 
-    async fn start_tablet(&self, shard: &str, number: u32) -> Result<Tablet, StartError> {
+    async fn start_tablet(
+        &self,
+        shard: &str,
+        number: u32,
+        is_lone: bool,
+    ) -> Result<Tablet, StartError> {
         let Self { etcd, password, keyspace, .. } = self;
         let root = make_root(Path::new(LOG), password)?;
         let mut options = mysql_options(None, password, root.path(), number)?;
         options.extra_arguments.extend(OF_SERVER.map(flag));
+        if is_lone {
+            options = options.for_long();
+            options.extra_arguments.push(flag(OF_LONE_SERVER));
+        }
         // Such as those that make the account.
         options.first_statements.push("SET GLOBAL super_read_only = OFF".to_owned());
         options.extra_statements.push("SET GLOBAL super_read_only = ON".to_owned());
@@ -386,6 +453,20 @@ impl Place<'_> {
         let program = VitessProgram::start("vttablet", "grpc-port", root.path(), flags).await?;
         Ok(Tablet { number, program, mysql, _root: root })
     }
+}
+
+/// The keyspace of a shard.
+fn keyspace_of(shard: &str) -> &'static str {
+    if shard == ONLY_SHARD { DATABASE } else { ITEMS }
+}
+
+/// A shard with its keyspace, as Vitess names it.
+fn path_of(shard: &str) -> String {
+    format!("{}/{shard}", keyspace_of(shard))
+}
+
+fn unknown(number: u32) -> StartError {
+    failed("find a tablet")(number.to_string())
 }
 
 /// The name of a tablet.

@@ -58,6 +58,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (47, "item creations", include_str!("../../../../migrations/0047_item_creations.sql")),
     (48, "replay refusals", include_str!("../../../../migrations/0048_replay_refusals.sql")),
     (49, "parts of restocks", include_str!("../../../../migrations/0049_parts_of_restocks.sql")),
+    (50, "outbox items", include_str!("../../../../migrations/0050_outbox_items.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

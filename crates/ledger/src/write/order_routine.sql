@@ -59,8 +59,8 @@ BEGIN
     END IF;
     INSERT_MOVEMENT;
     IF p_event IS NOT NULL THEN
-        INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at)
-        VALUES (p_event, 'orders', 'ledger', p_event_type, p_payload, UTC_TIMESTAMP(6));
+        INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at, item_id)
+        VALUES (p_event, 'orders', 'ledger', p_event_type, p_payload, UTC_TIMESTAMP(6), p_item);
     END IF;
     IF p_take = 'locked' THEN
         SELECT available INTO v_left FROM stock

@@ -4,14 +4,18 @@
 //! smaller number may commit later. So one instance at a time moves committed rows from the outbox
 //! into the log and numbers them there. Who has read the log up to a position has missed nothing.
 
+use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
+use crate::failover::replication::leads_to_vitess;
+use crate::rows::item::items::datetime;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::sql::{Database, transact, within};
 
-/// Rows that one transaction moves.
+/// Rows that one transaction moves, and where they pass through this program.
 const MOVED_MAX: u64 = 256;
+const MOVED_BY_HAND_MAX: u64 = 64;
 
 /// An event of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,35 +52,78 @@ pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
             )
             .fetch_optional(&mut **transaction)
             .await?;
-            let Some(last) = last else { return Ok(0) };
-            let moved = sqlx::query(
-                // The rows are numbered apart from their data, which no temporary table should hold.
-                "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) \
-             SELECT ? + numbered.place, outbox.seq, id, type, payload, created_at FROM \
-             (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM outbox \
-              ORDER BY seq LIMIT ?) AS numbered JOIN outbox ON outbox.seq = numbered.seq",
-            )
-            .binds((last, MOVED_MAX))
-            .execute(&mut **transaction)
-            .await?
-            .rows_affected();
-            sqlx::query(
-                "DELETE outbox FROM outbox JOIN event_log ON event_log.outbox_seq = outbox.seq \
-             WHERE event_log.position > ?",
-            )
-            .bind(last)
-            .execute(&mut **transaction)
-            .await?;
+            let Some(last) = last else { return Ok(false) };
+            let by_hand = leads_to_vitess(&mut *transaction).await?;
+            let most = if by_hand { MOVED_BY_HAND_MAX } else { MOVED_MAX };
+            let moved = if by_hand {
+                move_by_hand(&mut *transaction, last).await?
+            } else {
+                move_in_server(&mut *transaction, last).await?
+            };
             sqlx::query("UPDATE event_relay SET last_position = last_position + ? WHERE id = 1")
                 .bind(moved)
                 .execute(&mut **transaction)
                 .await?;
             failpoint!("events-moved");
-            Ok(moved)
+            Ok(moved == most)
         })
     });
     // A transaction that is dropped is rolled back before its connection is used again.
-    Ok(within(TRANSACTION_MAX, moving).await? == MOVED_MAX)
+    within(TRANSACTION_MAX, moving).await
+}
+
+/// Moves rows behind the position `last` without reading them; returns how many.
+async fn move_in_server(connection: &mut MySqlConnection, last: i64) -> sqlx::Result<u64> {
+    let moved = sqlx::query(
+        // The rows are numbered apart from their data, which no temporary table should hold.
+        "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) \
+         SELECT ? + numbered.place, outbox.seq, id, type, payload, created_at FROM \
+         (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM outbox \
+          ORDER BY seq LIMIT ?) AS numbered JOIN outbox ON outbox.seq = numbered.seq",
+    )
+    .binds((last, MOVED_MAX))
+    .execute(&mut *connection)
+    .await?
+    .rows_affected();
+    sqlx::query(
+        "DELETE outbox FROM outbox JOIN event_log ON event_log.outbox_seq = outbox.seq \
+         WHERE event_log.position > ?",
+    )
+    .bind(last)
+    .execute(connection)
+    .await?;
+    Ok(moved)
+}
+
+/// Moves rows that may lie in shards, to the log that lies beside them; returns how many. A commit of several shards comes to
+/// each at its own time, so the rows are locked: those that another instance has moved a moment ago are waited for, and gone.
+async fn move_by_hand(connection: &mut MySqlConnection, last: i64) -> sqlx::Result<u64> {
+    let rows: Vec<LoggedEvent> = sqlx::query_as(
+        "SELECT seq AS position, id, type, payload, created_at FROM outbox \
+         ORDER BY seq LIMIT ? FOR UPDATE",
+    )
+    .bind(MOVED_BY_HAND_MAX)
+    .fetch_all(&mut *connection)
+    .await?;
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let mut insert = QueryBuilder::new(
+        "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) ",
+    );
+    insert.push_values((last + 1..).zip(&rows), |mut row, (position, moved)| {
+        row.push_bind(position).push_bind(moved.position).push_bind(&moved.id);
+        row.push_bind(&moved.kind).push_bind(&moved.payload).push_bind(datetime(moved.created_at));
+    });
+    insert.build().persistent(false).run(&mut *connection).await?;
+    let mut delete = QueryBuilder::new("DELETE FROM outbox WHERE seq IN (");
+    let mut numbers = delete.separated(", ");
+    for row in &rows {
+        numbers.push_bind(row.position);
+    }
+    delete.push(")");
+    delete.build().persistent(false).run(connection).await?;
+    Ok(rows.len() as u64)
 }
 
 /// The last position of the log; 0 while it was never written.

@@ -36,6 +36,8 @@ pub struct NewEvent {
     pub kind: &'static str,
     /// The changes, as JSON.
     pub payload: String,
+    /// The first item that they are about. On a ledger in shards the row lies beside it.
+    item: i64,
 }
 
 /// An order after its change. Each byte is written twice for each order, so there are few: the time of
@@ -155,10 +157,9 @@ impl Outbox {
         transaction: &mut MySqlConnection,
         offers: Vec<OfferChange>,
     ) -> sqlx::Result<()> {
-        if !self.enabled || offers.is_empty() {
-            return Ok(());
-        }
-        insert(transaction, NewEvent::of(OFFERS_CHANGED, "offers", &offers)?).await
+        let Some(first) = offers.first().filter(|_| self.enabled) else { return Ok(()) };
+        let item = first.item_id;
+        insert(transaction, NewEvent::of(OFFERS_CHANGED, "offers", &offers, item)?).await
     }
 }
 
@@ -187,25 +188,32 @@ impl Change {
 }
 
 impl NewEvent {
+    /// An event of orders that were changed together, which lie where the first one's item lies.
     fn of_orders(orders: &[Order]) -> sqlx::Result<Self> {
         let changes: Vec<Change> = orders.iter().map(Change::of).collect();
-        Self::of(ORDERS_CHANGED, "orders", &changes)
+        let item = orders.first().map_or(0, |first| first.item_id.get());
+        Self::of(ORDERS_CHANGED, "orders", &changes, item)
     }
 
-    fn of(kind: &'static str, what: &str, changes: &[impl Serialize]) -> sqlx::Result<Self> {
+    fn of(
+        kind: &'static str,
+        what: &str,
+        changes: &[impl Serialize],
+        item: i64,
+    ) -> sqlx::Result<Self> {
         let payload = BTreeMap::from([(what, changes)]);
         let payload = serde_json::to_string(&payload)
             .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
-        Ok(Self { id: OrderId::generate(), kind, payload })
+        Ok(Self { id: OrderId::generate(), kind, payload, item })
     }
 }
 
 async fn insert(transaction: &mut MySqlConnection, event: NewEvent) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at) \
-         VALUES (?, 'orders', 'ledger', ?, ?, UTC_TIMESTAMP(6))",
+        "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at, item_id) \
+         VALUES (?, 'orders', 'ledger', ?, ?, UTC_TIMESTAMP(6), ?)",
     )
-    .binds((event.id.to_string(), event.kind, event.payload))
+    .binds((event.id.to_string(), event.kind, event.payload, event.item))
     .run(transaction)
     .await
 }

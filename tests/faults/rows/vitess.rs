@@ -1,0 +1,97 @@
+//! The ledger on a cluster of Vitess: vtgate or a tablet is lost, or another tablet becomes the primary.
+
+use std::time::Duration;
+
+use dev_servers::{ONLY_SHARD, VitessCluster, VitessServer};
+use rand::RngExt;
+use tokio::time::sleep;
+
+use super::mysql_engines::said;
+use super::proven;
+use crate::checker::TrialOutcome;
+use crate::testbed::Testbed;
+use crate::trial::{Plan, Wanted, run_trial};
+use crate::{Run, TrialResult};
+
+/// After its primary is gone, a shard needs one tablet that becomes it, and one more that a commit waits for.
+const TABLETS: u32 = 3;
+/// The strategies that are known to work on Vitess.
+const TRIED: Wanted = Wanted::These(&[
+    "mysql-atomic",
+    "mysql-batch",
+    "mysql-for-update",
+    "mysql-version",
+    "lock-redis",
+    "redis-lua",
+]);
+
+pub async fn gate_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    disturbed(testbed, seed, async |cluster| {
+        let gate = cluster.gate();
+        let pid = gate.pid();
+        gate.kill().await;
+        gate.restart().await.map_err(said)?;
+        proven(gate.pid() != pid, format!("vtgate {pid} was gone"))
+    })
+    .await
+}
+
+pub async fn tablet_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    disturbed(testbed, seed, async |cluster| {
+        let killed = cluster.kill_tablet(ONLY_SHARD).await.map_err(said)?;
+        cluster.restart_tablet(killed).await.map_err(said)?;
+        proven(true, format!("tablet {killed} was gone"))
+    })
+    .await
+}
+
+pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    disturbed(testbed, seed, async |cluster| {
+        let old = cluster.kill_primary(ONLY_SHARD).await.map_err(said)?;
+        cluster.take_over(ONLY_SHARD).await.map_err(said)?;
+        replaced(cluster, old).await
+    })
+    .await
+}
+
+pub async fn demoted(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    disturbed(testbed, seed, async |cluster| {
+        let old = cluster.primary_of(ONLY_SHARD).await.map_err(said)?;
+        cluster.hand_over(ONLY_SHARD).await.map_err(said)?;
+        replaced(cluster, old).await
+    })
+    .await
+}
+
+/// The proof that another tablet is the primary.
+async fn replaced(cluster: &VitessCluster, old: u32) -> Run<String> {
+    let new = cluster.primary_of(ONLY_SHARD).await.map_err(said)?;
+    proven(new != old, format!("tablet {new} after {old}"))
+}
+
+/// A trial on a cluster that is disturbed once. The audit reads the server of the primary.
+async fn disturbed(
+    testbed: &mut Testbed,
+    seed: u64,
+    disturb: impl AsyncFnOnce(&mut VitessCluster) -> Run<String>,
+) -> TrialResult {
+    // It is built from its Go module.
+    if let Err(missing) = VitessServer::programs() {
+        return Ok(TrialOutcome::new(0, format!("not tested: {missing}"), Vec::new()));
+    }
+    let mut cluster = VitessCluster::start_temporary(TABLETS).await.map_err(said)?;
+    Testbed::migrate(&cluster.url()).await?;
+    let setup = testbed.setup_of_new_ledger().with("DATABASE_URL", cluster.url());
+    let plan = Plan::new(seed, TRIED, &setup);
+    run_trial(testbed, plan, async |testbed, trial| {
+        let after = trial.random.random_range(0..300);
+        sleep(Duration::from_millis(after)).await;
+        trial.injections += 1;
+        let proof = disturb(&mut cluster).await;
+        trial.fault_ended();
+        let primary = cluster.primary_url(ONLY_SHARD).await.map_err(said)?;
+        testbed.ledger_elsewhere = Some(primary);
+        proof
+    })
+    .await
+}
