@@ -26,8 +26,8 @@ use crate::support::{Instance, is_whole};
 pub const PATIENCE: Duration = Duration::from_secs(45);
 /// The pause between two looks at a page.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// Browsers that run at once.
-static BROWSERS: Semaphore = Semaphore::const_new(2);
+/// Browsers that run at once: most tests wait for their page half of the time.
+static BROWSERS: Semaphore = Semaphore::const_new(4);
 
 /// Runs the driver in a session of its own, which ends with us, in whatever way we end: then our
 /// end of the pipe closes.
