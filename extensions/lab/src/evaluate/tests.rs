@@ -53,6 +53,7 @@ impl Case {
             item_id: ItemId::new(1).expect("positive"),
             arbiter: self.arbiter,
             total: 2,
+            total_written_down: None,
             available: 2 - held,
             units_sold: 0,
             units_held: held,
