@@ -2,6 +2,7 @@
 //! for the same.
 
 pub mod ask;
+mod attempts;
 pub mod breaker;
 pub mod cache;
 pub mod gathered;
@@ -11,18 +12,6 @@ mod ledger;
 pub mod single_flight;
 pub(crate) mod stock_lock;
 
-use std::time::Duration;
-
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
+pub(crate) use attempts::{ATTEMPTS_MAX, pause};
 pub use ledger::{Ledger, RetryPolicy};
-
-/// Tries of a whole transaction.
-pub(crate) const ATTEMPTS_MAX: u32 = 4;
-/// The longest pause before the second try; it doubles from try to try, and is jittered.
-const PAUSE_FIRST: Duration = Duration::from_millis(4);
-
-/// Waits after `attempt` tries: full jitter over a doubling bound.
-pub(crate) async fn pause(attempt: u32) {
-    let bound = PAUSE_FIRST * 2_u32.pow(attempt.min(8));
-    tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
-}
