@@ -32,7 +32,7 @@ use crate::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
 
 /// Orders that come at once, and orders that come later.
 const AT_ONCE: u32 = 6;
-const LATER: u32 = 4;
+const LATER: u32 = 8;
 /// Longer than any quarantine, pause or wait.
 const LONG: Duration = Duration::from_secs(60);
 /// Times that something is waited for: a task that ends a quarantine needs a step, too.
