@@ -51,7 +51,7 @@ pub const AS_COMPOSE: Shape = Shape { is_mysql: true, has_log: true, ..AS_RUN };
 /// With the log alone, for P16.
 pub const WITH_LOG: Shape = Shape { has_log: true, ..AS_RUN };
 
-/// Beside Vitess: with so many items that each of two shards has some.
+/// Beside Vitess: enough items that each of two shards has some.
 const BESIDE_VITESS: Shape = Shape { is_tcp: true, items: 16, ..AS_COMPOSE };
 
 /// The shapes that are measured: each choice alone, then the shipped shape, then the shipped shape without one choice each,

@@ -10,8 +10,9 @@ use std::thread;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+use tracing::subscriber::with_default;
 
-use crate::{runtime, threads, time};
+use crate::{events, runtime, threads, time};
 
 /// The stack of a task: debug builds need more than shuttle's default.
 const STACK_BYTES: usize = 0x0008_0000;
@@ -19,6 +20,9 @@ const STACK_BYTES: usize = 0x0008_0000;
 const STEPS_MAX: usize = 200_000;
 /// Tasks that PCT takes out of their order, in a run.
 const DEPTH: usize = 3;
+
+/// Events that are shown before a failure.
+const SHOWN: usize = 60;
 
 /// Runs of one scheduler before it is the turn of the other.
 const IN_TURN: usize = 100;
@@ -47,25 +51,45 @@ pub fn reached(place: &str) -> u64 {
     reached.get(place).copied().unwrap_or_default()
 }
 
+/// A run in which a property does not hold.
+#[derive(Debug)]
+pub struct Found {
+    /// Its number, from 1 on.
+    pub number: usize,
+    /// A seed that repeats it within the first runs.
+    pub seed: u64,
+    /// The property.
+    pub why: String,
+    /// The last events before.
+    pub events: String,
+}
+
+/// The events of some runs that follow from a seed.
+#[must_use]
+pub fn trace(run: Run, seed: u64, runs: usize) -> String {
+    let scheduler = RandomScheduler::new_from_seed(seed, runs);
+    search_on_thread(scheduler, MaxSteps::FailAfter(STEPS_MAX), run, None, true).1
+}
+
 /// Tries `runs` runs by two schedulers in turn: one chooses any task at each switch, and PCT gives each task a rank and
 /// changes few. Prints the seed.
 ///
 /// # Panics
 /// When a property does not hold in one of them.
 pub fn explore(run: Run, runs: usize) {
-    if let Some((number, why)) = search(run, runs, None) {
-        panic!("run {number}: {why}");
+    if let Some(Found { number, seed, why, events }) = search(run, runs, None) {
+        panic!("run {number}, with SECKILL_TEST_SEED={seed} soon: {why}\n{events}");
     }
 }
 
-/// Tries runs with a planted mistake, at most `runs`. The number of the run that finds it, and what that run says.
+/// Tries runs with a planted mistake, at most `runs`. The run that finds it.
 #[must_use]
-pub fn find(mistake: &'static str, run: Run, runs: usize) -> Option<(usize, String)> {
+pub fn find(mistake: &'static str, run: Run, runs: usize) -> Option<Found> {
     search(run, runs, Some(mistake))
 }
 
 /// The first run in which a property does not hold.
-fn search(run: Run, runs: usize, mistake: Option<&'static str>) -> Option<(usize, String)> {
+fn search(run: Run, runs: usize, mistake: Option<&'static str>) -> Option<Found> {
     let seed = match std::env::var("SECKILL_TEST_SEED") {
         Ok(text) => text.parse().expect("a number"),
         Err(_) => random_seed(),
@@ -76,59 +100,81 @@ fn search(run: Run, runs: usize, mistake: Option<&'static str>) -> Option<(usize
         let random = RandomScheduler::new_from_seed(seed, IN_TURN);
         let ranked = PctScheduler::new_from_seed(seed, DEPTH, IN_TURN);
         let found = first_failure(random, MaxSteps::FailAfter(STEPS_MAX), run, mistake);
-        let found = found.map(|(number, why)| (begun + number, why));
-        found.or_else(|| {
+        let found = found.or_else(|| {
             // By ranks a task may wait for another one that never gets its turn. That is not the fault of the code, so such
             // a run is given up.
             let steps_max = MaxSteps::ContinueAfter(STEPS_MAX);
-            let (number, why) = first_failure(ranked, steps_max, run, mistake)?;
-            Some((begun + IN_TURN + number, why))
-        })
+            let found = first_failure(ranked, steps_max, run, mistake)?;
+            Some(Found { number: IN_TURN + found.number, ..found })
+        })?;
+        Some(Found { number: begun + found.number, seed, ..found })
     })
+}
+
+/// The first failure of a scheduler.
+fn first_failure(
+    scheduler: impl Scheduler + Send + 'static,
+    steps_max: MaxSteps,
+    run: Run,
+    mistake: Option<&'static str>,
+) -> Option<Found> {
+    let (failure, events) = search_on_thread(scheduler, steps_max, run, mistake, false);
+    let (number, why) = failure?;
+    let lines: Vec<&str> = events.lines().collect();
+    let events = lines[lines.len().saturating_sub(SHOWN)..].join("\n");
+    Some(Found { number, seed: 0, why, events })
 }
 
 fn random_seed() -> u64 {
     RandomState::new().hash_one(thread::current().id())
 }
 
-/// Runs on a thread of its own, whose statics and clock are those of the run.
-fn first_failure(
+/// Runs on a thread of its own, whose statics and clock are those of the run. The number and text of a failure, and the
+/// events: of the last run, or of all.
+fn search_on_thread(
     scheduler: impl Scheduler + Send + 'static,
     steps_max: MaxSteps,
     run: Run,
     mistake: Option<&'static str>,
-) -> Option<(usize, String)> {
+    keeps_events: bool,
+) -> (Option<(usize, String)>, String) {
     let searching = thread::spawn(move || {
         note_panics();
         threads::plant(mistake);
         let number = Arc::new(AtomicUsize::new(0));
         let begun = Arc::clone(&number);
-        let runner = Runner::new(scheduler, config(steps_max, mistake));
+        let runner = Runner::new(scheduler, config(steps_max));
         let tried = catch_unwind(AssertUnwindSafe(|| {
-            runner.run(move || {
-                begun.fetch_add(1, Ordering::Relaxed);
-                runtime::begin_run();
-                threads::begin_run();
-                time::begin_run();
-                run();
-                time::end_run();
+            with_default(events::Protocol, || {
+                runner.run(move || {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    runtime::begin_run();
+                    threads::begin_run();
+                    time::begin_run();
+                    events::begin_run(keeps_events);
+                    run();
+                    time::end_run();
+                    // A task may have caught it.
+                    let has_panicked = FIRST_PANIC.with_borrow(Option::is_some);
+                    assert!(!has_panicked, "a task has panicked");
+                })
             });
         }));
         let number = number.load(Ordering::Relaxed);
-        tried.err().map(|_| (number, FIRST_PANIC.take().unwrap_or_default()))
+        let failure = tried.err().map(|_| (number, FIRST_PANIC.take().unwrap_or_default()));
+        (failure, events::events())
     });
     searching.join().expect("the search itself does not panic")
 }
 
-fn config(steps_max: MaxSteps, mistake: Option<&'static str>) -> Config {
+fn config(steps_max: MaxSteps) -> Config {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = steps_max;
     config.silence_warnings = true;
     config.ungraceful_shutdown_config.immediately_return_on_panic = true;
-    if mistake.is_some() {
-        config.failure_persistence = FailurePersistence::None;
-    }
+    // The seed and the number of the run repeat it.
+    config.failure_persistence = FailurePersistence::None;
     config
 }
 

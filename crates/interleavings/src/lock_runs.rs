@@ -251,7 +251,8 @@ async fn run(has_faults: bool) {
     }
     drop(clients);
     // Dropped guards have released the name, and the leases of lost ones are over.
-    run.tasks.ended().await;
+    run.tasks.close();
+    run.tasks.wait().await;
     sleep(LEASE * 2).await;
     let token = Token::mint(false, 1);
     let free = run.store.names.acquire(&run.name, &token, LEASE).await;

@@ -62,6 +62,14 @@ impl CancellationToken {
         self.0.cancelled().await;
     }
 
+    /// Waits for something until it is cancelled.
+    pub async fn run_until_cancelled<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
+        crate::select! {
+            () = self.cancelled() => None,
+            come = awaited => Some(come),
+        }
+    }
+
     /// Waits until it is cancelled, in a future that borrows nothing.
     pub async fn cancelled_owned(self) {
         self.cancelled().await;

@@ -61,9 +61,13 @@ impl TaskTracker {
         runtime.spawn(self.0.track_future(task))
     }
 
-    /// Waits for the end of all tasks.
-    pub async fn ended(&self) {
+    /// Lets [`TaskTracker::wait`] end.
+    pub fn close(&self) {
         self.0.close();
+    }
+
+    /// Waits for the end of all tasks.
+    pub async fn wait(&self) {
         self.0.wait().await;
     }
 }

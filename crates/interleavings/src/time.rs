@@ -55,6 +55,11 @@ impl Instant {
         Self(CLOCK.with_borrow(|clock| clock.now))
     }
 
+    /// The time since the run began.
+    pub(crate) fn since_begin(self) -> Duration {
+        self.0
+    }
+
     /// The time since then.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
@@ -150,6 +155,35 @@ pub async fn timeout_at<F: Future>(deadline: Instant, awaited: F) -> Result<F::O
 /// Waits for something for a time.
 pub async fn timeout<F: Future>(time: Duration, awaited: F) -> Result<F::Output, Elapsed> {
     timeout_at(Instant::now() + time, awaited).await
+}
+
+/// Instants one period apart.
+pub struct Interval {
+    next: Instant,
+    period: Duration,
+}
+
+/// What an [`Interval`] does when it is late.
+pub enum MissedTickBehavior {
+    /// Begins a period.
+    Delay,
+}
+
+/// Instants one period apart, from now on.
+#[must_use]
+pub fn interval(period: Duration) -> Interval {
+    Interval { next: Instant::now(), period }
+}
+
+impl Interval {
+    /// Takes note of nothing: each wait begins a period.
+    pub fn set_missed_tick_behavior(&mut self, _: MissedTickBehavior) {}
+
+    /// Waits for the next instant.
+    pub async fn tick(&mut self) {
+        sleep_until(self.next).await;
+        self.next = Instant::now() + self.period;
+    }
 }
 
 /// Begins the clock of a run.

@@ -1,24 +1,49 @@
 //! The permits of items, which an order with several lines waits for.
 
+#[path = "../../ledger/src/work/attempts.rs"]
+mod attempts;
 #[path = "../../ledger/src/work/cache.rs"]
 pub mod cache;
 include!(concat!(env!("OUT_DIR"), "/item_concurrency.rs"));
 #[path = "../../ledger/src/work/item_permit.rs"]
 pub(crate) mod item_permit;
 
+pub(crate) use attempts::{ATTEMPTS_MAX, pause};
+
+pub(crate) mod breaker {
+    //! There is no breaker.
+
+    #[derive(Clone, Debug)]
+    pub(crate) struct Breaker;
+}
+
 pub(crate) mod stock_lock {
     //! The locks of stock rows.
 
-    use crate::random::below;
-    use crate::sql::{Database, NoError};
-    use crate::task::yield_now;
-    use crate::work::item_permit::ItemPermit;
+    use shop_domain::ItemId;
+
+    use crate::book::Row;
+    use crate::sql::{Database, MySqlConnection, Result, begin};
+    use crate::work::item_permit::{ItemPermit, ItemPermits};
+
+    /// Locks the stock rows of several items: the one that was waited for alone, and the others without waiting.
+    pub(crate) async fn lock_all(
+        transaction: &mut MySqlConnection,
+        permits: &ItemPermits,
+    ) -> Result<std::result::Result<(), ItemId>> {
+        transaction.server.send().await?;
+        if let Some(awaited) = permits.awaited() {
+            transaction.lock(Row::Stock(awaited.item().get())).await?;
+        }
+        let is_locked = |item: &ItemId| !transaction.try_lock(&Row::Stock(item.get()));
+        Ok(permits.items().find(is_locked).map_or(Ok(()), Err))
+    }
 
     /// Waits until nobody has the row.
-    pub(crate) async fn wait_until_free(_: &Database, _: &ItemPermit) -> Result<(), NoError> {
-        for _ in 0..below(4) {
-            yield_now().await;
-        }
-        Ok(())
+    pub(crate) async fn wait_until_free(pool: &Database, permit: &ItemPermit) -> Result<()> {
+        let mut transaction = begin(pool).await?;
+        let locked = transaction.lock(Row::Stock(permit.item().get())).await;
+        let _ = transaction.rollback().await;
+        locked
     }
 }

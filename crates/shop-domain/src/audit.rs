@@ -14,7 +14,7 @@ pub struct Facts {
     pub arbiter: ArbiterMode,
     /// Units at the start and by restocks, by the stock row.
     pub total: i64,
-    /// The same, as they were written down; `None` where the units at the start were not.
+    /// Units at the start and by restocks, as they were written down; `None` where those at the start were not.
     pub total_written_down: Option<i64>,
     /// Units left, by the stock row.
     pub available: i64,

@@ -48,7 +48,7 @@ async fn a_gate_that_does_not_know_of_carts(strategy: &str) {
     let wanted = (10..70).map(async |buyer: i64| {
         let client = if buyer % 4 < 2 { instance.buyer(buyer) } else { beside.buyer(buyer) };
         match buyer % 2 {
-            0 => client.buy_for_good(strategy, shared).await,
+            0 => for_good(&told, async || client.buy_for_good(strategy, shared).await).await,
             _ => for_good(&told, async || reserve(&client, &[(shared, 1), (other, 1)]).await).await,
         }
     });

@@ -105,16 +105,17 @@ impl Hold {
     /// Fires `lost` and wakes the next waiter, unless the hold is over already. Returns whether it
     /// did.
     pub(crate) fn lose(&self, how: Phase) -> bool {
-        let (head, lost) = {
+        let head = {
             let mut state = self.locked();
             if state.phase != Phase::Held {
                 return false;
             }
             state.phase = how;
             protocol!("lost", self.name, self.token);
-            (state.head.take(), state.lost.clone())
+            // Under our lock: nobody who has released it meanwhile is told afterwards.
+            state.lost.cancel();
+            state.head.take()
         };
-        lost.cancel();
         // Dropped outside our lock, because passing it on takes the lock of the queue.
         drop(head);
         true

@@ -39,7 +39,7 @@ pub(crate) async fn lock_all(
     Ok(taken.map_or(Ok(()), |_| Err(None)))
 }
 
-/// Locks the limits of one table that nobody has, and returns the first one that another transaction has.
+/// Locks the free limits of one table, and returns the first one that another transaction has.
 async fn lock_some(
     transaction: &mut MySqlConnection,
     [table, column]: [&str; 2],

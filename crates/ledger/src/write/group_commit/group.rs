@@ -92,20 +92,18 @@ impl GroupCommit {
         if let Some(apart) = self.line_apart(&lines) {
             return Outcome::Refused(Refusal::ItemsApart.of_line(apart));
         }
-        let queue = self.queue_of(lines[0].item.id);
-        let has_lines = lines.len() > 1;
-        let is_apart = has_lines && (!self.shares_queues() || self.has_quarantined_line(&lines));
-        let direct = if is_apart { None } else { queue.direct() };
-        if is_apart || direct.is_some() {
+        let queue = self.queue_of(&lines);
+        let direct = queue.as_ref().and_then(BatchQueue::direct);
+        let Some(queue) = queue.filter(|_| direct.is_none()) else {
             // Boxed: they are rarely awaited, and would make every purchase's future larger.
-            if has_lines {
+            if lines.len() > 1 {
                 return Box::pin(self.write_alone(&lines, deadline)).await;
             }
             let purchase = &lines[0];
             let stock = StockWrite::Guarded;
             let write = OrderWrite { purchase, fence: None, stock, deadline };
             return Box::pin(self.parts.arbiter.write(&write)).await.unwrap_or_else(Outcome::from);
-        }
+        };
         let (asker, mut answered, claimed) = Asker::new(deadline);
         if queue.push(self, Waiting::new(lines, asker)).is_err() {
             return Outcome::Unavailable(Unavailable::Overloaded);
@@ -122,13 +120,16 @@ impl GroupCommit {
         answer.unwrap_or_else(Outcome::from)
     }
 
-    /// The queue that an order of the item belongs to.
-    fn queue_of(&self, item: ItemId) -> Arc<BatchQueue> {
-        let shared = &self.parts.shared;
-        let index = self.parts.arbiter.shards.queue_of(item, shared.len());
+    /// The queue that an order belongs to; `None` for one with several lines that no shared queue takes: it is written
+    /// by itself. Each item is looked at once, because a quarantine may begin or end at any moment.
+    fn queue_of(&self, lines: &[Purchase]) -> Option<Arc<BatchQueue>> {
+        let GroupCommitParts { arbiter, shared, .. } = &*self.parts;
+        let item = lines[0].item.id;
+        let is_apart = lines.iter().any(|line| self.is_quarantined(line.item.id));
+        let index = arbiter.shards.queue_of(item, shared.len()).filter(|_| !is_apart);
         match index.and_then(|index| shared.get(index)) {
-            Some(shared) if !self.is_quarantined(item) => Arc::clone(shared),
-            _ => self.own_queue(item),
+            Some(shared) => Some(Arc::clone(shared)),
+            None => (lines.len() == 1).then(|| self.own_queue(item)),
         }
     }
 

@@ -10,13 +10,14 @@ use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
+use super::stock_rows::take;
 use crate::rows::event::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
 use crate::work::item_permit::ItemPermits;
 use crate::work::{limit_lock, stock_lock};
 use crate::write::fence::{Fence, raise_fence};
 use crate::write::new_order::{
-    Written, count_buyers, count_in_groups, insert_movements, insert_orders, stock_update,
+    Written, count_buyers, count_in_groups, insert_movements, insert_orders,
 };
 use crate::write::protocol::protocol;
 use crate::write::{Conflict, WRITTEN_AS, in_time, is_guarded, is_late};
@@ -220,46 +221,6 @@ async fn take_stock(
         }
     }
     Ok(true)
-}
-
-/// Takes units of several items, in the order of their ids, and answers how many had enough.
-async fn take(connection: &mut MySqlConnection, taken: &[(ItemId, i64)]) -> sqlx::Result<u64> {
-    let statement = take_statement(taken.len());
-    let mut query = sqlx::query(&statement);
-    if let [(item, units)] = taken {
-        query = query.bind(units).bind(item.get()).bind(units);
-    } else {
-        // Repeated to a power of two: a row is found once, however often it is named.
-        for (item, units) in repeated(taken) {
-            query = query.bind(item.get()).bind(units);
-        }
-        for (item, _) in repeated(taken) {
-            query = query.bind(item.get());
-        }
-        for (item, units) in repeated(taken) {
-            query = query.bind(item.get()).bind(units);
-        }
-    }
-    Ok(query.execute(connection).await?.rows_affected())
-}
-
-/// The items, and the last one again until there are a power of two of them.
-fn repeated(taken: &[(ItemId, i64)]) -> impl Iterator<Item = &(ItemId, i64)> {
-    let length = taken.len().next_power_of_two();
-    taken.iter().chain(taken.last().into_iter().cycle()).take(length)
-}
-
-/// The statement that takes the stock of a number of items: one range over the primary key, also
-/// where the batch has so large a part of all items that the optimizer would choose a scan.
-fn take_statement(items: usize) -> String {
-    if items == 1 {
-        return stock_update("stock", "?", "= ?");
-    }
-    let length = items.next_power_of_two();
-    let by_item = format!("CASE item_id{} END", " WHEN ? THEN ?".repeat(length));
-    let places = vec!["?"; length].join(", ");
-    let stock = "stock FORCE INDEX (PRIMARY)";
-    stock_update(stock, &by_item, &format!("IN ({places})"))
 }
 
 /// Cuts a batch into pieces whose lengths are powers of two, largest first: a handful of statement

@@ -1,0 +1,69 @@
+//! What a batch reads of the ledger.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::book::Row;
+use crate::sql::{Database, MySqlConnection, Result, begin};
+use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Purchase, UserId};
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counted {
+    pub(super) bought: i64,
+    pub(super) expired: i64,
+}
+
+pub(super) async fn bought_so_far(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+) -> Result<HashMap<(ItemId, UserId), Counted>> {
+    connection.server.send().await?;
+    let bought = purchases.iter().map(|one| {
+        let row = Row::Limit(one.item.id.get(), one.buyer.get());
+        let bought = connection.server.book.units(&row, &[]);
+        ((one.item.id, one.buyer), Counted { bought, expired: 0 })
+    });
+    Ok(bought.collect())
+}
+
+pub(super) async fn bought_in_groups(
+    _: &mut MySqlConnection,
+    _: &[Purchase],
+) -> Result<HashMap<(LimitGroupId, UserId), i64>> {
+    Ok(HashMap::new())
+}
+
+pub(super) async fn available(
+    connection: &mut MySqlConnection,
+    items: &[ItemId],
+) -> Result<HashMap<ItemId, i64>> {
+    connection.server.send().await?;
+    let book = &connection.server.book;
+    let available = items.iter().filter_map(|item| Some((*item, book.available(item.get(), &[])?)));
+    Ok(available.collect())
+}
+
+pub(super) async fn locked_by_others(
+    connection: &mut MySqlConnection,
+    items: &[ItemId],
+) -> Result<BTreeSet<ItemId>> {
+    let looking = begin(&connection.server).await?;
+    let is_locked = |item: &&ItemId| !looking.try_lock(&Row::Stock(item.get()));
+    Ok(items.iter().filter(is_locked).copied().collect())
+}
+
+pub(super) async fn find_written(
+    pool: &Database,
+    purchases: &[&Purchase],
+) -> Result<HashMap<OrderId, Order>> {
+    let mut transaction = begin(pool).await?;
+    let key =
+        |one: &&Purchase| Row::Key(one.item.id.get(), one.buyer.get(), one.key.as_str().to_owned());
+    for key in purchases.iter().map(key).collect::<BTreeSet<_>>() {
+        transaction.lock(key).await?;
+    }
+    pool.send().await?;
+    let found = purchases.iter().filter_map(|one| pool.book.order(one.order_id));
+    let found = found.map(|order| (order.id, order)).collect();
+    transaction.rollback().await?;
+    Ok(found)
+}

@@ -1,0 +1,148 @@
+//! What a batch reads of the ledger: what is counted and left before it writes, which items' rows others
+//! hold, and which orders a lost COMMIT has written.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sqlx::{MySqlConnection, QueryBuilder, Row};
+
+use super::sql::powers_of_two;
+use crate::rows::order::orders;
+use crate::sql::statement::in_list;
+use crate::sql::{Database, answered, begin_on};
+use crate::write::is_guarded;
+use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Purchase, UserId};
+
+/// What the ledger has counted of a buyer and an item.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counted {
+    pub(super) bought: i64,
+    /// Holds that expired unpaid.
+    pub(super) expired: i64,
+}
+
+/// What is counted of the batch's buyers already, of items that count them.
+pub(super) async fn bought_so_far(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+) -> sqlx::Result<HashMap<(ItemId, UserId), Counted>> {
+    let mut bought = HashMap::new();
+    let guarded: Vec<&Purchase> = purchases.iter().filter(|one| is_guarded(one)).collect();
+    for chunk in powers_of_two(&guarded) {
+        let mut select = QueryBuilder::new(
+            "SELECT item_id, user_id, bought, expired FROM buyer_limits WHERE (item_id, user_id) IN",
+        );
+        select.push_tuples(chunk, |mut row, purchase| {
+            row.push_bind(purchase.item.id.get()).push_bind(purchase.buyer.get());
+        });
+        for row in select.build().fetch_all(&mut *connection).await? {
+            let buyer = (row.try_get("item_id")?, row.try_get("user_id")?);
+            let counted = Counted {
+                bought: row.try_get::<i32, _>("bought")?.into(),
+                expired: row.try_get::<i32, _>("expired")?.into(),
+            };
+            bought.insert(buyer, counted);
+        }
+    }
+    Ok(bought)
+}
+
+/// Units that the batch's buyers have already, of all items of each group.
+pub(super) async fn bought_in_groups(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+) -> sqlx::Result<HashMap<(LimitGroupId, UserId), i64>> {
+    let mut bought = HashMap::new();
+    let key = |one: &Purchase| one.counted_group().map(|group| (group.id, one.buyer));
+    let counted: Vec<_> = purchases.iter().filter_map(key).collect();
+    for chunk in powers_of_two(&counted) {
+        let mut select = QueryBuilder::new(
+            "SELECT group_id, user_id, bought FROM group_limits WHERE (group_id, user_id) IN",
+        );
+        select.push_tuples(chunk, |mut row, (group, buyer)| {
+            row.push_bind(group.get()).push_bind(buyer.get());
+        });
+        for row in select.build().fetch_all(&mut *connection).await? {
+            let buyer = (row.try_get("group_id")?, row.try_get("user_id")?);
+            bought.insert(buyer, i64::from(row.try_get::<i32, _>("bought")?));
+        }
+    }
+    Ok(bought)
+}
+
+/// Units left of each item that exists.
+pub(super) async fn available(
+    connection: &mut MySqlConnection,
+    items: &[ItemId],
+) -> sqlx::Result<HashMap<ItemId, i64>> {
+    let rows = select_stock(connection, "item_id, available", items, "").await?;
+    let read =
+        |row: &sqlx::mysql::MySqlRow| Ok((row.try_get("item_id")?, row.try_get("available")?));
+    rows.iter().map(read).collect()
+}
+
+/// Finds the items whose stock rows other transactions have locked. The connection has no transaction,
+/// so the locks that it gets go at once. Engines that ignore SKIP LOCKED find none.
+pub(super) async fn locked_by_others(
+    connection: &mut MySqlConnection,
+    items: &[ItemId],
+) -> sqlx::Result<BTreeSet<ItemId>> {
+    let rows = select_stock(connection, "item_id", items, "FOR UPDATE SKIP LOCKED").await?;
+    let mut locked: BTreeSet<ItemId> = items.iter().copied().collect();
+    for row in rows {
+        locked.remove(&row.try_get("item_id")?);
+    }
+    Ok(locked)
+}
+
+async fn select_stock(
+    connection: &mut MySqlConnection,
+    columns: &str,
+    items: &[ItemId],
+    locking: &str,
+) -> sqlx::Result<Vec<sqlx::mysql::MySqlRow>> {
+    let Some((places, padded)) = in_list(items) else { return Ok(Vec::new()) };
+    // A scan of a small table would lock rows of others.
+    let statement = format!(
+        "SELECT {columns} FROM stock FORCE INDEX (PRIMARY) WHERE item_id IN ({places}) {locking}"
+    );
+    let query = padded.fold(sqlx::query(&statement), |query, item| query.bind(item.get()));
+    answered(query.fetch_all(connection)).await
+}
+
+/// Finds the orders of a batch whose COMMIT was not answered, waiting for a transaction that still
+/// holds their rows: with one statement for all.
+pub(super) async fn find_written(
+    pool: &Database,
+    purchases: &[&Purchase],
+) -> sqlx::Result<HashMap<OrderId, Order>> {
+    let Some((places, padded)) = in_list(purchases) else { return Ok(HashMap::new()) };
+    let padded: Vec<&Purchase> = padded.collect();
+    let question = |columns: &str, locking: &str| {
+        format!(
+            "SELECT {columns} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) \
+             AND item_id IN ({places}) {locking}"
+        )
+    };
+    // The lock by a statement of its own: see `orders::lock`.
+    let lock = question("id", "FOR UPDATE");
+    let read = question(orders::COLUMNS, "");
+    let bound = |statement| {
+        let query = padded
+            .iter()
+            .fold(sqlx::query(statement), |query, one| query.bind(one.order_id.to_string()));
+        // Where items are in shards, this says which ones to ask.
+        padded.iter().fold(query, |query, one| query.bind(one.item.id.get()))
+    };
+    let look = async {
+        let mut connection = pool.after_lost_commit().await?;
+        let mut transaction = begin_on(&mut connection).await?;
+        bound(&lock).fetch_all(&mut *transaction).await?;
+        let rows = bound(&read).fetch_all(&mut *transaction).await?;
+        // Nothing was written, and the locks were all that was wanted.
+        let _ = transaction.rollback().await;
+        Ok(rows)
+    };
+    let rows = answered(look).await?;
+    let order = |row| orders::read(row).map(|order| (order.id, order));
+    rows.iter().map(order).collect()
+}
