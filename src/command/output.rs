@@ -30,7 +30,7 @@ fn end_without_reader(error: &io::Error) {
     }
 }
 
-/// Prints a line. What cannot be written, such as on a full disk, ends the program with a sentence and exit 2.
+/// Prints a line. If it cannot be written, such as on a full disk, the program ends with a sentence and exit 2.
 pub fn print_line(line: impl Display) {
     if let Err(error) = writeln!(Output, "{line}") {
         eprintln!("seckill: {}", not_written(&error));

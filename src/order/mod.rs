@@ -44,7 +44,7 @@ pub struct Orders {
 pub struct ExpiryRun {
     /// Orders that expired.
     pub expired: usize,
-    /// Orders that cannot expire.
+    /// Orders that cannot expire, at least.
     pub stuck: usize,
 }
 
@@ -85,8 +85,9 @@ impl Orders {
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside and behind those that
     /// cannot expire do not wait for them.
     async fn expire_singly(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
-        let mut run = ExpiryRun { expired: 0, stuck: 0 };
         let mut last = self.tried.get(item);
+        // The batch has just failed at one in front of the place where the last run has ended.
+        let mut run = ExpiryRun { expired: 0, stuck: usize::from(last.is_some()) };
         for _ in 0..SINGLE_PAGES_MAX {
             let page = self.steps.overdue_orders(item, last, limit).await?;
             // Behind a page that is not full there is none, and the next run begins with the oldest order.

@@ -46,18 +46,20 @@ async fn wait_for_status(instance: &Instance, buyer: i64, order: &Value, status:
     .await;
 }
 
+/// Counts the runs of the sweep that have ended so.
+async fn runs(client: &Client, result: &str) -> u64 {
+    let name = format!("seckill_job_runs_total{{job=\"expire\",result=\"{result}\"}} ");
+    let metrics = client.get("/metrics").await.text;
+    let count = metrics.lines().find_map(|line| line.strip_prefix(name.as_str())?.parse().ok());
+    count.unwrap_or(0)
+}
+
 /// Waits until the sweep has begun and ended at least once from now on.
 async fn wait_for_a_sweep(client: &Client) {
-    let runs = async || {
-        let metrics = client.get("/metrics").await.text;
-        let counted = metrics.lines().filter(|line| {
-            line.starts_with("seckill_job_runs_total{") && line.contains("\"expire\"")
-        });
-        counted.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
-    };
-    let before = runs().await;
+    let all = async || runs(client, "ok").await + runs(client, "failed").await;
+    let before = all().await;
     // The first one may have begun before.
-    eventually("a sweep", || async { (runs().await >= before + 2).then_some(()) }).await;
+    eventually("a sweep", || async { (all().await >= before + 2).then_some(()) }).await;
 }
 
 /// The sweep runs twice a second in each instance: what it reads must not grow with the orders.
@@ -134,10 +136,11 @@ async fn an_order_that_cannot_expire_stops_no_other() {
     }
 }
 
-/// A run tries ten pages one by one. With pages of one order, eleven that cannot expire fill them.
+/// A run tries ten pages one by one. With pages of one order, ten that cannot expire fill them; also the next run, which goes
+/// on behind them, tells of them.
 #[tokio::test]
 async fn an_order_behind_many_stuck_ones_expires() {
-    const STUCK: i64 = 11;
+    const STUCK: i64 = 10;
     let (shop, instance) = Shop::open_with(|config| {
         config.job.expire_period_ms = 20;
         config.job.expire_batch_max = 1;
@@ -149,9 +152,16 @@ async fn an_order_behind_many_stuck_ones_expires() {
     }
     let behind = buy(&instance, STUCK + 1, item).await;
     let spoil = "UPDATE buyer_limits SET bought = bought - 1 WHERE item_id = ? AND user_id <= ?";
-    assert_eq!(shop.change(sqlx::query(spoil).bind(item).bind(STUCK)).await, 11);
+    assert_eq!(shop.change(sqlx::query(spoil).bind(item).bind(STUCK)).await, 10);
     shop.let_holds_pass(HOLD_SECONDS).await;
     wait_for_status(&instance, STUCK + 1, &behind, "expired").await;
+    let stranger = instance.stranger();
+    let [ok, failed] = [runs(&stranger, "ok").await, runs(&stranger, "failed").await];
+    eventually("further runs", || async {
+        (runs(&stranger, "failed").await >= failed + 4).then_some(())
+    })
+    .await;
+    assert_eq!(runs(&stranger, "ok").await, ok, "a run told of no stuck order");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What parses: units of an item, and money in minor units of its currency.
+//! Units of an item, and money in minor units of its currency.
 
 use std::fmt;
 

@@ -80,7 +80,7 @@ struct Body {
     order: Option<String>,
     amount_cents: Option<i64>,
     currency: Option<String>,
-    /// What is no id says nothing: a provider may have a field of this name that is something else.
+    /// A value that is no id says nothing: a provider may have a field of this name that is something else.
     #[serde(default)]
     refund: Value,
 }

@@ -177,7 +177,8 @@ pub struct EditItemBody {
     options: Option<Vec<VariantOptionBody>>,
     #[serde(default)]
     strategy: Option<String>,
-    /// Units to add to the stock; a negative number takes units out.
+    /// Units to add to the stock; a negative number takes units out. A long waiting list gets many units in parts, within
+    /// seconds.
     #[serde(default)]
     #[schema(value_type = Option<i64>)]
     stock_delta: Integer,

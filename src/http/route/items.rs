@@ -30,7 +30,7 @@ pub struct ItemBody {
     price_cents: i64,
     /// The currency of the price (ISO 4217).
     currency: &'static str,
-    /// Units of the sale: the first stock and all restocks.
+    /// Units of the sale: the first stock and all restocks, but for units that a long waiting list gets later.
     total: i64,
     /// Units left.
     available: i64,

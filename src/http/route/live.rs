@@ -25,7 +25,7 @@ pub struct LiveBody {
     instance: String,
     #[serde(with = "time::serde::rfc3339")]
     server_time: OffsetDateTime,
-    /// Units of the sale: the first stock and all restocks.
+    /// Units of the sale: the first stock and all restocks, but for units that a long waiting list gets later.
     total: i64,
     /// Units left, by the ledger.
     available: i64,

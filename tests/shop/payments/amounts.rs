@@ -56,7 +56,7 @@ async fn a_refund_that_two_messages_name_counts_once() {
         assert_taken(&told.send(&instance).await, result, &Value::Null);
     }
     assert_eq!(payment(&instance, "p1").await["refunded_cents"], 150);
-    // What is no id says nothing, and each message counts.
+    // A value that is no id says nothing, and each message counts.
     let about = json!({ "refund": { "id": "r1" }, "type": "refund.succeeded", "payment": "p1",
         "order": order, "amount_cents": 50 });
     for (message, result) in [("m4", "partly_refunded"), ("m5", "refunded")] {

@@ -333,7 +333,7 @@ const OF_SERVER: [&str; 12] = [
     "table-open-cache=400",
 ];
 
-/// What a server for a measurement has instead: the disk keeps what it commits. And as any server for long it has memory.
+/// An option of a server for a measurement, which also has more memory: the disk keeps its commits.
 const OF_LONE_SERVER: &str = "innodb-flush-method=fsync";
 
 /// The flags that all tablets have.

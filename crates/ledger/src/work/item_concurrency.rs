@@ -84,10 +84,10 @@ impl ItemConcurrency {
         self.acquire_with(items, None, deadline).await
     }
 
-    /// Takes the permits of several items again, after the stock row of one of them was found locked, or a limit for it,
-    /// which others have while they wait for the row. Until that row is free it alone is waited for, with its permit and nothing of another item. `None` when that takes too long, or
-    /// when the deadline is over: a permit that is free is had even then, and whoever finds the row locked each time
-    /// would never end.
+    /// Takes the permits of several items again, after the stock row of one of them was found locked, or the limit of
+    /// the buyer for it, which others have while they wait for the row. Until that row is free it alone is waited for,
+    /// with its permit and nothing of another item. `None` when that takes too long, or when the deadline is over: a
+    /// permit that is free is had even then, and whoever finds the row locked each time would never end.
     pub(crate) async fn acquire_after(
         &self,
         permits: ItemPermits,

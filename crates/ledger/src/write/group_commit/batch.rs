@@ -120,8 +120,8 @@ impl BatchWriter {
         batch.tell_decided();
     }
 
-    /// Writes one order with several lines: all or none. `Some` when others have the stock row of this item: then
-    /// nothing was written or told, and the caller waits for that item with nothing else in hand.
+    /// Writes one order with several lines: all or none. `Some` when others have the stock row of this item, or the limit
+    /// of the buyer for it: then nothing was written or told, and the caller waits for that item with nothing else in hand.
     pub(super) async fn write_alone(
         &self,
         permits: &ItemPermits,

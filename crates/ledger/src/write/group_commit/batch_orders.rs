@@ -44,7 +44,7 @@ pub(super) struct Batch<'a> {
     pub(super) is_alone: bool,
     /// The permits of the items of one order with several lines.
     pub(super) permits: Option<&'a ItemPermits>,
-    /// The item of such an order whose stock row others have.
+    /// The item of such an order whose stock row, or the limit of the buyer for it, others have.
     pub(super) locked: Option<ItemId>,
     pub(super) span: SharedSpan,
 }

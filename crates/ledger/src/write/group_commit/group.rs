@@ -168,7 +168,8 @@ impl GroupCommit {
         Outcome::Unavailable(Unavailable::Contended)
     }
 
-    /// Tries it once. `Err` when others have the stock row of this item: nothing was written.
+    /// Tries it once. `Err` when others have the stock row of this item, or the limit of the buyer for it: nothing was
+    /// written.
     async fn write_alone_with(
         &self,
         permits: &ItemPermits,
