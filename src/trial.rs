@@ -44,14 +44,9 @@ impl ports::TrialSales for TrialSales {
     async fn buy(&self, purchase: TrialPurchase) -> Outcome {
         let line = LineRequest { item: purchase.item, quantity: purchase.quantity, ticket: None };
         let strategy = purchase.strategy.to_owned();
-        let order = OrderRequest {
-            buyer: purchase.buyer,
-            lines: [line].into(),
-            source: Source::Stock { strategy, options: purchase.options },
-            hold_seconds: None,
-            key: Some(purchase.key),
-            trace: Trace::default(),
-        };
+        let source = Source::Stock { strategy, options: purchase.options };
+        let key = Some(purchase.key);
+        let order = OrderRequest::new(purchase.buyer, [line], source, key, Trace::default());
         self.purchases.order(order).await
     }
 

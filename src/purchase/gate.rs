@@ -17,9 +17,9 @@ use super::admit::PurchasePermit;
 use super::earlier;
 use super::find::Gate;
 use super::requests::WaitingClient;
-use super::{LineRequest, Lines, OrderRequest, PurchaseParts, Purchases};
+use super::{Lines, OrderRequest, PurchaseParts, Purchases};
 use gates::{Options, Strategy};
-use shop_domain::{Doubt, Item, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Trace};
+use shop_domain::{Doubt, Item, Outcome, Purchase, Quantity, Refusal};
 
 impl Purchases {
     /// Runs the strategy and waits for its outcome until the deadline. It is finished also when nobody waits
@@ -67,44 +67,6 @@ impl Purchases {
         };
         clients.into_iter().for_each(WaitingClient::answered);
         order.of_line(outcome, items[0].id)
-    }
-
-    /// Makes the purchases of all lines, which have one key and the same times.
-    pub(super) fn purchases(
-        &self,
-        order: &OrderRequest,
-        items: &[Arc<Item>],
-        strategy: &'static str,
-        trace: &Trace,
-    ) -> Lines<Purchase> {
-        let line_count = order.line_count();
-        let mut order_id = OrderId::generate();
-        if line_count.is_some() {
-            order_id = order_id.line(0);
-        }
-        let key = order.key.clone().unwrap_or_else(|| RequestKey::of_order(order_id));
-        let holds = items.iter().map(|item| item.hold_seconds);
-        let hold = holds.chain(order.hold_seconds).min().unwrap_or_default();
-        // The ledger ends the hold, so it begins by the same clock.
-        let created_at = self.parts.clock.ledger_now();
-        let expires_at = created_at + time::Duration::seconds(hold.into());
-        let purchase = |number: u8, line: &LineRequest, item: &Arc<Item>| Purchase {
-            order_id: if number == 0 { order_id } else { order_id.line(number) },
-            item: Arc::clone(item),
-            buyer: order.buyer,
-            quantity: line.quantity,
-            // An amount above the largest one is refused before.
-            amount: item.price.times(line.quantity).unwrap_or(item.price),
-            key: key.clone(),
-            strategy,
-            created_at,
-            expires_at,
-            trace: trace.clone(),
-            line_count,
-            counts_refusals: line_count.is_none(),
-        };
-        let lines = order.lines.iter().zip(items);
-        (0..).zip(lines).map(|(number, (line, item))| purchase(number, line, item)).collect()
     }
 }
 

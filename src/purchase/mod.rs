@@ -41,7 +41,10 @@ use ledger::breaker::Breakers;
 use ledger::write::GroupCommit;
 use shop_domain::order::LINES_MAX;
 use shop_domain::outcome::Dependency;
-use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Trace, Unavailable, UserId};
+use shop_domain::{
+    Clock, Item, ItemId, OrderId, Outcome, Purchase, Quantity, RequestKey, Trace, Unavailable,
+    UserId,
+};
 use shop_metrics::Metrics;
 
 pub use admit::Admission;
@@ -198,6 +201,44 @@ impl Purchases {
         outcome
     }
 
+    /// Makes the purchases of all lines, which have one key and the same times.
+    fn purchases(
+        &self,
+        order: &OrderRequest,
+        items: &[Arc<Item>],
+        strategy: &'static str,
+        trace: &Trace,
+    ) -> Lines<Purchase> {
+        let line_count = order.line_count();
+        let mut order_id = OrderId::generate();
+        if line_count.is_some() {
+            order_id = order_id.line(0);
+        }
+        let key = order.key.clone().unwrap_or_else(|| RequestKey::of_order(order_id));
+        let holds = items.iter().map(|item| item.hold_seconds);
+        let hold = holds.chain(order.hold_seconds).min().unwrap_or_default();
+        // The ledger ends the hold, so it begins by the same clock.
+        let created_at = self.parts.clock.ledger_now();
+        let expires_at = created_at + time::Duration::seconds(hold.into());
+        let purchase = |number: u8, line: &LineRequest, item: &Arc<Item>| Purchase {
+            order_id: if number == 0 { order_id } else { order_id.line(number) },
+            item: Arc::clone(item),
+            buyer: order.buyer,
+            quantity: line.quantity,
+            // An amount above the largest one is refused before.
+            amount: item.price.times(line.quantity).unwrap_or(item.price),
+            key: key.clone(),
+            strategy,
+            created_at,
+            expires_at,
+            trace: trace.clone(),
+            line_count,
+            counts_refusals: line_count.is_none(),
+        };
+        let lines = order.lines.iter().zip(items);
+        (0..).zip(lines).map(|(number, (line, item))| purchase(number, line, item)).collect()
+    }
+
     /// The outcomes of each item's purchases.
     #[must_use]
     pub fn outcome_counts(&self) -> &OutcomeCounts {
@@ -227,6 +268,18 @@ fn micros(duration: Duration) -> u64 {
 const NO_LEDGER: Outcome = Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql));
 
 impl OrderRequest {
+    /// An order whose hold is as long as its items allow.
+    #[must_use]
+    pub fn new(
+        buyer: UserId,
+        lines: impl Into<Lines<LineRequest>>,
+        source: Source,
+        key: Option<RequestKey>,
+        trace: Trace,
+    ) -> Self {
+        Self { buyer, lines: lines.into(), source, hold_seconds: None, key, trace }
+    }
+
     fn options(&self) -> Options {
         match self.source {
             Source::Stock { options, .. } => options,

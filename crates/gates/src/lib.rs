@@ -5,8 +5,8 @@
 //! or lose its data at any moment. Each strategy's file reads like a manual page: how it works, what can
 //! go wrong, when to use it.
 //!
-//! [`LIST`] has every strategy. To add one, write its file and add two lines below: the module and its
-//! line on the list. The page of strategies, the documents, the metrics' labels and the conformance tests
+//! [`LIST`] has every strategy. To add one, write its file and add its name twice below: the module, and on
+//! the list. The page of strategies, the documents, the metrics' labels and the conformance tests
 //! read the list.
 
 #[macro_use]
@@ -64,41 +64,30 @@ use shop_domain::{Outcome, Purchase};
 pub use kit::locks::{LockSources, ZookeeperLocks};
 pub use kit::options::{Options, OptionsError, Scope, Store, WaitFor};
 
-/// Every strategy, in the order in which pages show them: those to use, then those to learn from.
-pub static LIST: &[Entry] = &[
-    lock_redis::ENTRY,
-    lock_redis_token::ENTRY,
-    lock_redis_reentrant::ENTRY,
-    lock_redis_fair::ENTRY,
-    lock_redlock::ENTRY,
-    lock_mysql_table::ENTRY,
-    lock_mysql_named::ENTRY,
-    lock_etcd::ENTRY,
-    lock_zookeeper::ENTRY,
-    lock_zookeeper_spin::ENTRY,
-    mysql_atomic::ENTRY,
-    mysql_batch::ENTRY,
-    mysql_for_update::ENTRY,
-    mysql_unit_rows::ENTRY,
-    mysql_version::ENTRY,
-    redis_lua::ENTRY,
-    redis_bucket::ENTRY,
-    redis_stream::ENTRY,
-    redis_watch::ENTRY,
-    lock_local::ENTRY,
-    lock_redis_setnx_expire::ENTRY,
-    lock_redis_setnx::ENTRY,
-    lock_redis_getset::ENTRY,
-    mysql_mutex::ENTRY,
-    redis_mutex::ENTRY,
-    memory_mutex::ENTRY,
-    mysql_mutex_in_tx::ENTRY,
-    mysql_mutex_per_request::ENTRY,
-    mysql_timestamp::ENTRY,
-    mysql_naive::ENTRY,
-    redis_naive::ENTRY,
-    memory_naive::ENTRY,
-];
+/// Calls a macro with its arguments and the modules of all strategies, in the order in which pages show them: those to
+/// use, then those to learn from.
+#[macro_export]
+macro_rules! with_strategies {
+    ($($with:ident)::+! $($arguments:tt)*) => {
+        $($with)::+! {
+            $($arguments)*
+            lock_redis lock_redis_token lock_redis_reentrant lock_redis_fair lock_redlock
+            lock_mysql_table lock_mysql_named lock_etcd lock_zookeeper lock_zookeeper_spin
+            mysql_atomic mysql_batch mysql_for_update mysql_unit_rows mysql_version redis_lua
+            redis_bucket redis_stream redis_watch lock_local lock_redis_setnx_expire
+            lock_redis_setnx lock_redis_getset mysql_mutex redis_mutex memory_mutex
+            mysql_mutex_in_tx mysql_mutex_per_request mysql_timestamp mysql_naive redis_naive
+            memory_naive
+        }
+    };
+}
+
+macro_rules! list {
+    ($($name:ident)*) => { &[$($name::ENTRY),*] };
+}
+
+/// Every strategy.
+pub static LIST: &[Entry] = with_strategies!(list!);
 
 /// One line of the list.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,8 @@ use sqlx::{Decode, Type};
 use crate::payment::{CurrencyCode, PaymentId, PaymentStatus};
 use crate::{
     ArbiterMode, BuyerReference, Cents, Currency, DrawBeacon, DrawEntry, EndpointId, ItemId,
-    ItemKind, LimitGroup, LimitGroupId, Order, OrderId, OrderStatus, Place, Product, ProductId,
-    Quantity, ShopId, UserId, WaitingStatus,
+    ItemKind, LimitGroup, LimitGroupId, OrderId, OrderStatus, Place, Product, ProductId, Quantity,
+    ShopId, UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -132,26 +132,6 @@ column_type!(ArbiterMode, &str, Self::parse);
 from_row!(LimitGroup { id, name, per_buyer_limit });
 
 from_row!(Product { id, name, description, image_url });
-
-from_row!(Order {
-    id,
-    item_id,
-    user_id,
-    quantity,
-    amount: "amount_cents",
-    currency = "(SELECT COALESCE(items.currency, code) FROM shop_currency LEFT JOIN items ON items.id = orders.item_id)",
-    status,
-    strategy,
-    fence,
-    limit_group: "limit_group_id",
-    created_at,
-    expires_at,
-    extended_seconds,
-    paid_at,
-    line_count;
-    // The other lines have rows of their own.
-    further = Vec::new(),
-});
 
 from_row!(DrawEntry {
     entry,

@@ -61,6 +61,27 @@ pub struct Order {
     pub further: Vec<Self>,
 }
 
+#[cfg(feature = "sqlx")]
+crate::from_row!(Order {
+    id,
+    item_id,
+    user_id,
+    quantity,
+    amount: "amount_cents",
+    currency = "(SELECT COALESCE(items.currency, code) FROM shop_currency LEFT JOIN items ON items.id = orders.item_id)",
+    status,
+    strategy,
+    fence,
+    limit_group: "limit_group_id",
+    created_at,
+    expires_at,
+    extended_seconds,
+    paid_at,
+    line_count;
+    // The other lines have rows of their own.
+    further = Vec::new(),
+});
+
 impl AsMut<Self> for Order {
     fn as_mut(&mut self) -> &mut Self {
         self

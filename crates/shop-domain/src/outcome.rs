@@ -88,120 +88,111 @@ impl Outcome {
     }
 }
 
-/// The reason why a purchase was refused for good; nothing changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+/// Declares [`Refusal`]: each with its code in problem details, logs and metrics.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident $({ $($field:tt)* })? = $code:literal,)+) => {
+        /// The reason why a purchase was refused for good; nothing changed.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Refusal {
+            $($(#[$doc])* $name $({ $($field)* })?,)+
+            /// A line of an order with several lines was refused, and so the whole order.
+            OfLine {
+                /// The item of the line.
+                item: ItemId,
+                refusal: Box<Self>,
+            },
+        }
+
+        impl Refusal {
+            /// All codes.
+            pub const CODES: &'static [&'static str] = &[$($code),+];
+
+            /// The code in problem details, logs and metrics.
+            #[must_use]
+            pub fn code(&self) -> &'static str {
+                match self {
+                    $(Self::$name { .. } => $code,)+
+                    Self::OfLine { refusal, .. } => refusal.code(),
+                }
+            }
+        }
+    };
+}
+
+refusals! {
     /// Fewer units are left than were asked for.
     SoldOut {
         /// When the ledger was asked how many units are left: its answer may be as old as that,
         /// however late it comes. `None`: a gate said so, just now.
         asked_at: Option<Instant>,
-    },
+    } = "sold_out",
     /// The buyer already has, or would then have, more than the limit.
     LimitReached {
         /// Units per buyer.
         limit: u32,
-    },
+    } = "limit_reached",
     /// The buyer already has, or would then have, more units than the items of a group allow together.
     GroupLimitReached {
         /// Units per buyer.
         limit: u32,
-    },
+    } = "group_limit_reached",
     /// As many holds of the buyer as may have expired unpaid.
     UnpaidLimitReached {
         /// Holds per buyer.
         limit: u32,
-    },
+    } = "unpaid_limit_reached",
     /// More units in one order than a buyer may ever have.
     QuantityOverLimit {
         /// Units per buyer.
         limit: u32,
-    },
+    } = "quantity_over_limit",
     /// The sale has not begun.
     SaleNotStarted {
         /// The start of the sale.
         starts_at: OffsetDateTime,
-    },
+    } = "sale_not_started",
     /// The sale is over.
-    SaleEnded,
+    SaleEnded = "sale_ended",
     /// The operator has paused it.
-    SalePaused,
+    SalePaused = "sale_paused",
     /// The item has a waiting room, and the purchase came without a ticket.
-    TicketRequired,
+    TicketRequired = "ticket_required",
     /// The ticket is not ours, or another buyer's, or another item's.
-    TicketInvalid,
+    TicketInvalid = "ticket_invalid",
     /// The ticket is a queue token whose admission time has not come.
-    TicketNotYetValid,
+    TicketNotYetValid = "ticket_not_yet_valid",
     /// The ticket has expired.
-    TicketExpired,
+    TicketExpired = "ticket_expired",
     /// The buyer has no open offer of a unit.
-    NoOffer,
+    NoOffer = "no_offer",
     /// The units are drawn, and the places are not known yet.
-    DrawOnly,
+    DrawOnly = "draw_only",
     /// There is no such item.
-    ItemNotFound,
+    ItemNotFound = "item_not_found",
     /// There is no such strategy.
-    StrategyNotFound,
+    StrategyNotFound = "strategy_not_found",
     /// The strategy takes no options.
-    OptionsNotTaken,
+    OptionsNotTaken = "invalid_query_parameter",
     /// The request chooses how it waits or what it locks, and the item belongs to the shop.
-    OptionsForLabItems,
+    OptionsForLabItems = "invalid_options",
     /// The request names a strategy that can oversell, and the item belongs to the shop.
-    UnsafeStrategy,
+    UnsafeStrategy = "unsafe_strategy",
     /// The price of all units would be above the largest amount.
-    AmountOverflow,
+    AmountOverflow = "amount_overflow",
     /// Another purchase of the same buyer is still running, and the strategy allows one.
-    RequestInProgress,
+    RequestInProgress = "request_in_progress",
     /// The item has another currency than the items of the lines before it.
-    OtherCurrency,
+    OtherCurrency = "other_currency",
     /// The item's rows are in another part of the ledger than those of the first line, and an order is written in one part.
-    ItemsApart,
-    /// A line of an order with several lines was refused, and so the whole order.
-    OfLine {
-        /// The item of the line.
-        item: ItemId,
-        refusal: Box<Self>,
-    },
+    ItemsApart = "items_apart",
     /// The key belongs to an order for another quantity, or with other lines.
     KeyReused {
         /// The id of that order.
         order_id: OrderId,
-    },
+    } = "idempotency_key_reused",
 }
 
 impl Refusal {
-    /// The code in problem details, logs and metrics.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::SoldOut { .. } => "sold_out",
-            Self::LimitReached { .. } => "limit_reached",
-            Self::GroupLimitReached { .. } => "group_limit_reached",
-            Self::UnpaidLimitReached { .. } => "unpaid_limit_reached",
-            Self::QuantityOverLimit { .. } => "quantity_over_limit",
-            Self::SaleNotStarted { .. } => "sale_not_started",
-            Self::SaleEnded => "sale_ended",
-            Self::SalePaused => "sale_paused",
-            Self::TicketRequired => "ticket_required",
-            Self::TicketInvalid => "ticket_invalid",
-            Self::TicketNotYetValid => "ticket_not_yet_valid",
-            Self::TicketExpired => "ticket_expired",
-            Self::NoOffer => "no_offer",
-            Self::DrawOnly => "draw_only",
-            Self::ItemNotFound => "item_not_found",
-            Self::StrategyNotFound => "strategy_not_found",
-            Self::OptionsNotTaken => "invalid_query_parameter",
-            Self::OptionsForLabItems => "invalid_options",
-            Self::UnsafeStrategy => "unsafe_strategy",
-            Self::AmountOverflow => "amount_overflow",
-            Self::RequestInProgress => "request_in_progress",
-            Self::OtherCurrency => "other_currency",
-            Self::ItemsApart => "items_apart",
-            Self::OfLine { refusal, .. } => refusal.code(),
-            Self::KeyReused { .. } => "idempotency_key_reused",
-        }
-    }
-
     /// The refusal of the line of `item`.
     #[must_use]
     pub fn of_line(self, item: ItemId) -> Self {

@@ -26,13 +26,10 @@ impl Events {
     pub(crate) fn read(sections: &Sections) -> Result<Self, String> {
         let settings: Self = sections.read("events")?;
         check(rules! {
-        settings.poll_ms >= 1
-                && settings.refusals_max >= 1
-                && settings.pause_seconds_max >= 1
-                && (1..=1_000).contains(&settings.batch_max)
+        (1..=1_000).contains(&settings.batch_max)
                 && (100..=60_000).contains(&settings.timeout_ms)
                 && (1..=87_600).contains(&settings.keep_hours) =>
-                "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max and pause_seconds_max at least 1";
+                "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, and keep_hours 1 to 87600";
         })?;
         Ok(settings)
     }

@@ -15,6 +15,88 @@ const ROWS_MAX: u32 = 1_000;
 /// Sales that are read at once: each has its orders added up.
 const SALES_MAX: u32 = 50;
 
+/// The columns of a table, each with its cell in a row. `None`: only sums and totals have it.
+type Columns<T> = &'static [(&'static str, Option<fn(&T) -> Cell>)];
+
+static SALES: Columns<Sale> = &[
+    ("id", Some(|sale| sale.id.get().into())),
+    ("name", Some(|sale| Cell::Typed(sale.name.clone()))),
+    ("kind", Some(|sale| Cell::Plain(sale.kind.clone()))),
+    ("strategy", Some(|sale| Cell::Plain(sale.strategy.clone()))),
+    ("price_cents", Some(|sale| sale.price_cents.into())),
+    ("starts_at", Some(|sale| sale.starts_at.into())),
+    ("ends_at", Some(|sale| sale.ends_at.into())),
+    ("total", Some(|sale| sale.total.into())),
+    ("available", Some(|sale| sale.available.into())),
+    ("held", Some(|sale| sale.held.into())),
+    ("sold", Some(|sale| sale.sold.into())),
+    ("orders", Some(|sale| sale.orders.into())),
+    ("paid_cents", Some(|sale| sale.paid_cents.into())),
+    ("adds_up", Some(|sale| Cell::Flag(adds_up(sale)))),
+    ("count", None),
+    ("currency", Some(|sale| sale.currency.as_str().into())),
+    // With these a sale can be imported again.
+    ("description", Some(|sale| Cell::Typed(sale.description.clone()))),
+    ("image_url", Some(|sale| sale.image_url.clone().map_or(Cell::Absent, Cell::Typed))),
+    ("per_buyer_limit", Some(|sale| i64::from(sale.per_buyer_limit).into())),
+    ("unpaid_max", Some(|sale| i64::from(sale.unpaid_max).into())),
+    ("hold_seconds", Some(|sale| i64::from(sale.hold_seconds).into())),
+    ("arbiter", Some(|sale| Cell::Plain(sale.arbiter.clone()))),
+    ("waiting_room", Some(|sale| Cell::Flag(sale.waiting_room))),
+    ("offer_seconds", Some(|sale| i64::from(sale.offer_seconds).into())),
+    ("extend_seconds", Some(|sale| i64::from(sale.extend_seconds).into())),
+    ("return_seconds", Some(|sale| i64::from(sale.return_seconds).into())),
+    ("limit_group_id", Some(|sale| sale.limit_group_id.into())),
+    ("product_id", Some(|sale| sale.product_id.into())),
+    ("options", Some(|sale| sale.options.as_deref().map_or(Cell::Absent, options_cell))),
+    ("mode", Some(|sale| Cell::from(if sale.is_drawn { "draw" } else { "race" }))),
+    ("offered", Some(|sale| sale.offered.into())),
+];
+
+static ORDERS: Columns<Order> = &[
+    ("id", Some(|order| Cell::Plain(order.id.to_string()))),
+    ("item_id", Some(|order| order.item_id.get().into())),
+    ("user_id", Some(|order| order.user_id.get().into())),
+    ("quantity", Some(|order| order.quantity.signed().into())),
+    ("amount_cents", Some(|order| order.amount.cents().into())),
+    ("status", Some(|order| order.status.as_str().into())),
+    ("strategy", Some(|order| Cell::Plain(order.strategy.clone()))),
+    ("created_at", Some(|order| order.created_at.into())),
+    ("expires_at", Some(|order| order.expires_at.into())),
+    ("paid_at", Some(|order| order.paid_at.into())),
+    ("count", None),
+    // The same in all lines of an order.
+    ("order_id", Some(|order| Cell::Plain(order.whole_id().to_string()))),
+    ("currency", Some(|order| order.currency.as_str().into())),
+];
+
+static MOVEMENTS: Columns<Movement> = &[
+    ("id", Some(|movement| Cell::Plain(movement.id.clone()))),
+    ("item_id", Some(|movement| movement.item.get().into())),
+    ("reason", Some(|movement| Cell::Plain(movement.reason.clone()))),
+    ("delta", Some(|movement| movement.delta.into())),
+    ("created_at", Some(|movement| movement.created_at.into())),
+    ("count", None),
+];
+
+/// The columns of a table in CSV. `record` says whether a line is a row, a sum, or the total, which is the last line.
+pub(super) fn columns(table: Table) -> Vec<&'static str> {
+    match table {
+        Table::Sales => names(SALES),
+        Table::Orders => names(ORDERS),
+        Table::Movements => names(MOVEMENTS),
+    }
+}
+
+fn names<T>(columns: Columns<T>) -> Vec<&'static str> {
+    std::iter::once("record").chain(columns.iter().map(|(name, _)| *name)).collect()
+}
+
+/// The cells of a row.
+fn row<T>(columns: Columns<T>, of: &T) -> Vec<(&'static str, Cell)> {
+    columns.iter().filter_map(|(name, cell)| Some((*name, (*cell)?(of)))).collect()
+}
+
 /// Writes the table that the writer is for.
 pub(super) fn write<'a>(
     snapshot: &'a mut Snapshot,
@@ -45,7 +127,7 @@ async fn orders(
         for order in page {
             let sum = [1, order.quantity.signed(), order.amount.cents()];
             written = add(written, sum);
-            writer.write("order", order_cells(&order)).await?;
+            writer.write("order", row(ORDERS, &order)).await?;
         }
     }
     let mut total = [0_i64; 3];
@@ -83,24 +165,6 @@ fn total_of_money(
         cells.extend(currencies.first().map(|&currency| ("currency", currency.into())));
     }
     cells
-}
-
-fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
-    vec![
-        ("id", Cell::Plain(order.id.to_string())),
-        ("item_id", order.item_id.get().into()),
-        ("user_id", order.user_id.get().into()),
-        ("quantity", order.quantity.signed().into()),
-        ("amount_cents", order.amount.cents().into()),
-        ("status", order.status.as_str().into()),
-        ("strategy", Cell::Plain(order.strategy.clone())),
-        ("created_at", order.created_at.into()),
-        ("expires_at", order.expires_at.into()),
-        ("paid_at", order.paid_at.into()),
-        // The same in all lines of an order.
-        ("order_id", Cell::Plain(order.whole_id().to_string())),
-        ("currency", order.currency.as_str().into()),
-    ]
 }
 
 async fn movements(
@@ -162,14 +226,7 @@ async fn write_movements(
 ) -> Result<[i64; 2], ExportError> {
     for movement in page {
         written = add(written, [1, movement.delta]);
-        let cells = vec![
-            ("id", Cell::Plain(movement.id)),
-            ("item_id", movement.item.get().into()),
-            ("reason", Cell::Plain(movement.reason)),
-            ("delta", movement.delta.into()),
-            ("created_at", movement.created_at.into()),
-        ];
-        writer.write("movement", cells).await?;
+        writer.write("movement", row(MOVEMENTS, &movement)).await?;
     }
     Ok(written)
 }
@@ -192,7 +249,7 @@ async fn sales(
             sums = add(sums, [1, total, available, offered, held, sold, orders, paid_cents]);
             add_up &= adds_up(&sale);
             currencies.insert(sale.currency.as_str());
-            writer.write("sale", sale_cells(sale)).await?;
+            writer.write("sale", row(SALES, &sale)).await?;
         }
     }
     let [count, total, available, offered, held, sold, orders, paid_cents] = sums;
@@ -215,52 +272,15 @@ fn adds_up(sale: &Sale) -> bool {
     sale.total == sale.available + sale.offered + sale.held + sale.sold
 }
 
-fn sale_cells(sale: Sale) -> Vec<(&'static str, Cell)> {
-    let adds_up = adds_up(&sale);
-    let mode = if sale.is_drawn { "draw" } else { "race" };
-    vec![
-        ("id", sale.id.get().into()),
-        ("name", Cell::Typed(sale.name)),
-        ("kind", Cell::Plain(sale.kind)),
-        ("strategy", Cell::Plain(sale.strategy)),
-        ("price_cents", sale.price_cents.into()),
-        ("starts_at", sale.starts_at.into()),
-        ("ends_at", sale.ends_at.into()),
-        ("total", sale.total.into()),
-        ("available", sale.available.into()),
-        ("held", sale.held.into()),
-        ("sold", sale.sold.into()),
-        ("orders", sale.orders.into()),
-        ("paid_cents", sale.paid_cents.into()),
-        ("adds_up", Cell::Flag(adds_up)),
-        ("currency", sale.currency.as_str().into()),
-        ("description", Cell::Typed(sale.description)),
-        ("image_url", sale.image_url.map_or(Cell::Absent, Cell::Typed)),
-        ("per_buyer_limit", i64::from(sale.per_buyer_limit).into()),
-        ("unpaid_max", i64::from(sale.unpaid_max).into()),
-        ("hold_seconds", i64::from(sale.hold_seconds).into()),
-        ("arbiter", Cell::Plain(sale.arbiter)),
-        ("waiting_room", Cell::Flag(sale.waiting_room)),
-        ("offer_seconds", i64::from(sale.offer_seconds).into()),
-        ("extend_seconds", i64::from(sale.extend_seconds).into()),
-        ("return_seconds", i64::from(sale.return_seconds).into()),
-        ("limit_group_id", sale.limit_group_id.into()),
-        ("product_id", sale.product_id.into()),
-        ("options", sale.options.map_or(Cell::Absent, |stored| Cell::Typed(options_text(&stored)))),
-        ("mode", mode.into()),
-        ("offered", sale.offered.into()),
-    ]
-}
-
 /// Options as a table has them: `Size=M; Colour=red`. A list in JSON stays one if a text has these signs.
-fn options_text(stored: &str) -> String {
+fn options_cell(stored: &str) -> Cell {
     let pairs: Vec<(String, String)> = serde_json::from_str(stored).unwrap_or_default();
     let is_plain = |text: &str| text == text.trim() && !text.contains([';', '=']);
     if !pairs.iter().all(|(name, value)| is_plain(name) && is_plain(value)) {
-        return stored.to_owned();
+        return Cell::Typed(stored.to_owned());
     }
     let each = pairs.iter().map(|(name, value)| format!("{name}={value}"));
-    each.collect::<Vec<_>>().join("; ")
+    Cell::Typed(each.collect::<Vec<_>>().join("; "))
 }
 
 fn add<const N: usize>(mut sums: [i64; N], more: [i64; N]) -> [i64; N] {

@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::export::{ExportError, Format, PageSender, Table};
+use crate::export_table::columns;
 use crate::formula;
 
 /// The size of a page, in bytes.
@@ -53,68 +54,10 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// The columns of a table in CSV. `record` says whether a line is a row, a sum, or the total, which
-/// is the last line.
-pub(super) fn columns(table: Table) -> &'static [&'static str] {
-    match table {
-        Table::Sales => &[
-            "record",
-            "id",
-            "name",
-            "kind",
-            "strategy",
-            "price_cents",
-            "starts_at",
-            "ends_at",
-            "total",
-            "available",
-            "held",
-            "sold",
-            "orders",
-            "paid_cents",
-            "adds_up",
-            "count",
-            "currency",
-            // With these a sale can be imported again.
-            "description",
-            "image_url",
-            "per_buyer_limit",
-            "unpaid_max",
-            "hold_seconds",
-            "arbiter",
-            "waiting_room",
-            "offer_seconds",
-            "extend_seconds",
-            "return_seconds",
-            "limit_group_id",
-            "product_id",
-            "options",
-            "mode",
-            "offered",
-        ],
-        Table::Orders => &[
-            "record",
-            "id",
-            "item_id",
-            "user_id",
-            "quantity",
-            "amount_cents",
-            "status",
-            "strategy",
-            "created_at",
-            "expires_at",
-            "paid_at",
-            "count",
-            "order_id",
-            "currency",
-        ],
-        Table::Movements => &["record", "id", "item_id", "reason", "delta", "created_at", "count"],
-    }
-}
-
 /// Writes records, and sends pages.
 pub(super) struct Writer {
     pub table: Table,
+    columns: Vec<&'static str>,
     format: Format,
     page: Vec<u8>,
     pages: PageSender,
@@ -123,7 +66,8 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(table: Table, format: Format, pages: PageSender) -> Self {
-        Self { table, format, page: Vec::new(), pages, has_head: false }
+        let columns = columns(table);
+        Self { table, columns, format, page: Vec::new(), pages, has_head: false }
     }
 
     /// Begins CSV with a byte order mark, if `has_mark`.
@@ -154,7 +98,7 @@ impl Writer {
     }
 
     fn write_csv(&mut self, record: &str, cells: &[(&'static str, Cell)]) {
-        let columns = columns(self.table);
+        let columns = &self.columns;
         debug_assert!(
             cells.iter().all(|(name, _)| columns.contains(name)),
             "each cell has a column"

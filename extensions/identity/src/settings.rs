@@ -57,9 +57,8 @@ impl Identity {
         settings.jwks_url.is_empty() || settings.jwks_file.as_os_str().is_empty() =>
             "identity.jwks_url and identity.jwks_file exclude each other";
         settings.clock_skew_seconds <= 300
-            && settings.jwks_seconds_max >= 1
             && (100..=60_000).contains(&settings.timeout_ms) =>
-            "identity.clock_skew_seconds must be at most 300, jwks_seconds_max at least 1, timeout_ms 100 to 60000";
+            "identity.clock_skew_seconds must be at most 300, and timeout_ms 100 to 60000";
         })?;
         Ok(settings)
     }

@@ -109,9 +109,9 @@ pub async fn purchase(
     let buyer = buyer.user;
     let span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
     let trace = span.trace();
-    let lines = [LineRequest { item, quantity, ticket }].into();
+    let line = LineRequest { item, quantity, ticket };
     let source = Source::Stock { strategy, options };
-    let order = OrderRequest { buyer, lines, source, hold_seconds: None, key, trace };
+    let order = OrderRequest::new(buyer, [line], source, key, trace);
     answer_order(&purchases, order, span).await
 }
 

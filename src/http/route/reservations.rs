@@ -89,7 +89,8 @@ impl ReservationBody {
             lines.push(line);
         }
         let hold_seconds = wanted_hold(self.hold_seconds, "hold_seconds")?;
-        Ok(OrderRequest { buyer, lines, source: Source::Reservation, hold_seconds, key, trace })
+        let order = OrderRequest::new(buyer, lines, Source::Reservation, key, trace);
+        Ok(OrderRequest { hold_seconds, ..order })
     }
 }
 

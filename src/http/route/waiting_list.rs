@@ -139,13 +139,6 @@ pub async fn accept(
 ) -> Result<Response, Problem> {
     let span = request_trace.begin("POST /api/items/{id}/waiting/purchase");
     let line = LineRequest { item: id, quantity: Quantity::ONE, ticket: None };
-    let order = OrderRequest {
-        buyer: buyer.user,
-        lines: [line].into(),
-        source: Source::Offer,
-        hold_seconds: None,
-        key,
-        trace: span.trace(),
-    };
+    let order = OrderRequest::new(buyer.user, [line], Source::Offer, key, span.trace());
     answer_order(&purchases, order, span).await
 }

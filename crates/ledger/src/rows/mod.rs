@@ -49,11 +49,11 @@ pub mod redis_lists;
 pub mod tables;
 pub mod waiting_list;
 
-pub use account::{actions, erased, operators, sessions, shops, subjects, users};
-pub use draw::draws;
-pub use event::{deliveries, endpoints, event_log, outbox};
-pub use item::{items, limit_groups, products, stock};
-pub use order::{buyers, failures, orders, payments, request_keys, running};
+pub use account::*;
+pub use draw::*;
+pub use event::*;
+pub use item::*;
+pub use order::*;
 
 pub use crate::failover::{
     Writer, check, engine, hosts, is_writable, monitor, pool, pool_of, pool_to, replication,
