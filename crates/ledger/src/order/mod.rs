@@ -21,7 +21,7 @@ use crate::sql::{WorkError, answered};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_concurrency::step_deadline;
 use crate::work::item_permit::ItemPermits;
-use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read, pause};
+use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
@@ -174,12 +174,8 @@ impl OrderSteps {
     /// That the row was not free in time; nothing changed.
     async fn turn_after(&self, turn: Turn, locked: ItemId) -> Result<Turn, LedgerError> {
         let Turn { items, permits, deadline } = turn;
-        drop(permits);
-        // Whoever has a limit of the buyer may have it a moment longer than the row.
-        pause(1).await;
-        let none = ItemPermits::default();
         let within = (&self.ledger.pool, deadline);
-        let permits = self.ledger.items.acquire_after(none, &items, locked, within).await;
+        let permits = self.ledger.items.acquire_after(permits, &items, locked, within).await;
         let permits = permits.ok_or(LedgerError::Contended)?;
         Ok(Turn { items, permits, deadline })
     }

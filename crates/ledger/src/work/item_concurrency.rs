@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::cache::Cache;
 use super::item_permit::{ItemPermit, ItemPermits};
+use super::pause;
 use super::stock_lock::wait_until_free;
 use crate::sql::{Database, Fault};
 use shop_domain::ItemId;
@@ -96,6 +97,8 @@ impl ItemConcurrency {
         (pool, deadline): (&Database, Option<Instant>),
     ) -> Option<ItemPermits> {
         drop(permits);
+        // Whoever has a limit of the buyer may have it a moment longer than the row.
+        pause(1).await;
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return None;
         }

@@ -21,7 +21,7 @@ use crate::write::new_order::{
 };
 use crate::write::protocol::protocol;
 use crate::write::{Conflict, WRITTEN_AS, in_time, is_guarded, is_late};
-use shop_domain::{ItemId, Purchase, Span};
+use shop_domain::{ItemId, LimitGroupId, Purchase, Span};
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares
 /// each row with half of the list on average, so twice the rows cost four times as much.
@@ -113,9 +113,12 @@ async fn fill(
 ) -> sqlx::Result<BatchResult> {
     if let Some(permits) = permits {
         let items: Vec<ItemId> = permits.items().collect();
-        let limits = limit_lock::lock_all(connection, purchases[0].buyer, &items, &[]);
-        if let Err(Some(item)) = slot.run(limits).await? {
-            return Ok(BatchResult::Locked(item));
+        let groups = purchases.iter().filter_map(|one| one.counted_group());
+        let groups: Vec<LimitGroupId> = groups.map(|group| group.id).collect();
+        let limits = limit_lock::lock_all(connection, purchases[0].buyer, &items, &groups);
+        if let Err(item) = slot.run(limits).await? {
+            // Whoever has the limit of a group may wait for any of its items.
+            return Ok(BatchResult::Locked(item.unwrap_or(purchases[0].item.id)));
         }
     }
     let rows = span.span("rows");
