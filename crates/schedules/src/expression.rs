@@ -6,8 +6,11 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 /// A condition or a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Expression {
     /// A number.
     Number(i64),
@@ -34,7 +37,8 @@ pub enum Operator {
 }
 
 /// `name = expression`, or `name = expression if condition`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Assignment {
     /// The variable that changes.
     pub name: String,
@@ -161,6 +165,22 @@ impl Assignment {
         names.push(&self.name);
         self.value.names(names);
         self.condition.iter().for_each(|condition| condition.names(names));
+    }
+}
+
+impl TryFrom<String> for Expression {
+    type Error = SyntaxError;
+
+    fn try_from(text: String) -> Result<Self, SyntaxError> {
+        Self::parse(&text)
+    }
+}
+
+impl TryFrom<String> for Assignment {
+    type Error = SyntaxError;
+
+    fn try_from(text: String) -> Result<Self, SyntaxError> {
+        Self::parse(&text)
     }
 }
 
