@@ -43,7 +43,6 @@ pub struct Etcd {
     program: PathBuf,
     /// Its name in the cluster.
     member: String,
-    port: u16,
     peer_port: u16,
     /// Names and addresses of all members, as etcd wants them.
     cluster: String,
@@ -93,7 +92,6 @@ impl EtcdServer {
             let recipe = Etcd {
                 program,
                 member: format!("member-{number}"),
-                port: 0,
                 peer_port: ports::choose(&home.path("peer-port"))?,
                 cluster: String::new(),
             };
@@ -102,7 +100,7 @@ impl EtcdServer {
         let cluster: Vec<String> = prepared
             .iter()
             .map(|ReadyServer { recipe, .. }| {
-                format!("{}=http://127.0.0.1:{}", recipe.member, recipe.peer_port)
+                format!("{}={}", recipe.member, url(recipe.peer_port))
             })
             .collect();
         for member in &mut prepared {
@@ -116,13 +114,7 @@ impl EtcdServer {
     /// The address for clients.
     #[must_use]
     pub fn url(&self) -> String {
-        self.recipe.url()
-    }
-}
-
-impl Etcd {
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        url(self.port())
     }
 }
 
@@ -130,23 +122,14 @@ impl Recipe for Etcd {
     /// etcd elects a leader before it serves.
     const START_MAX: Duration = Duration::from_secs(60);
 
-    fn name(&self) -> &'static str {
-        SERVER
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        self.port = port;
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let data = home.data()?;
-        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let peer = url(self.peer_port);
         let flags = [
             ("name", self.member.clone()),
             ("data-dir", data.display().to_string()),
-            ("listen-client-urls", self.url()),
-            ("advertise-client-urls", self.url()),
+            ("listen-client-urls", url(port)),
+            ("advertise-client-urls", url(port)),
             ("listen-peer-urls", peer.clone()),
             ("initial-advertise-peer-urls", peer),
             ("initial-cluster", self.cluster.clone()),
@@ -165,12 +148,16 @@ impl Recipe for Etcd {
     }
 
     /// Ready once it knows a leader.
-    async fn ask(&self) -> Result<(), NotReady> {
-        match health(&self.url()).await {
+    async fn ask(&self, port: u16) -> Result<(), NotReady> {
+        match health(&url(port)).await {
             Ok(answer) if answer.contains("\"true\"") => Ok(()),
             Ok(answer) | Err(answer) => Err(NotReady::Yet(answer)),
         }
     }
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
 }
 
 async fn health(url: &str) -> Result<String, String> {

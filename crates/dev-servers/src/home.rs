@@ -79,6 +79,11 @@ impl Home {
         Ok((home, vec![temporary]))
     }
 
+    /// The name of the server for messages.
+    pub(super) fn server(&self) -> &'static str {
+        self.server
+    }
+
     /// The absolute path of the directory.
     pub(super) fn directory(&self) -> &Path {
         &self.directory

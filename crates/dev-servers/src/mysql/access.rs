@@ -14,15 +14,14 @@ use crate::ports;
 pub(super) struct Access {
     pub(super) flavour: Flavour,
     pub(super) socket: PathBuf,
-    pub(super) port: u16,
     pub(super) password: String,
 }
 
 impl Access {
     /// See [`super::MysqlServer::url_of`].
-    pub(super) fn url(&self, database: &str) -> String {
+    pub(super) fn url(&self, port: u16, database: &str) -> String {
         if self.flavour == Flavour::Mysql {
-            return self.tcp_url(database);
+            return self.tcp_url(port, database);
         }
         self.socket_url(database)
     }
@@ -36,15 +35,14 @@ impl Access {
     }
 
     /// See [`super::MysqlServer::tcp_url_of`].
-    pub(super) fn tcp_url(&self, database: &str) -> String {
+    pub(super) fn tcp_url(&self, port: u16, database: &str) -> String {
         let password = &self.password;
-        let port = self.port;
         format!("mysql://{USER}:{password}@127.0.0.1:{port}/{database}")
     }
 
     /// Logs in once.
-    pub(super) async fn login(&self) -> Result<(), sqlx::Error> {
-        let options = MySqlConnectOptions::from_str(&self.url(DATABASE))?
+    pub(super) async fn login(&self, port: u16) -> Result<(), sqlx::Error> {
+        let options = MySqlConnectOptions::from_str(&self.url(port, DATABASE))?
             .ssl_mode(MySqlSslMode::Disabled)
             .disable_statement_logging();
         MySqlConnection::connect_with(&options).await?.close().await

@@ -144,7 +144,7 @@ impl MysqlServer {
         home.write("init.sql", &statements)?;
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
-        let access = Access { flavour, socket, port: 0, password };
+        let access = Access { flavour, socket, password };
         let MysqlOptions { launcher, extra_arguments, .. } = options;
         let recipe = Mysql { program, launcher, extra_arguments, access };
         let server = Self::boot(ReadyServer { recipe, home, temporary, version }).await?;
@@ -164,7 +164,7 @@ impl MysqlServer {
     /// names begin with [`DATABASE`].
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
-        self.recipe.access.url(database)
+        self.recipe.access.url(self.port(), database)
     }
 
     /// The URL of a database on the unix socket, for MySQL with TLS: see [`Self::url`].
@@ -182,7 +182,7 @@ impl MysqlServer {
     /// The URL of another database over TCP on 127.0.0.1.
     #[must_use]
     pub fn tcp_url_of(&self, database: &str) -> String {
-        self.recipe.access.tcp_url(database)
+        self.recipe.access.tcp_url(self.port(), database)
     }
 }
 
@@ -190,24 +190,15 @@ impl Recipe for Mysql {
     /// A large redo log takes its time to recover.
     const START_MAX: Duration = Duration::from_secs(120);
 
-    fn name(&self) -> &'static str {
-        self.access.flavour.name()
-    }
-
-    fn port(&self) -> u16 {
-        self.access.port
-    }
-
-    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        self.access.port = port;
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let Access { flavour, socket, .. } = &self.access;
         let mut command = self.launcher.clone();
         command.extend(flavour.serve(&self.program, home, socket, port, &self.extra_arguments));
         Ok(command)
     }
 
-    async fn ask(&self) -> Result<(), NotReady> {
-        self.access.login().await.map_err(|error| {
+    async fn ask(&self, port: u16) -> Result<(), NotReady> {
+        self.access.login(port).await.map_err(|error| {
             let answer = error.to_string();
             if is_denial(&error) { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
         })
