@@ -173,9 +173,7 @@ fn find(asked: Option<&Path>) -> Result<PathBuf, StartError> {
         return path.canonicalize().map_err(StartError::io("find the etcd server", path));
     }
     let unpacked = || program::unpacked("etcd").filter(|path| path.is_file());
-    program::find("etcd").or_else(unpacked).ok_or(StartError::ProgramMissing {
-        server: "etcd server",
-        package: "etcd-server",
-        variable: "SECKILL_ETCD",
-    })
+    program::find("etcd")
+        .or_else(unpacked)
+        .ok_or_else(|| StartError::missing("etcd server", "etcd-server", "SECKILL_ETCD"))
 }

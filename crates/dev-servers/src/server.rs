@@ -185,7 +185,7 @@ async fn launch<R: Recipe>(
         };
         if is_final || begin.elapsed() >= R::START_MAX {
             guardian.stop().await;
-            return Err(home.silent(begin.elapsed(), answer));
+            return Err(home.silent(begin.elapsed(), &answer));
         }
         sleep(READY_POLL).await;
     }

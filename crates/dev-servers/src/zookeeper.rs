@@ -210,12 +210,9 @@ impl Recipe for Zookeeper {
 }
 
 fn command(options: &ZookeeperOptions, home: &Home) -> Result<Vec<String>, StartError> {
-    let missing = |server, package| StartError::ProgramMissing {
-        server,
-        package,
-        variable: "SECKILL_ZOOKEEPER_CLASSPATH",
-    };
-    let java = program::find("java").ok_or(missing("Java", "default-jre-headless"))?;
+    let missing =
+        |server, package| StartError::missing(server, package, "SECKILL_ZOOKEEPER_CLASSPATH");
+    let java = program::find("java").ok_or_else(|| missing("Java", "default-jre-headless"))?;
     let class_path = match &options.class_path {
         Some(path) => path.clone(),
         None if Path::new(DEBIAN_JAR).exists() => format!("{DEBIAN_JAR}:{DEBIAN_LOGGER}"),

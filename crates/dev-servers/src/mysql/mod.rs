@@ -216,12 +216,13 @@ async fn initialise(
     let data = home.path("data");
     if let Some(made_by) = home.read(READY)? {
         if made_by != flavour.name() {
-            return Err(StartError::OtherFlavour {
-                directory: home.directory().to_path_buf(),
-                made_by,
-                program: program.to_path_buf(),
-                server: flavour.name(),
-            });
+            return Err(StartError::Other(format!(
+                "{} was made by {made_by}, but {} is {}; choose another directory with \
+                 SECKILL_DATA_DIR, or delete this one to begin with an empty database",
+                home.directory().display(),
+                program.display(),
+                flavour.name(),
+            )));
         }
         if !data.join("mysql").is_dir() {
             return Err(home.half_written("its system tables are missing"));

@@ -90,10 +90,9 @@ impl Recipe for VitessProgram {
 pub(super) fn find(name: &str) -> Result<PathBuf, StartError> {
     let folder = program::named("SECKILL_VITESS").or_else(|| program::unpacked(FOLDER));
     let program = folder.map(|folder| folder.join(name));
-    program.filter(|program| program.is_file()).ok_or_else(|| StartError::Cluster {
-        server: SERVER,
-        action: "start it",
-        answer: "its programs were not found; run `scripts/vitess-program`, which needs a Go toolchain, or set SECKILL_VITESS".to_owned(),
+    program.filter(|program| program.is_file()).ok_or_else(|| {
+        let answer = "its programs were not found; run `scripts/vitess-program`, which needs a Go toolchain, or set SECKILL_VITESS";
+        StartError::refused(SERVER, "start it", answer)
     })
 }
 

@@ -246,13 +246,9 @@ fn find(asked: Option<&Path>) -> Result<PathBuf, StartError> {
     if let Some(path) = asked {
         return path.canonicalize().map_err(StartError::io("find the Redis server", path));
     }
-    program::find("redis-server").or_else(|| program::find("redis-check-rdb")).ok_or(
-        StartError::ProgramMissing {
-            server: "Redis server",
-            package: "redis-tools",
-            variable: "SECKILL_REDIS_SERVER",
-        },
-    )
+    program::find("redis-server")
+        .or_else(|| program::find("redis-check-rdb"))
+        .ok_or_else(|| StartError::missing("Redis server", "redis-tools", "SECKILL_REDIS_SERVER"))
 }
 
 /// Redis is one binary that plays the part of its name, and the package that calls it
