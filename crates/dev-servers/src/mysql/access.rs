@@ -8,6 +8,7 @@ use sqlx::{ConnectOptions, Connection};
 
 use super::flavour::{DATABASE, Flavour, USER};
 use crate::ports;
+use crate::server::NotReady;
 
 /// How to log in.
 #[derive(Debug)]
@@ -50,7 +51,8 @@ impl Access {
 }
 
 /// A running server that refuses our account will not change its mind.
-pub(super) fn is_denial(error: &sqlx::Error) -> bool {
+pub(super) fn not_ready(error: &sqlx::Error) -> NotReady {
     let code = error.as_database_error().and_then(|error| error.code());
-    code.as_deref() == Some("28000")
+    let answer = error.to_string();
+    if code.as_deref() == Some("28000") { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
 }

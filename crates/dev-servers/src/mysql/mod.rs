@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::access::{Access, is_denial};
+use self::access::{Access, not_ready};
 pub use self::flavour::DATABASE;
 use self::flavour::Flavour;
 use super::error::StartError;
@@ -198,10 +198,7 @@ impl Recipe for Mysql {
     }
 
     async fn ask(&self, port: u16) -> Result<(), NotReady> {
-        self.access.login(port).await.map_err(|error| {
-            let answer = error.to_string();
-            if is_denial(&error) { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
-        })
+        self.access.login(port).await.map_err(|error| not_ready(&error))
     }
 }
 

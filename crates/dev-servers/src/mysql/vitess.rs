@@ -13,7 +13,7 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection, Executor};
 
-use super::access::is_denial;
+use super::access::not_ready;
 use super::flavour::{self, DATABASE, Flavour, USER};
 use super::vitess_programs::{
     SERVER, as_its_user, find, give_to_nobody, make_root, mysql_options, tablet_flags,
@@ -217,10 +217,7 @@ impl Recipe for Vtcombo {
             gate.execute(sqlx::raw_sql("SHOW TABLES")).await?;
             gate.close().await
         };
-        asked.await.map_err(|error: sqlx::Error| {
-            let answer = error.to_string();
-            if is_denial(&error) { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
-        })
+        asked.await.map_err(|error: sqlx::Error| not_ready(&error))
     }
 }
 
