@@ -38,9 +38,7 @@ impl Batches {
             let _ = writeln!(body, r#"{{"buyer":"guest-{guest}","key":"{key}","lines":{lines}}}"#);
         }
         request.clear();
-        request.extend(b"POST ");
-        request.extend(PATH.as_bytes());
-        request.extend(b" HTTP/1.1\r\nhost: ");
+        request.extend(format!("POST {PATH} HTTP/1.1\r\nhost: ").as_bytes());
         request.extend(drive.instances[instance].host.as_bytes());
         request.extend(b"\r\nauthorization: ");
         request.extend(self.token.as_bytes());
