@@ -83,16 +83,9 @@ fn once() -> u8 {
 }
 
 /// Error: a text that is no program.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct ProgramError(String);
-
-impl fmt::Display for ProgramError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ProgramError {}
 
 /// The name of the step behind the last one: the purchase has ended.
 const END: &str = "end";
