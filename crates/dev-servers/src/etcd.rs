@@ -1,7 +1,6 @@
 //! Private etcd servers: one, or the members of a cluster.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use futures::future::try_join_all;
 use http_body_util::{BodyExt, Empty};
@@ -119,9 +118,6 @@ impl EtcdServer {
 }
 
 impl Recipe for Etcd {
-    /// etcd elects a leader before it serves.
-    const START_MAX: Duration = Duration::from_secs(60);
-
     fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let data = home.data()?;
         let peer = url(self.peer_port);

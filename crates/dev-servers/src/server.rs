@@ -20,8 +20,8 @@ const READY_POLL: Duration = Duration::from_millis(25);
 /// What is particular to one program. A new kind of server is one file with a recipe, the options
 /// of a start, and the addresses that its clients need.
 pub trait Recipe: Debug + Send + Sync {
-    /// How long a start may take until the server serves.
-    const START_MAX: Duration;
+    /// How long a start may take until the server serves. It loads its data before, and a cluster elects a leader.
+    const START_MAX: Duration = Duration::from_secs(60);
 
     /// Writes the configuration with this port on 127.0.0.1 for clients, and returns program and arguments.
     ///

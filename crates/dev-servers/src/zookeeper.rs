@@ -172,9 +172,6 @@ async fn prepare(
 }
 
 impl Recipe for Zookeeper {
-    /// A server loads its data and an ensemble elects its leader before it serves.
-    const START_MAX: Duration = Duration::from_secs(60);
-
     fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let data = home.data()?;
         let mut lines = vec![

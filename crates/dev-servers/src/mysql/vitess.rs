@@ -8,7 +8,6 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection, Executor};
@@ -200,8 +199,6 @@ impl Vtcombo {
 }
 
 impl Recipe for Vtcombo {
-    const START_MAX: Duration = Duration::from_secs(60);
-
     fn command(&self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
         Ok(as_its_user(&self.root, &self.program, self.flags(port)))
     }

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tokio::net::TcpStream;
 
@@ -71,8 +70,6 @@ impl VitessProgram {
 }
 
 impl Recipe for VitessProgram {
-    const START_MAX: Duration = Duration::from_secs(60);
-
     fn command(&self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let mut flags = self.flags.clone();
         flags.push(format!("--{}={port}", self.port_flag));

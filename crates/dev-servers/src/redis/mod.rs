@@ -11,7 +11,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::error::StartError;
 use crate::home::Home;
@@ -167,9 +166,6 @@ async fn prepare(mut options: RedisOptions) -> Result<ReadyServer<Redis>, StartE
 }
 
 impl Recipe for Redis {
-    /// A long append-only file takes its time to load.
-    const START_MAX: Duration = Duration::from_secs(60);
-
     fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         // A member rewrites its configuration when the others tell it another part: the new one holds.
         if self.options.part == Part::Alone || !home.has("redis.conf") {
