@@ -302,20 +302,11 @@ impl Client {
             purchase.answers.push(Answer {
                 request: u32::try_from(request).unwrap_or(u32::MAX),
                 attempt: purchase.attempts,
-                last: false,
                 buyer,
                 key: Some(key),
-                strategy: 0,
-                status: meaning.status,
-                code: meaning.code,
-                outcome: meaning.outcome,
-                order_id: meaning.order_id,
-                order_quantity: meaning.order_quantity,
-                order_status: meaning.order_status,
-                refused_item: meaning.item,
                 answered_at_us,
-                from_plan_us: 0,
                 from_send_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+                ..meaning
             });
             purchase.attempts += 1;
         }

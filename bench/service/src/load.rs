@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use crate::audit::{QUANTITY, audit};
 use crate::measure::BATCH;
-use crate::processes::{Moment, Services, Usage};
+use crate::processes::{Moment, Services};
+use crate::sample::Sample;
 use crate::tokens::Tokens;
 use crate::work::Counters;
 use ledger_audit::{Answer, Ledger, Outcome, QUIET_AFTER_UNKNOWN, Reader};
@@ -33,26 +34,15 @@ const FLOW_MAX: Duration = Duration::from_secs(15);
 /// What one load found.
 #[derive(Debug, Clone)]
 pub struct Load {
-    pub accepted: u64,
     pub accepted_per_second: f64,
     pub refused_per_second: f64,
     pub p50_us: f64,
     pub p99_us: f64,
     /// Accepted per second in the first and in the second half of the span, whose last answers come after it.
     pub halves_per_second: [f64; 2],
-    /// Answers that were no order, by code.
-    pub not_accepted: BTreeMap<String, u64>,
-    /// Orders of a mean batch; `None` when the service did not tell.
-    pub batch: Option<f64>,
-    /// What the databases did per accepted order.
-    pub work: Counters,
-    /// Processor time per accepted order (where there is none, per answer) by program, in
-    /// microseconds, from the first purchase to the last answer.
-    pub cpu_us: BTreeMap<&'static str, f64>,
-    /// How busy the whole machine was, 0 to 1.
-    pub machine: f64,
-    /// The part of it that other programs took, 0 to 1.
-    pub others: f64,
+    /// What each of its figures cost; still without a value. Processor time is per accepted order (where there is
+    /// none, per answer), from the first purchase to the last answer.
+    pub cost: Sample,
     /// Orders per second of the load beside it.
     pub beside_per_second: f64,
     /// What the audit found, with the item.
@@ -173,22 +163,23 @@ impl LoadGenerator {
         let broken = audit(items, stock, keyed, &before, &after, traffic.answers)?;
         let orders = summary.accepted.purchases + others_orders;
         let refused = summary.refused.purchases;
-        let Usage { elapsed, machine, others, .. } = used;
         Ok(Load {
-            accepted: summary.accepted.purchases,
             accepted_per_second: summary.accepted.per_second,
             refused_per_second: summary.refused_per_second_once_sold_out.unwrap_or(0.0),
             p50_us: summary.accepted.from_plan.p50_us as f64,
             p99_us: summary.accepted.from_plan.p99_us as f64,
             halves_per_second,
-            not_accepted,
-            batch: batches_after.zip(batches).and_then(|(after, before)| mean(after, before)),
-            work: work_after.since(&work, orders),
-            // A sold-out item has one order at most.
-            cpu_us: used.us_for_each(if orders > 1 { orders } else { orders + refused }),
-            machine,
-            others,
-            beside_per_second: others_orders as f64 / elapsed,
+            cost: Sample {
+                // A sold-out item has one order at most.
+                cpu_us: used.us_for_each(if orders > 1 { orders } else { orders + refused }),
+                machine: used.machine,
+                others: used.others,
+                work: (summary.accepted.purchases > 1).then(|| work_after.since(&work, orders)),
+                batch: batches_after.zip(batches).and_then(|(after, before)| mean(after, before)),
+                not_accepted,
+                ..Sample::default()
+            },
+            beside_per_second: others_orders as f64 / used.elapsed,
             broken,
         })
     }

@@ -58,7 +58,7 @@ async fn loads(
         }
         add(Opening::First, first);
         add(Opening::Second, second);
-        add(Opening::NotAccepted, load.not_accepted.values().sum::<u64>() as f64);
+        add(Opening::NotAccepted, load.cost.not_accepted.values().sum::<u64>() as f64);
         add(Opening::Memory, process.and_then(resident_mib_max).unwrap_or(f64::NAN));
     }
     Ok(measured)

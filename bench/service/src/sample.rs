@@ -29,7 +29,7 @@ pub struct Sample {
     pub noise_us: Option<f64>,
     /// What the databases did per accepted order.
     pub work: Option<Counters>,
-    /// Orders of a mean batch.
+    /// Orders of a mean batch; `None` when the service did not tell.
     pub batch: Option<f64>,
     /// Answers that were no order, by code.
     pub not_accepted: BTreeMap<String, u64>,
@@ -38,16 +38,7 @@ pub struct Sample {
 impl Sample {
     /// Of a load on the service.
     pub fn of(load: &Load, value: f64) -> Self {
-        Self {
-            value,
-            cpu_us: load.cpu_us.clone(),
-            machine: load.machine,
-            others: load.others,
-            noise_us: None,
-            work: (load.accepted > 1).then_some(load.work),
-            batch: load.batch,
-            not_accepted: load.not_accepted.clone(),
-        }
+        Self { value, ..load.cost.clone() }
     }
 
     /// Of a baseline that did something `operations` times.

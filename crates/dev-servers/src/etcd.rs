@@ -1,7 +1,6 @@
 //! Private etcd servers: one, or the members of a cluster.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use futures::future::try_join_all;
 use http_body_util::{BodyExt, Empty};
@@ -43,7 +42,6 @@ pub struct Etcd {
     program: PathBuf,
     /// Its name in the cluster.
     member: String,
-    port: u16,
     peer_port: u16,
     /// Names and addresses of all members, as etcd wants them.
     cluster: String,
@@ -93,7 +91,6 @@ impl EtcdServer {
             let recipe = Etcd {
                 program,
                 member: format!("member-{number}"),
-                port: 0,
                 peer_port: ports::choose(&home.path("peer-port"))?,
                 cluster: String::new(),
             };
@@ -102,7 +99,7 @@ impl EtcdServer {
         let cluster: Vec<String> = prepared
             .iter()
             .map(|ReadyServer { recipe, .. }| {
-                format!("{}=http://127.0.0.1:{}", recipe.member, recipe.peer_port)
+                format!("{}={}", recipe.member, url(recipe.peer_port))
             })
             .collect();
         for member in &mut prepared {
@@ -116,37 +113,19 @@ impl EtcdServer {
     /// The address for clients.
     #[must_use]
     pub fn url(&self) -> String {
-        self.recipe.url()
-    }
-}
-
-impl Etcd {
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        url(self.port())
     }
 }
 
 impl Recipe for Etcd {
-    /// etcd elects a leader before it serves.
-    const START_MAX: Duration = Duration::from_secs(60);
-
-    fn name(&self) -> &'static str {
-        SERVER
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        self.port = port;
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let data = home.data()?;
-        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let peer = url(self.peer_port);
         let flags = [
             ("name", self.member.clone()),
             ("data-dir", data.display().to_string()),
-            ("listen-client-urls", self.url()),
-            ("advertise-client-urls", self.url()),
+            ("listen-client-urls", url(port)),
+            ("advertise-client-urls", url(port)),
             ("listen-peer-urls", peer.clone()),
             ("initial-advertise-peer-urls", peer),
             ("initial-cluster", self.cluster.clone()),
@@ -165,12 +144,16 @@ impl Recipe for Etcd {
     }
 
     /// Ready once it knows a leader.
-    async fn ask(&self) -> Result<(), NotReady> {
-        match health(&self.url()).await {
+    async fn ask(&self, port: u16) -> Result<(), NotReady> {
+        match health(&url(port)).await {
             Ok(answer) if answer.contains("\"true\"") => Ok(()),
             Ok(answer) | Err(answer) => Err(NotReady::Yet(answer)),
         }
     }
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
 }
 
 async fn health(url: &str) -> Result<String, String> {
@@ -186,9 +169,7 @@ fn find(asked: Option<&Path>) -> Result<PathBuf, StartError> {
         return path.canonicalize().map_err(StartError::io("find the etcd server", path));
     }
     let unpacked = || program::unpacked("etcd").filter(|path| path.is_file());
-    program::find("etcd").or_else(unpacked).ok_or(StartError::ProgramMissing {
-        server: "etcd server",
-        package: "etcd-server",
-        variable: "SECKILL_ETCD",
-    })
+    program::find("etcd")
+        .or_else(unpacked)
+        .ok_or_else(|| StartError::missing("etcd server", "etcd-server", "SECKILL_ETCD"))
 }

@@ -11,11 +11,13 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+
+use crate::lock;
 
 /// How long a server may take to end by itself before it is killed. Commits are durable, so a
 /// kill costs nothing but a recovery at the next start.
@@ -146,9 +148,4 @@ impl Line {
         }
         Ok(text.trim_end().to_owned())
     }
-}
-
-/// A panic elsewhere leaves pipe and child as they were: usable.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

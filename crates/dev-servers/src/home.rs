@@ -79,6 +79,11 @@ impl Home {
         Ok((home, vec![temporary]))
     }
 
+    /// The name of the server for messages.
+    pub(super) fn server(&self) -> &'static str {
+        self.server
+    }
+
     /// The absolute path of the directory.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
@@ -150,11 +155,12 @@ impl Home {
 
     /// The error for a directory that cannot be trusted.
     pub(super) fn half_written(&self, reason: &str) -> StartError {
-        StartError::HalfWritten {
-            server: self.server,
-            directory: self.directory.clone(),
-            reason: reason.to_owned(),
-        }
+        StartError::Other(format!(
+            "{} is not a complete {} directory ({reason}); move it away or delete it, then start \
+             again: a new one will be made",
+            self.directory.display(),
+            self.server,
+        ))
     }
 
     /// The error for a server that ended, with the end of its log.
@@ -168,14 +174,14 @@ impl Home {
     }
 
     /// The error for a server that runs and does not answer, with the end of its log.
-    pub(super) fn silent(&self, waited: Duration, answer: String) -> StartError {
-        StartError::Silent {
-            server: self.server,
-            seconds: waited.as_secs(),
-            answer,
-            log: self.path(LOG),
-            tail: self.tail(),
-        }
+    pub(super) fn silent(&self, waited: Duration, answer: &str) -> StartError {
+        StartError::Other(format!(
+            "{} did not answer within {} s (last answer: {answer}); the end of {}:\n{}",
+            self.server,
+            waited.as_secs(),
+            self.path(LOG).display(),
+            self.tail(),
+        ))
     }
 
     /// The last lines that were logged since this start.

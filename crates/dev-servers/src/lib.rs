@@ -17,6 +17,8 @@ mod temporary;
 mod tests;
 mod zookeeper;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use self::error::StartError;
 pub use self::etcd::{EtcdOptions, EtcdServer};
 pub use self::mysql::set::{MysqlSet, Replication};
@@ -31,3 +33,8 @@ pub use self::redis::{
 pub use self::server::Server;
 pub use self::small_disk::SmallDisk;
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};
+
+/// Locks a value of which every panic leaves a usable one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

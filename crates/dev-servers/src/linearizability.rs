@@ -41,13 +41,15 @@
 //! The checker is that of the crate `todc-utils`: Wing and Gong's search with Lowe's memory of states
 //! that were tried.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History};
 
 pub use todc_utils::specifications::Specification;
+
+use crate::lock;
 
 /// Operations with the times of their calls and answers. Clones share them.
 #[derive(Clone, Debug)]
@@ -77,12 +79,12 @@ impl<T: Clone> Recorder<T> {
     pub fn add(&self, operation: T, called: impl Into<Instant>, answered: impl Into<Instant>) {
         let called = called.into();
         let answered = answered.into();
-        self.operations().push(TimedOperation { operation, called, answered });
+        lock(&self.0).push(TimedOperation { operation, called, answered });
     }
 
     /// Number of operations that `which` applies to.
     pub fn count(&self, which: impl Fn(&T) -> bool) -> usize {
-        let operations = self.operations();
+        let operations = lock(&self.0);
         operations.iter().filter(|recorded| which(&recorded.operation)).count()
     }
 
@@ -92,7 +94,7 @@ impl<T: Clone> Recorder<T> {
     where
         S: Specification<Operation = T>,
     {
-        let operations = self.operations().clone();
+        let operations = lock(&self.0).clone();
         // At one moment calls come before answers: the two may have overlapped.
         let mut events = Vec::with_capacity(operations.len() * 2);
         for (process, recorded) in operations.into_iter().enumerate() {
@@ -103,9 +105,5 @@ impl<T: Clone> Recorder<T> {
         events.sort_by_key(|(at, process, _)| (*at, *process));
         let actions = events.into_iter().map(|(_, process, action)| (process, action));
         WGLChecker::<S>::is_linearizable(History::from_actions(actions.collect()))
-    }
-
-    fn operations(&self) -> MutexGuard<'_, Vec<TimedOperation<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,10 +6,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use super::error::StartError;
 use super::home::{make_private, write_private};
+use super::lock;
 
 /// How often a start is tried when another process takes a port between our look and the server's
 /// bind.
@@ -136,7 +137,7 @@ pub fn free_port() -> std::io::Result<u16> {
         let asked = OWN.clone().map_or(0, rand::random_range);
         let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, asked)) else { continue };
         let port = listener.local_addr()?.port();
-        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+        if lock(&GIVEN).insert(port) {
             return Ok(port);
         }
         passed_over.push(listener);

@@ -20,23 +20,17 @@ const READY_POLL: Duration = Duration::from_millis(25);
 /// What is particular to one program. A new kind of server is one file with a recipe, the options
 /// of a start, and the addresses that its clients need.
 pub trait Recipe: Debug + Send + Sync {
-    /// How long a start may take until the server serves.
-    const START_MAX: Duration;
+    /// How long a start may take until the server serves. It loads its data before, and a cluster elects a leader.
+    const START_MAX: Duration = Duration::from_secs(60);
 
-    /// The program's name, as messages say it.
-    fn name(&self) -> &'static str;
-
-    /// The port on 127.0.0.1 that clients connect to.
-    fn port(&self) -> u16;
-
-    /// Takes this port for clients, writes the configuration, and returns program and arguments.
+    /// Writes the configuration with this port on 127.0.0.1 for clients, and returns program and arguments.
     ///
     /// # Errors
     /// A file cannot be written, or a program is missing.
-    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError>;
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError>;
 
     /// Asks the server once whether it serves.
-    fn ask(&self) -> impl Future<Output = Result<(), NotReady>> + Send;
+    fn ask(&self, port: u16) -> impl Future<Output = Result<(), NotReady>> + Send;
 }
 
 /// Why a server does not serve.
@@ -63,6 +57,7 @@ pub(crate) struct ReadyServer<R> {
 pub struct Server<R: Recipe> {
     guardian: Guardian,
     command: Vec<String>,
+    port: u16,
     pub(crate) recipe: R,
     pub(crate) version: String,
     // Dropped last, so that the directory is unlocked and removed after the server was told to end.
@@ -74,7 +69,7 @@ impl<R: Recipe> Server<R> {
     /// The TCP port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.recipe.port()
+        self.port
     }
 
     /// The process number of the server itself.
@@ -117,7 +112,7 @@ impl<R: Recipe> Server<R> {
     /// A sentence with the end of the server's log.
     pub async fn restart(&mut self) -> Result<(), StartError> {
         self.stop().await;
-        self.guardian = launch(&self.recipe, &self.home, &self.command).await?;
+        self.guardian = launch(&self.recipe, &self.home, &self.command, self.port).await?;
         Ok(())
     }
 
@@ -132,13 +127,13 @@ impl<R: Recipe> Server<R> {
     }
 
     /// Starts a server on a free port, and returns when it serves.
-    pub(crate) async fn boot(mut prepared: ReadyServer<R>) -> Result<Self, StartError> {
+    pub(crate) async fn boot(prepared: ReadyServer<R>) -> Result<Self, StartError> {
         let mut attempt = 1;
         loop {
             let port = ports::choose(&prepared.home.path("port"))?;
             let command = prepared.recipe.command(&prepared.home, port)?;
-            match launch(&prepared.recipe, &prepared.home, &command).await {
-                Ok(guardian) => return Ok(prepared.running(guardian, command)),
+            match launch(&prepared.recipe, &prepared.home, &command, port).await {
+                Ok(guardian) => return Ok(prepared.running(guardian, command, port)),
                 Err(error)
                     if attempt == ports::PORT_ATTEMPTS_MAX || !ports::lost_the_race(&error) =>
                 {
@@ -151,20 +146,20 @@ impl<R: Recipe> Server<R> {
 
     /// Starts a member of a cluster on a port that its peers know, and returns when it serves.
     pub(crate) async fn boot_member(
-        mut prepared: ReadyServer<R>,
+        prepared: ReadyServer<R>,
         port: u16,
     ) -> Result<Self, StartError> {
         let command = prepared.recipe.command(&prepared.home, port)?;
-        let guardian = launch(&prepared.recipe, &prepared.home, &command).await?;
-        Ok(prepared.running(guardian, command))
+        let guardian = launch(&prepared.recipe, &prepared.home, &command, port).await?;
+        Ok(prepared.running(guardian, command, port))
     }
 }
 
 impl<R: Recipe> ReadyServer<R> {
-    fn running(self, guardian: Guardian, command: Vec<String>) -> Server<R> {
+    fn running(self, guardian: Guardian, command: Vec<String>, port: u16) -> Server<R> {
         let Self { recipe, home, temporary, version } = self;
-        tracing::info!("{} answers on 127.0.0.1:{}", recipe.name(), recipe.port());
-        Server { guardian, command, recipe, version, home, _temporary: temporary }
+        tracing::info!("{} answers on 127.0.0.1:{port}", home.server());
+        Server { guardian, command, port, recipe, version, home, _temporary: temporary }
     }
 }
 
@@ -173,6 +168,7 @@ async fn launch<R: Recipe>(
     recipe: &R,
     home: &Home,
     command: &[String],
+    port: u16,
 ) -> Result<Guardian, StartError> {
     let guardian = Guardian::spawn(command, home.directory(), home.log())
         .map_err(StartError::io("run", Path::new(&command[0])))?;
@@ -181,7 +177,7 @@ async fn launch<R: Recipe>(
         if let Some(status) = guardian.exit_status() {
             return Err(home.ended(&status.to_string()));
         }
-        let (answer, is_final) = match timeout(ANSWER_MAX, recipe.ask()).await {
+        let (answer, is_final) = match timeout(ANSWER_MAX, recipe.ask(port)).await {
             Ok(Ok(())) => return Ok(guardian),
             Ok(Err(NotReady::Yet(answer))) => (answer, false),
             Ok(Err(NotReady::Ever(answer))) => (answer, true),
@@ -189,7 +185,7 @@ async fn launch<R: Recipe>(
         };
         if is_final || begin.elapsed() >= R::START_MAX {
             guardian.stop().await;
-            return Err(home.silent(begin.elapsed(), answer));
+            return Err(home.silent(begin.elapsed(), &answer));
         }
         sleep(READY_POLL).await;
     }

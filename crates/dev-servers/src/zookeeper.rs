@@ -60,7 +60,6 @@ pub type ZookeeperServer = Server<Zookeeper>;
 #[derive(Debug)]
 pub struct Zookeeper {
     options: ZookeeperOptions,
-    port: u16,
     /// In an ensemble: the index of this member, and the ports of all members for each other.
     member: Option<(usize, Vec<(u16, u16)>)>,
 }
@@ -168,24 +167,12 @@ async fn prepare(
     member: Option<(usize, Vec<(u16, u16)>)>,
 ) -> Result<ReadyServer<Zookeeper>, StartError> {
     let (home, temporary) = Home::open_or_make(SERVER, options.data_dir.take()).await?;
-    let recipe = Zookeeper { options, port: 0, member };
+    let recipe = Zookeeper { options, member };
     Ok(ReadyServer { recipe, home, temporary, version: String::new() })
 }
 
 impl Recipe for Zookeeper {
-    /// A server loads its data and an ensemble elects its leader before it serves.
-    const START_MAX: Duration = Duration::from_secs(60);
-
-    fn name(&self) -> &'static str {
-        SERVER
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        self.port = port;
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let data = home.data()?;
         let mut lines = vec![
             format!("tickTime={TICK_MS}"),
@@ -210,8 +197,8 @@ impl Recipe for Zookeeper {
     }
 
     /// Without a quorum it answers, but does not serve.
-    async fn ask(&self) -> Result<(), NotReady> {
-        match ask(self.port, "srvr").await {
+    async fn ask(&self, port: u16) -> Result<(), NotReady> {
+        match ask(port, "srvr").await {
             Ok(answer) if answer.contains("Mode: ") => Ok(()),
             Ok(answer) => Err(NotReady::Yet(answer)),
             Err(error) => Err(NotReady::Yet(error.to_string())),
@@ -220,12 +207,9 @@ impl Recipe for Zookeeper {
 }
 
 fn command(options: &ZookeeperOptions, home: &Home) -> Result<Vec<String>, StartError> {
-    let missing = |server, package| StartError::ProgramMissing {
-        server,
-        package,
-        variable: "SECKILL_ZOOKEEPER_CLASSPATH",
-    };
-    let java = program::find("java").ok_or(missing("Java", "default-jre-headless"))?;
+    let missing =
+        |server, package| StartError::missing(server, package, "SECKILL_ZOOKEEPER_CLASSPATH");
+    let java = program::find("java").ok_or_else(|| missing("Java", "default-jre-headless"))?;
     let class_path = match &options.class_path {
         Some(path) => path.clone(),
         None if Path::new(DEBIAN_JAR).exists() => format!("{DEBIAN_JAR}:{DEBIAN_LOGGER}"),

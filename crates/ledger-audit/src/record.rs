@@ -38,6 +38,9 @@ pub struct Answer {
     /// The item of the line that refused an order of several items.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_item: Option<i64>,
+    /// Whether a later attempt may have another answer.
+    #[serde(skip)]
+    pub retryable: bool,
     /// Microseconds from the start of the traffic until this answer.
     pub answered_at_us: u64,
     /// Microseconds from the planned instant (closed model: from the moment in

@@ -1,5 +1,6 @@
 //! The URL of a Redis, and what it says about the shape of the servers behind it.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 #[cfg(feature = "tls")]
@@ -93,7 +94,7 @@ impl Address {
                 Shape::Cluster { seeds } => Shape::Cluster { seeds: add_all(seeds)? },
             })
         };
-        added().map(Self).map_err(|error| invalid(&format!("its certificates: {error}")))
+        added().map(Self).map_err(|error| invalid(format_args!("its certificates: {error}")))
     }
 
     /// Whether everything that is sent is encrypted.
@@ -215,7 +216,7 @@ fn infos(
 
 /// Reads the URL of one server, with the settings of every TCP connection.
 fn settled(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
-    let info = url.into_connection_info().map_err(|error| invalid(&error.to_string()))?;
+    let info = url.into_connection_info().map_err(invalid)?;
     let keepalive = socket2::TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
         .with_interval(KEEPALIVE_EVERY)
@@ -241,14 +242,8 @@ fn certified(info: ConnectionInfo, certificates: &Certificates) -> RedisResult<C
     Ok(Client::build_with_tls(info, certificates)?.get_connection_info().clone())
 }
 
-impl InvalidAddress {
-    pub(crate) fn because(why: &str) -> Self {
-        Self(why.to_owned())
-    }
-}
-
-fn invalid(why: &str) -> InvalidAddress {
-    InvalidAddress::because(why)
+pub(crate) fn invalid(why: impl Display) -> InvalidAddress {
+    InvalidAddress(why.to_string())
 }
 
 #[cfg(test)]

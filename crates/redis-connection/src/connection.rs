@@ -6,12 +6,10 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::join_all;
 use redis::aio::ConnectionLike;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisFuture, RedisResult, Value,
-};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::task::AbortHandle;
 
-use crate::address::{Address, InvalidAddress, Shape};
+use crate::address::{Address, InvalidAddress, Shape, invalid};
 use crate::cluster::{self, Cluster};
 use crate::exchange::{Exchange, Tries};
 use crate::node::Node;
@@ -85,7 +83,7 @@ impl SharedConnection {
                 }
             })
         };
-        let servers = servers().map_err(|error| InvalidAddress::of(&error))?;
+        let servers = servers().map_err(invalid)?;
         Ok(Self::of(servers, options))
     }
 
@@ -286,7 +284,7 @@ impl SharedConnection {
                 Err(failure) => {
                     self.suspect();
                     for index in part {
-                        answers[index] = Some(Err(failure.again()));
+                        answers[index] = Some(Err(failure.clone()));
                     }
                 }
             }
@@ -325,12 +323,6 @@ impl From<Client> for SharedConnection {
 impl From<&SharedConnection> for SharedConnection {
     fn from(connection: &SharedConnection) -> Self {
         connection.clone()
-    }
-}
-
-impl InvalidAddress {
-    fn of(error: &RedisError) -> Self {
-        Self::because(&error.to_string())
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
 }
 
 /// The result of sending a command to one server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// No connection could be made.
     NotConnected(RedisError),
@@ -31,14 +31,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Copies the failure, for another command of its pipeline.
-    pub(crate) fn again(&self) -> Self {
-        match self {
-            Self::NotConnected(error) => Self::NotConnected(error.clone()),
-            Self::Unknown(error) => Self::Unknown(error.clone()),
-        }
-    }
-
     pub(crate) fn into_error(self) -> RedisError {
         match self {
             Self::NotConnected(error) | Self::Unknown(error) => error,

@@ -182,16 +182,11 @@ async fn serve(node: Node, wanted: ReplicaGoal, mut writes: mpsc::Receiver<Write
                     while let Ok(write) = writes.try_recv() {
                         batch.push(write);
                     }
-                    for write in batch.drain(..) {
-                        let _ = write.done.send(Err(Failure::Unknown(too_few(count, wanted))));
-                    }
+                    fail_all(&mut batch, &Failure::Unknown(too_few(count, wanted)));
                     continue;
                 }
                 Err(failure) => {
-                    let error = failure.into_error();
-                    for write in batch.drain(..) {
-                        let _ = write.done.send(Err(Failure::NotConnected(error.clone())));
-                    }
+                    fail_all(&mut batch, &Failure::NotConnected(failure.into_error()));
                     continue;
                 }
             }
@@ -201,6 +196,12 @@ async fn serve(node: Node, wanted: ReplicaGoal, mut writes: mpsc::Receiver<Write
         if !batch.is_empty() {
             is_short = send_all(&node, wanted, &mut batch).await;
         }
+    }
+}
+
+fn fail_all(batch: &mut Vec<Write>, failure: &Failure) {
+    for write in batch.drain(..) {
+        let _ = write.done.send(Err(failure.clone()));
     }
 }
 
@@ -222,9 +223,7 @@ async fn send_all(node: &Node, wanted: ReplicaGoal, batch: &mut Vec<Write>) -> b
             _ => (values.into_iter(), 0),
         },
         Err(failure) => {
-            for write in batch.drain(..) {
-                let _ = write.done.send(Err(failure.again()));
-            }
+            fail_all(batch, &failure);
             return false;
         }
     };

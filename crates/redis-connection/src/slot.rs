@@ -1,5 +1,6 @@
 //! The hash slot of a key, and the key of a command.
 
+use crc::{CRC_16_XMODEM, Crc};
 use redis::{Arg, Cmd};
 
 /// Number of slots of a cluster.
@@ -35,29 +36,11 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     (length > 0).then(|| &rest[..length])
 }
 
-/// The remainders of CRC16 for each first byte.
-const REMAINDERS: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut remainder = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            let carry = remainder & 0x8000 != 0;
-            remainder = (remainder << 1) ^ if carry { 0x1021 } else { 0 };
-            bit += 1;
-        }
-        table[byte] = remainder;
-        byte += 1;
-    }
-    table
-};
+/// The CRC16 of the servers, with its table of remainders.
+static CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| {
-        let first = usize::from(crc.to_be_bytes()[0] ^ byte);
-        (crc << 8) ^ REMAINDERS[first]
-    })
+    CRC.checksum(bytes)
 }
 
 /// The slot of the first key of a command; `None` for a command without keys.

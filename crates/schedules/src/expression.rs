@@ -4,37 +4,26 @@
 //! service, any other name to all. `me` is the number of the buyer, from 1; `units` is the stock at the start.
 //! Every variable is 0 until something is assigned.
 
-use std::fmt;
+use serde::Deserialize;
 
 /// A condition or a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Expression {
     /// A number.
     Number(i64),
     /// The value of a variable.
     Name(String),
     /// Two values and the operation on them.
-    Binary(Operator, Box<[Expression; 2]>),
+    Binary(Operation, Box<[Expression; 2]>),
 }
 
 /// An operation on two values. A comparison is 1 or 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Operator {
-    Or,
-    And,
-    Equal,
-    NotEqual,
-    AtMost,
-    AtLeast,
-    Below,
-    Above,
-    Plus,
-    Minus,
-}
+pub type Operation = fn(i64, i64) -> i64;
 
 /// `name = expression`, or `name = expression if condition`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Assignment {
     /// The variable that changes.
     pub name: String,
@@ -45,30 +34,23 @@ pub struct Assignment {
 }
 
 /// Error: a text that is no expression.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an expression: {0:?}")]
 pub struct SyntaxError(String);
 
-impl fmt::Display for SyntaxError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "not an expression: {:?}", self.0)
-    }
-}
-
-impl std::error::Error for SyntaxError {}
-
 /// The operators, the loosest first: those of one row bind alike, from left to right.
-const LEVELS: [&[(&str, Operator)]; 4] = [
-    &[("or", Operator::Or)],
-    &[("and", Operator::And)],
+const LEVELS: [&[(&str, Operation)]; 4] = [
+    &[("or", |left, right| i64::from(left != 0 || right != 0))],
+    &[("and", |left, right| i64::from(left != 0 && right != 0))],
     &[
-        ("==", Operator::Equal),
-        ("!=", Operator::NotEqual),
-        ("<=", Operator::AtMost),
-        (">=", Operator::AtLeast),
-        ("<", Operator::Below),
-        (">", Operator::Above),
+        ("==", |left, right| i64::from(left == right)),
+        ("!=", |left, right| i64::from(left != right)),
+        ("<=", |left, right| i64::from(left <= right)),
+        (">=", |left, right| i64::from(left >= right)),
+        ("<", |left, right| i64::from(left < right)),
+        (">", |left, right| i64::from(left > right)),
     ],
-    &[("+", Operator::Plus), ("-", Operator::Minus)],
+    &[("+", i64::saturating_add), ("-", i64::saturating_sub)],
 ];
 
 impl Expression {
@@ -91,10 +73,10 @@ impl Expression {
             let found = operators.iter().find(|(sign, _)| sign == word)?;
             Some((at, found.1))
         });
-        let Some((at, operator)) = split else { return Self::parse_words(words, level + 1) };
+        let Some((at, operation)) = split else { return Self::parse_words(words, level + 1) };
         let left = Self::parse_words(&words[..at], level)?;
         let right = Self::parse_words(&words[at + 1..], level + 1)?;
-        Some(Self::Binary(operator, Box::new([left, right])))
+        Some(Self::Binary(operation, Box::new([left, right])))
     }
 
     fn parse_word(word: &str) -> Option<Self> {
@@ -109,21 +91,8 @@ impl Expression {
         match self {
             Self::Number(number) => *number,
             Self::Name(name) => value_of(name),
-            Self::Binary(operator, sides) => {
-                let left = sides[0].value(value_of);
-                let right = sides[1].value(value_of);
-                match operator {
-                    Operator::Or => i64::from(left != 0 || right != 0),
-                    Operator::And => i64::from(left != 0 && right != 0),
-                    Operator::Equal => i64::from(left == right),
-                    Operator::NotEqual => i64::from(left != right),
-                    Operator::AtMost => i64::from(left <= right),
-                    Operator::AtLeast => i64::from(left >= right),
-                    Operator::Below => i64::from(left < right),
-                    Operator::Above => i64::from(left > right),
-                    Operator::Plus => left.saturating_add(right),
-                    Operator::Minus => left.saturating_sub(right),
-                }
+            Self::Binary(operation, sides) => {
+                operation(sides[0].value(value_of), sides[1].value(value_of))
             }
         }
     }
@@ -161,6 +130,22 @@ impl Assignment {
         names.push(&self.name);
         self.value.names(names);
         self.condition.iter().for_each(|condition| condition.names(names));
+    }
+}
+
+impl TryFrom<String> for Expression {
+    type Error = SyntaxError;
+
+    fn try_from(text: String) -> Result<Self, SyntaxError> {
+        Self::parse(&text)
+    }
+}
+
+impl TryFrom<String> for Assignment {
+    type Error = SyntaxError;
+
+    fn try_from(text: String) -> Result<Self, SyntaxError> {
+        Self::parse(&text)
     }
 }
 

@@ -194,10 +194,10 @@ impl<'a> Machine<'a> {
             self.assign(state, &step.change, buyer);
         }
         self.assign(state, &step.always, buyer);
-        let mut jumps = step.jumps.iter();
-        let jump = jumps.find(|(condition, _)| self.value(state, condition, buyer) != 0);
-        let next = jump.map_or(usize::from(at) + 1, |(_, next)| *next);
-        state.phases[index] = match u8::try_from(next) {
+        let condition = step.condition.as_ref();
+        let jumps = condition.is_some_and(|condition| self.value(state, condition, buyer) != 0);
+        let next = if jumps { step.then } else { step.next };
+        state.phases[index] = match u8::try_from(next.unwrap_or(usize::from(at) + 1)) {
             Ok(next) if usize::from(next) < self.program.steps.len() => Phase::At(next),
             _ => Phase::Ended,
         };

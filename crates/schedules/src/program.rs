@@ -8,117 +8,84 @@ use serde_json::Value;
 use crate::expression::{Assignment, Expression};
 
 /// The program of a strategy: each buyer runs it once, for one unit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Program {
     /// The name of the strategy.
+    #[serde(skip)]
     pub name: String,
     /// Values at the start; every other variable begins with 0.
+    #[serde(default)]
     pub start: Vec<Assignment>,
     /// The steps, from the first.
     pub steps: Vec<Step>,
     /// What else may happen, beside the steps of the buyers.
+    #[serde(default)]
     pub events: Vec<Event>,
     /// What the other servers do when the process of a buyer ends at once; `None` where no crash is offered.
     pub crash: Option<Vec<Assignment>>,
     /// The faults with which the strategy oversells although it is safe without them, the arbiter being off.
+    #[serde(default)]
     pub broken_by: Vec<String>,
 }
 
 /// One step of a purchase: nobody else does anything meanwhile.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Step {
     /// The command, in the words of the articles.
     pub text: String,
     /// The buyer waits until this is true.
     pub when: Option<Expression>,
     /// What the step changes.
+    #[serde(default, rename = "do")]
     pub change: Vec<Assignment>,
     /// Whether the step writes the order.
+    #[serde(default, rename = "order")]
     pub is_order: bool,
     /// The fence that the arbiter compares when it writes the order.
     pub fence: Option<Expression>,
     /// What the step changes also when the arbiter has refused the order.
+    #[serde(default)]
     pub always: Vec<Assignment>,
-    /// The next step where the condition is true after the change, else the following one.
-    pub jumps: Vec<(Expression, usize)>,
+    /// Whether the step `then` comes next, after the change.
+    #[serde(rename = "if")]
+    pub condition: Option<Expression>,
+    /// The next step where the condition is true.
+    pub then: Option<usize>,
+    /// The next step otherwise; `None`: the following one.
+    pub next: Option<usize>,
     /// The place in the strategy's code that comes right after this step, for a replay.
     pub point: Option<String>,
 }
 
 /// Something that happens beside the steps of the buyers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Event {
     /// Its name in a schedule.
     pub name: String,
     /// Whether it is a fault. Other events, like the tick of a clock, happen at any time.
+    #[serde(default, rename = "fault")]
     pub is_fault: bool,
     /// The event can happen only while this is true.
     pub when: Expression,
     /// What it changes.
+    #[serde(rename = "do")]
     pub change: Vec<Assignment>,
     /// How often it may happen in one schedule.
-    pub times_max: u8,
-}
-
-/// Error: a text that is no program.
-#[derive(Debug)]
-pub struct ProgramError(String);
-
-impl fmt::Display for ProgramError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ProgramError {}
-
-/// A program whose shared parts stand where they are used.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProgramFile {
-    #[serde(default)]
-    start: Vec<String>,
-    steps: Vec<StepFile>,
-    #[serde(default)]
-    events: Vec<EventFile>,
-    crash: Option<Vec<String>>,
-    #[serde(default)]
-    broken_by: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepFile {
-    text: String,
-    when: Option<String>,
-    #[serde(default)]
-    r#do: Vec<String>,
-    #[serde(default)]
-    order: bool,
-    fence: Option<String>,
-    #[serde(default)]
-    always: Vec<String>,
-    r#if: Option<String>,
-    then: Option<usize>,
-    next: Option<usize>,
-    point: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EventFile {
-    name: String,
-    #[serde(default)]
-    fault: bool,
-    when: String,
-    r#do: Vec<String>,
     #[serde(default = "once")]
-    times_max: u8,
+    pub times_max: u8,
 }
 
 fn once() -> u8 {
     1
 }
+
+/// Error: a text that is no program.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ProgramError(String);
 
 /// The name of the step behind the last one: the purchase has ended.
 const END: &str = "end";
@@ -177,18 +144,14 @@ impl Program {
     pub fn parse(name: &str, text: &str, shared: &str) -> Result<Self, ProgramError> {
         let wrong = |error: &dyn fmt::Display| ProgramError(format!("{name}: {error}"));
         let expanded = expand(text, shared).map_err(|error| wrong(&error))?;
-        let file: ProgramFile = serde_json::from_value(expanded).map_err(|error| wrong(&error))?;
-        let read = || -> Result<Self, Box<dyn std::error::Error>> {
-            Ok(Self {
-                name: name.to_owned(),
-                start: assignments(&file.start)?,
-                steps: file.steps.iter().map(read_step).collect::<Result<_, _>>()?,
-                events: file.events.iter().map(read_event).collect::<Result<_, _>>()?,
-                crash: file.crash.as_deref().map(assignments).transpose()?,
-                broken_by: file.broken_by.clone(),
-            })
-        };
-        read().map_err(|error| wrong(&error))
+        let program: Self = serde_json::from_value(expanded).map_err(|error| wrong(&error))?;
+        let mut steps = program.steps.iter();
+        match steps.find(|step| step.condition.is_some() != step.then.is_some()) {
+            Some(Step { text, .. }) => {
+                Err(wrong(&format_args!("{text:?}: `if` and `then` belong together")))
+            }
+            None => Ok(Self { name: name.to_owned(), ..program }),
+        }
     }
 
     /// Lists the variables, in the order of their names: those of all, of an instance, and of a buyer.
@@ -201,8 +164,7 @@ impl Program {
         let changes = changes.chain(self.events.iter().flat_map(|event| &event.change));
         changes.for_each(|change| change.names(&mut names));
         for step in &self.steps {
-            let conditions = step.when.iter().chain(&step.fence);
-            let conditions = conditions.chain(step.jumps.iter().map(|(condition, _)| condition));
+            let conditions = step.when.iter().chain(&step.fence).chain(&step.condition);
             conditions.for_each(|condition| condition.names(&mut names));
             if step.fence.is_some() {
                 names.push(ACCEPTED_FENCE);
@@ -218,37 +180,3 @@ impl Program {
 
 /// The highest fence that the arbiter has accepted.
 pub(crate) const ACCEPTED_FENCE: &str = "accepted_fence";
-
-fn assignments(texts: &[String]) -> Result<Vec<Assignment>, crate::expression::SyntaxError> {
-    texts.iter().map(|text| Assignment::parse(text)).collect()
-}
-
-fn read_step(file: &StepFile) -> Result<Step, Box<dyn std::error::Error>> {
-    let mut jumps = Vec::new();
-    match (&file.r#if, file.then) {
-        (Some(condition), Some(then)) => jumps.push((Expression::parse(condition)?, then)),
-        (None, None) => {}
-        _ => return Err(format!("{:?}: `if` and `then` belong together", file.text).into()),
-    }
-    jumps.extend(file.next.map(|next| (Expression::Number(1), next)));
-    Ok(Step {
-        text: file.text.clone(),
-        when: file.when.as_deref().map(Expression::parse).transpose()?,
-        change: assignments(&file.r#do)?,
-        is_order: file.order,
-        fence: file.fence.as_deref().map(Expression::parse).transpose()?,
-        always: assignments(&file.always)?,
-        jumps,
-        point: file.point.clone(),
-    })
-}
-
-fn read_event(file: &EventFile) -> Result<Event, crate::expression::SyntaxError> {
-    Ok(Event {
-        name: file.name.clone(),
-        is_fault: file.fault,
-        when: Expression::parse(&file.when)?,
-        change: assignments(&file.r#do)?,
-        times_max: file.times_max,
-    })
-}

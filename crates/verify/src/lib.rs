@@ -82,40 +82,34 @@ impl Fault {
     /// Its name, as `docs/draw.md` has it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Unreadable => "unreadable",
-            Self::Round => "round",
-            Self::Head => "head",
-            Self::Late => "late",
-            Self::Beacon => "beacon",
-            Self::Entries => "entries",
-            Self::Parties => "parties",
-            Self::Places => "places",
-            Self::Announcement => "announcement",
-            Self::Promise => "promise",
-            Self::MissingEntry => "missing_entry",
-            Self::Party => "party",
-            Self::Entered => "entered",
-        }
+        self.words()[0]
     }
 
-    fn sentence(self) -> &'static str {
+    /// Its name and a sentence for people.
+    fn words(self) -> [&'static str; 2] {
         match self {
-            Self::Unreadable => "a text cannot be read",
-            Self::Round => "the round is not after the close",
-            Self::Head => "the list is not signed with the key of the rules, or is of other rules",
-            Self::Late => "the list was made before the close, or after the round",
-            Self::Beacon => "the value is not that of the round",
-            Self::Entries => "the entries are not those of the signed list",
-            Self::Parties => "more entries are drawn as one than the rules say",
-            Self::Places => "the places are not those of the shuffle",
-            Self::Announcement => "the draw differs from what was announced earlier",
-            Self::Promise => {
-                "the promise is not signed with the key of the rules, or is of other rules"
+            Self::Unreadable => ["unreadable", "a text cannot be read"],
+            Self::Round => ["round", "the round is not after the close"],
+            Self::Head => {
+                ["head", "the list is not signed with the key of the rules, or is of other rules"]
             }
-            Self::MissingEntry => "the entry that was promised is not in the list",
-            Self::Party => "the entry that was promised is drawn with another party",
-            Self::Entered => "the entry was promised after the time of the list",
+            Self::Late => ["late", "the list was made before the close, or after the round"],
+            Self::Beacon => ["beacon", "the value is not that of the round"],
+            Self::Entries => ["entries", "the entries are not those of the signed list"],
+            Self::Parties => ["parties", "more entries are drawn as one than the rules say"],
+            Self::Places => ["places", "the places are not those of the shuffle"],
+            Self::Announcement => {
+                ["announcement", "the draw differs from what was announced earlier"]
+            }
+            Self::Promise => [
+                "promise",
+                "the promise is not signed with the key of the rules, or is of other rules",
+            ],
+            Self::MissingEntry => {
+                ["missing_entry", "the entry that was promised is not in the list"]
+            }
+            Self::Party => ["party", "the entry that was promised is drawn with another party"],
+            Self::Entered => ["entered", "the entry was promised after the time of the list"],
         }
     }
 }
@@ -228,7 +222,7 @@ pub fn check(proof: &Proof, known: Known<'_>) -> Vec<(Fault, String)> {
     if let Some(promise) = promise {
         proof.check_promise(&promise, &mut faults);
     }
-    faults.0.into_iter().map(|fault| (fault, fault.sentence().to_owned())).collect()
+    faults.0.into_iter().map(|fault| (fault, fault.words()[1].to_owned())).collect()
 }
 
 /// The faults that were found, in their order.

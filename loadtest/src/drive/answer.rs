@@ -1,37 +1,14 @@
-//! Reads the meaning of a reply to a purchase: the outcome that the client may conclude.
+//! Reads a reply to a purchase, and the outcome that the client may conclude.
 
 use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 
 use super::connection::{Exchange, Reply};
-use ledger_audit::Outcome;
+use ledger_audit::{Answer, Outcome};
 
 /// The statuses of an order; 200 is a replay of one that exists already.
 const ACCEPTED: RangeInclusive<u16> = 200..=202;
-
-/// The meaning of one exchange.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Meaning {
-    /// HTTP status; 0 when there was no answer.
-    pub status: u16,
-    /// `sold`, `queued`, the problem's code, or what happened to the connection.
-    pub code: String,
-    /// What the client may conclude.
-    pub outcome: Outcome,
-    /// The order's id, when accepted.
-    pub order_id: Option<String>,
-    /// The order's quantity, when accepted.
-    pub order_quantity: Option<i64>,
-    /// The order's status, when accepted.
-    pub order_status: Option<String>,
-    /// The buyer of the order, when accepted.
-    pub buyer: Option<i64>,
-    /// The item of the line that refused an order of several items.
-    pub item: Option<i64>,
-    /// Whether a later try may have another answer.
-    pub retryable: bool,
-}
 
 /// The fields of an order that matter here.
 #[derive(Default, Deserialize)]
@@ -63,8 +40,8 @@ struct BatchLine {
     problem: Problem,
 }
 
-/// Reads the meaning of an exchange. In doubt the outcome is `Unknown`: the ledger will tell.
-pub fn read(exchange: &Exchange) -> Meaning {
+/// Reads what an exchange says; the sender knows the rest. In doubt the outcome is `Unknown`: the ledger will tell.
+pub fn read(exchange: &Exchange) -> Answer {
     match exchange {
         Exchange::Answered(reply) => read_reply(reply),
         Exchange::NotSent => without_answer("not_connected", Outcome::Unavailable),
@@ -73,14 +50,14 @@ pub fn read(exchange: &Exchange) -> Meaning {
     }
 }
 
-/// Reads the meaning of each of the `count` lines of the answer to a batch. A line that is missing may have taken
+/// Reads each of the `count` lines of the answer to a batch. A line that is missing may have taken
 /// effect.
-pub fn read_lines(exchange: &Exchange, count: usize) -> Vec<Meaning> {
+pub fn read_lines(exchange: &Exchange, count: usize) -> Vec<Answer> {
     let Exchange::Answered(Reply { status: 200, body, .. }) = exchange else {
         return (0..count).map(|_| read(exchange)).collect();
     };
     let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let mut meanings: Vec<Meaning> = lines
+    let mut answers: Vec<Answer> = lines
         .take(count)
         .map(|line| match serde_json::from_slice(line) {
             Ok(BatchLine { status, order, .. }) if ACCEPTED.contains(&status) => {
@@ -90,15 +67,15 @@ pub fn read_lines(exchange: &Exchange, count: usize) -> Vec<Meaning> {
             Err(_) => without_answer("unreadable_line", Outcome::Unknown),
         })
         .collect();
-    meanings.resize_with(count, || without_answer("line_missing", Outcome::Unknown));
-    meanings
+    answers.resize_with(count, || without_answer("line_missing", Outcome::Unknown));
+    answers
 }
 
-fn without_answer(code: &str, outcome: Outcome) -> Meaning {
-    Meaning { code: code.to_owned(), outcome, retryable: true, ..Meaning::default() }
+fn without_answer(code: &str, outcome: Outcome) -> Answer {
+    Answer { code: code.to_owned(), outcome, retryable: true, ..Answer::default() }
 }
 
-fn read_reply(reply: &Reply) -> Meaning {
+fn read_reply(reply: &Reply) -> Answer {
     let status = reply.status;
     if !ACCEPTED.contains(&status) {
         return read_problem(status, serde_json::from_slice(&reply.body).unwrap_or_default());
@@ -107,29 +84,29 @@ fn read_reply(reply: &Reply) -> Meaning {
 }
 
 /// An order without an id is caught by the audit, since nothing in the ledger can be found for it.
-fn read_order(status: u16, order: Order) -> Meaning {
-    Meaning {
+fn read_order(status: u16, order: Order) -> Answer {
+    Answer {
         status,
         code: if status == 202 { "queued" } else { "sold" }.to_owned(),
         outcome: Outcome::Accepted,
         order_id: order.id,
         order_quantity: order.quantity,
         order_status: order.status,
-        buyer: order.user_id,
-        ..Meaning::default()
+        buyer: order.user_id.unwrap_or_default(),
+        ..Answer::default()
     }
 }
 
-fn read_problem(status: u16, problem: Problem) -> Meaning {
+fn read_problem(status: u16, problem: Problem) -> Answer {
     let outcome = outcome_of_problem(status, &problem);
-    Meaning {
+    Answer {
         status,
         code: problem.code.unwrap_or_else(|| format!("http_{status}_without_code")),
         outcome,
         retryable: problem.retryable.unwrap_or(false)
             || matches!(outcome, Outcome::Unavailable | Outcome::Unknown),
-        item: problem.item_id,
-        ..Meaning::default()
+        refused_item: problem.item_id,
+        ..Answer::default()
     }
 }
 
@@ -152,7 +129,7 @@ mod tests {
     use super::*;
     use hyper::body::Bytes;
 
-    fn meaning(status: u16, body: &'static str) -> Meaning {
+    fn meaning(status: u16, body: &'static str) -> Answer {
         read(&Exchange::Answered(Reply {
             status,
             retry_after: None,
@@ -204,8 +181,8 @@ mod tests {
             Exchange::Answered(Reply { status, retry_after: None, body, keeps_connection: true })
         };
         let read = read_lines(&reply(200), 3);
-        assert_eq!((read[0].outcome, read[0].buyer), (Outcome::Accepted, Some(7)));
-        assert_eq!((read[1].outcome, read[1].item), (Outcome::Refused, Some(5)));
+        assert_eq!((read[0].outcome, read[0].buyer), (Outcome::Accepted, 7));
+        assert_eq!((read[1].outcome, read[1].refused_item), (Outcome::Refused, Some(5)));
         assert_eq!((read[2].outcome, &*read[2].code), (Outcome::Unknown, "line_missing"));
         assert!(read_lines(&reply(503), 2).iter().all(|one| one.outcome == Outcome::Unknown));
         assert!(read_lines(&Exchange::Lost, 2).iter().all(|one| one.retryable));

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::Drive;
 use super::answer;
 use super::caller::{Caller, pause};
-use ledger_audit::Outcome;
+use ledger_audit::{Answer, Outcome};
 
 const PATH: &str = "/api/reservations/batch";
 
@@ -38,9 +38,7 @@ impl Batches {
             let _ = writeln!(body, r#"{{"buyer":"guest-{guest}","key":"{key}","lines":{lines}}}"#);
         }
         request.clear();
-        request.extend(b"POST ");
-        request.extend(PATH.as_bytes());
-        request.extend(b" HTTP/1.1\r\nhost: ");
+        request.extend(format!("POST {PATH} HTTP/1.1\r\nhost: ").as_bytes());
         request.extend(drive.instances[instance].host.as_bytes());
         request.extend(b"\r\nauthorization: ");
         request.extend(self.token.as_bytes());
@@ -65,19 +63,12 @@ impl Caller {
             let (exchange, sent) = self.attempt(render).await;
             let may_repeat = attempt < drive.policy.retries_max && !drive.is_over(self.started);
             let mut again = Vec::new();
-            let meanings = answer::read_lines(&exchange, open.len());
-            for (&index, meaning) in open.iter().zip(meanings) {
-                let outcome = meaning.outcome;
-                let last = !(may_repeat && meaning.retryable) || outcome == Outcome::Accepted;
-                self.write_down(
-                    index,
-                    attempt,
-                    last,
-                    drive.plan.key(index),
-                    meaning,
-                    planned,
-                    sent,
-                );
+            let answers = answer::read_lines(&exchange, open.len());
+            for (&index, answer) in open.iter().zip(answers) {
+                let outcome = answer.outcome;
+                let last = !(may_repeat && answer.retryable) || outcome == Outcome::Accepted;
+                let answer = Answer { attempt, last, key: drive.plan.key(index), ..answer };
+                self.write_down(index, answer, planned, sent);
                 if last {
                     drive.finished(outcome);
                 } else {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use tokio::time::sleep;
 
-use super::answer::{self, Meaning};
+use super::answer;
 use super::connection::{Connection, Exchange};
 use super::{Drive, micros_since};
 use ledger_audit::{Answer, Outcome};
@@ -75,20 +75,19 @@ impl Caller {
                 drive.purchases.render(instance, order, token, key.as_deref(), request);
             };
             let (exchange, sent) = self.attempt(render).await;
-            let meaning = answer::read(&exchange);
+            let answer = answer::read(&exchange);
+            let outcome = answer.outcome;
             // Without a key a second try after an unknown outcome would be a second purchase.
-            let may_repeat =
-                meaning.retryable && (key.is_some() || meaning.outcome != Outcome::Unknown);
+            let may_repeat = answer.retryable && (key.is_some() || outcome != Outcome::Unknown);
             let last = attempt >= retries_max
                 || !may_repeat
-                || meaning.outcome == Outcome::Accepted
+                || outcome == Outcome::Accepted
                 || self.drive.is_over(self.started);
-            let outcome = meaning.outcome;
+            let answer = Answer { attempt, last, key: key.clone(), ..answer };
+            self.write_down(index, answer, planned, sent);
             if last {
-                self.write_down(index, attempt, last, key, meaning, planned, sent);
                 return self.drive.finished(outcome);
             }
-            self.write_down(index, attempt, last, key.clone(), meaning, planned, sent);
             sleep(pause(&exchange, attempt)).await;
             attempt += 1;
         }
@@ -140,14 +139,10 @@ impl Caller {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one line of the record, field by field")]
     pub(super) fn write_down(
         &mut self,
         index: usize,
-        attempt: u16,
-        last: bool,
-        key: Option<String>,
-        meaning: Meaning,
+        answer: Answer,
         planned: Instant,
         sent: Instant,
     ) {
@@ -156,28 +151,19 @@ impl Caller {
         // Who a guest is in the ledger is for the service to say.
         let buyer = match &self.drive.batches {
             None => self.drive.first_buyer + i64::from(planned_purchase.buyer),
-            Some(_) => meaning.buyer.unwrap_or_default(),
+            Some(_) => answer.buyer,
         };
-        if let Some(order) = meaning.order_id.as_ref().filter(|_| self.drive.policy.readers > 0) {
+        if let Some(order) = answer.order_id.as_ref().filter(|_| self.drive.policy.readers > 0) {
             self.drive.accepted.push(planned_purchase.buyer, order.clone());
         }
         self.answers.push(Answer {
             request: u32::try_from(index).unwrap_or(u32::MAX),
-            attempt,
-            last,
             buyer,
-            key,
             strategy: planned_purchase.strategy,
-            status: meaning.status,
-            code: meaning.code,
-            outcome: meaning.outcome,
-            order_id: meaning.order_id,
-            order_quantity: meaning.order_quantity,
-            order_status: meaning.order_status,
-            refused_item: meaning.item,
             answered_at_us: micros_since(self.started, now),
             from_plan_us: micros_since(planned, now),
             from_send_us: micros_since(sent, now),
+            ..answer
         });
     }
 }

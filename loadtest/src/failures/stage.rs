@@ -20,7 +20,7 @@ use crate::options::{RunOptions, Switch};
 use crate::service::{self, Admin};
 use crate::testbed::{HOLD_SECONDS, Testbed};
 use crate::tokens::Mint;
-use ledger_audit::Outcome;
+use ledger_audit::{Answer, Outcome};
 
 /// Ids of the experiments' buyers begin here.
 pub const FIRST_BUYER: i64 = 1_500_000_001;
@@ -158,7 +158,7 @@ async fn pressed(press: Press, token: HeaderValue) -> String {
     }
 }
 
-async fn try_press(press: &Press, token: &HeaderValue, key: &str) -> Option<answer::Meaning> {
+async fn try_press(press: &Press, token: &HeaderValue, key: &str) -> Option<Answer> {
     let path = service::purchase_path(press.strategy, press.item).ok()?.to_string();
     let method = Some(&Method::POST);
     let token = Some(token);

@@ -77,7 +77,7 @@ impl Sale {
             .expect("a valid request");
         let mut connection = Connection::open(self.instances[instance].addr).await.expect("open");
         let sent = Instant::now();
-        let meaning = answer::read(&connection.exchange(request, ANSWER_MAX).await);
+        let read = answer::read(&connection.exchange(request, ANSWER_MAX).await);
         let now = Instant::now();
         let answer = Answer {
             request: u32::try_from(buyer).expect("small"),
@@ -85,15 +85,9 @@ impl Sale {
             last: true,
             buyer,
             key: Some(key),
-            status: meaning.status,
-            code: meaning.code,
-            outcome: meaning.outcome,
-            order_id: meaning.order_id,
-            order_quantity: meaning.order_quantity,
-            order_status: meaning.order_status,
             answered_at_us: micros_since(self.base, now),
             from_send_us: micros_since(sent, now),
-            ..Answer::default()
+            ..read
         };
         self.answers.push(answer.clone());
         answer

@@ -8,7 +8,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::trap::{Act, Direction, TrapEffect};
-use super::{Fault, Orders, Shared, find, lock};
+use super::{Fault, Orders, Shared, find};
+use crate::lock;
 
 /// The largest piece that is read, and so searched for a pattern, at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;

@@ -41,7 +41,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -50,6 +50,8 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use fault::Fault;
 pub use trap::Trap;
 use trap::{Direction, TrapEffect};
+
+use crate::lock;
 
 /// A TCP proxy on a loopback port in front of one server. It ends when dropped.
 #[derive(Debug)]
@@ -397,8 +399,4 @@ fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
         return Some(0);
     }
     bytes.windows(pattern.len()).position(|window| window == pattern)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

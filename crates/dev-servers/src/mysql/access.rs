@@ -8,21 +8,21 @@ use sqlx::{ConnectOptions, Connection};
 
 use super::flavour::{DATABASE, Flavour, USER};
 use crate::ports;
+use crate::server::NotReady;
 
 /// How to log in.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) flavour: Flavour,
     pub(super) socket: PathBuf,
-    pub(super) port: u16,
     pub(super) password: String,
 }
 
 impl Access {
     /// See [`super::MysqlServer::url_of`].
-    pub(super) fn url(&self, database: &str) -> String {
+    pub(super) fn url(&self, port: u16, database: &str) -> String {
         if self.flavour == Flavour::Mysql {
-            return self.tcp_url(database);
+            return self.tcp_url(port, database);
         }
         self.socket_url(database)
     }
@@ -36,15 +36,14 @@ impl Access {
     }
 
     /// See [`super::MysqlServer::tcp_url_of`].
-    pub(super) fn tcp_url(&self, database: &str) -> String {
+    pub(super) fn tcp_url(&self, port: u16, database: &str) -> String {
         let password = &self.password;
-        let port = self.port;
         format!("mysql://{USER}:{password}@127.0.0.1:{port}/{database}")
     }
 
     /// Logs in once.
-    pub(super) async fn login(&self) -> Result<(), sqlx::Error> {
-        let options = MySqlConnectOptions::from_str(&self.url(DATABASE))?
+    pub(super) async fn login(&self, port: u16) -> Result<(), sqlx::Error> {
+        let options = MySqlConnectOptions::from_str(&self.url(port, DATABASE))?
             .ssl_mode(MySqlSslMode::Disabled)
             .disable_statement_logging();
         MySqlConnection::connect_with(&options).await?.close().await
@@ -52,7 +51,8 @@ impl Access {
 }
 
 /// A running server that refuses our account will not change its mind.
-pub(super) fn is_denial(error: &sqlx::Error) -> bool {
+pub(super) fn not_ready(error: &sqlx::Error) -> NotReady {
     let code = error.as_database_error().and_then(|error| error.code());
-    code.as_deref() == Some("28000")
+    let answer = error.to_string();
+    if code.as_deref() == Some("28000") { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
 }

@@ -37,6 +37,9 @@ pub(super) const TEMPORARY: &str = "tmp";
 /// Where `scripts/mysql-sid` puts MySQL, in the folder of the project.
 const FETCHED: &str = ".data/mysql-sid/mysqld";
 
+/// What is looked for when either will do.
+const EITHER: &str = "MariaDB or MySQL server";
+
 /// The two families of servers that speak this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
@@ -57,12 +60,9 @@ pub(super) fn find(asked: Option<&Path>) -> Result<(PathBuf, Flavour, String), S
         }
         None => program::find("mariadbd").or_else(|| program::find("mysqld")),
     };
-    let program = found.ok_or(StartError::ProgramMissing {
-        server: "MariaDB or MySQL server",
-        package: "mariadb-server-core",
-        variable: "SECKILL_MYSQLD",
-    })?;
-    let version = program::version("MariaDB or MySQL server", &program)?;
+    let missing = || StartError::missing(EITHER, "mariadb-server-core", "SECKILL_MYSQLD");
+    let program = found.ok_or_else(missing)?;
+    let version = program::version(EITHER, &program)?;
     let flavour = if version.contains("MariaDB") {
         Flavour::Mariadb
     } else if version.contains("mysqld") || version.contains("MySQL") {
@@ -70,7 +70,7 @@ pub(super) fn find(asked: Option<&Path>) -> Result<(PathBuf, Flavour, String), S
     } else {
         return Err(StartError::ProgramUnusable {
             program,
-            server: "MariaDB or MySQL server",
+            server: EITHER,
             reason: format!("it calls itself {version:?}"),
         });
     };
@@ -93,10 +93,9 @@ pub(super) fn find_only(wanted: Flavour) -> Result<PathBuf, StartError> {
         let (program, flavour, _) = find(Some(&program)).ok()?;
         (flavour == wanted).then_some(program)
     });
-    found.ok_or_else(|| StartError::Cluster {
-        server: wanted.name(),
-        action: "start these servers",
-        answer: format!("no such program was found; {remedy}, or set SECKILL_MYSQLD"),
+    found.ok_or_else(|| {
+        let answer = format!("no such program was found; {remedy}, or set SECKILL_MYSQLD");
+        StartError::refused(wanted.name(), "start these servers", answer)
     })
 }
 

@@ -188,9 +188,7 @@ pub(super) fn programs() -> Result<PathBuf, StartError> {
     let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
     let is_whole =
         |folder: &PathBuf| has(folder, LIBRARY) && has(folder, &format!("wsrep_sst_{METHOD}"));
-    folder.filter(is_whole).ok_or(StartError::ProgramMissing {
-        server: "Galera library with the script that sends a node's data",
-        package: "galera-4",
-        variable: "SECKILL_GALERA",
-    })
+    let name = "Galera library with the script that sends a node's data";
+    let missing = || StartError::missing(name, "galera-4", "SECKILL_GALERA");
+    folder.filter(is_whole).ok_or_else(missing)
 }

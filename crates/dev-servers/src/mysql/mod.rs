@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::access::{Access, is_denial};
+use self::access::{Access, not_ready};
 pub use self::flavour::DATABASE;
 use self::flavour::Flavour;
 use super::error::StartError;
@@ -144,7 +144,7 @@ impl MysqlServer {
         home.write("init.sql", &statements)?;
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
-        let access = Access { flavour, socket, port: 0, password };
+        let access = Access { flavour, socket, password };
         let MysqlOptions { launcher, extra_arguments, .. } = options;
         let recipe = Mysql { program, launcher, extra_arguments, access };
         let server = Self::boot(ReadyServer { recipe, home, temporary, version }).await?;
@@ -164,7 +164,7 @@ impl MysqlServer {
     /// names begin with [`DATABASE`].
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
-        self.recipe.access.url(database)
+        self.recipe.access.url(self.port(), database)
     }
 
     /// The URL of a database on the unix socket, for MySQL with TLS: see [`Self::url`].
@@ -182,7 +182,7 @@ impl MysqlServer {
     /// The URL of another database over TCP on 127.0.0.1.
     #[must_use]
     pub fn tcp_url_of(&self, database: &str) -> String {
-        self.recipe.access.tcp_url(database)
+        self.recipe.access.tcp_url(self.port(), database)
     }
 }
 
@@ -190,27 +190,15 @@ impl Recipe for Mysql {
     /// A large redo log takes its time to recover.
     const START_MAX: Duration = Duration::from_secs(120);
 
-    fn name(&self) -> &'static str {
-        self.access.flavour.name()
-    }
-
-    fn port(&self) -> u16 {
-        self.access.port
-    }
-
-    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        self.access.port = port;
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let Access { flavour, socket, .. } = &self.access;
         let mut command = self.launcher.clone();
         command.extend(flavour.serve(&self.program, home, socket, port, &self.extra_arguments));
         Ok(command)
     }
 
-    async fn ask(&self) -> Result<(), NotReady> {
-        self.access.login().await.map_err(|error| {
-            let answer = error.to_string();
-            if is_denial(&error) { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
-        })
+    async fn ask(&self, port: u16) -> Result<(), NotReady> {
+        self.access.login(port).await.map_err(|error| not_ready(&error))
     }
 }
 
@@ -225,12 +213,13 @@ async fn initialise(
     let data = home.path("data");
     if let Some(made_by) = home.read(READY)? {
         if made_by != flavour.name() {
-            return Err(StartError::OtherFlavour {
-                directory: home.directory().to_path_buf(),
-                made_by,
-                program: program.to_path_buf(),
-                server: flavour.name(),
-            });
+            return Err(StartError::Other(format!(
+                "{} was made by {made_by}, but {} is {}; choose another directory with \
+                 SECKILL_DATA_DIR, or delete this one to begin with an empty database",
+                home.directory().display(),
+                program.display(),
+                flavour.name(),
+            )));
         }
         if !data.join("mysql").is_dir() {
             return Err(home.half_written("its system tables are missing"));

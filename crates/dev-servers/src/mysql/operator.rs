@@ -76,9 +76,5 @@ pub(super) async fn until<T>(
 
 /// The error of a set of servers that did not do what it was told.
 pub(super) fn failed<E: std::fmt::Display>(action: &'static str) -> impl FnOnce(E) -> StartError {
-    move |error| StartError::Cluster {
-        server: "the set of database servers",
-        action,
-        answer: error.to_string(),
-    }
+    move |error| StartError::refused("the set of database servers", action, error)
 }

@@ -36,18 +36,16 @@ impl Part {
     /// end of its log that it never sent, and a primary makes them good. Only the primary waits for
     /// acknowledgements: a replica would wait for those of replicas that it does not have, and not
     /// apply what it receives.
-    fn options(self) -> &'static str {
-        match self {
-            Self::Primary => {
-                "[mysqld]\nread-only=0\ninit-rpl-role=MASTER\nrpl-semi-sync-master-enabled=1\n"
-            }
-            Self::Replica => {
-                "[mysqld]\nread-only=1\ninit-rpl-role=SLAVE\nrpl-semi-sync-master-enabled=0\n"
-            }
-            Self::Former => {
-                "[mysqld]\nread-only=1\ninit-rpl-role=MASTER\nrpl-semi-sync-master-enabled=0\n"
-            }
-        }
+    fn options(self) -> String {
+        let [is_read_only, role, waits] = match self {
+            Self::Primary => ["0", "MASTER", "1"],
+            Self::Replica => ["1", "SLAVE", "0"],
+            Self::Former => ["1", "MASTER", "0"],
+        };
+        format!(
+            "[mysqld]\nread-only={is_read_only}\ninit-rpl-role={role}\n\
+             rpl-semi-sync-master-enabled={waits}\n"
+        )
     }
 }
 
@@ -168,7 +166,7 @@ async fn slave_columns<const COLUMNS: usize>(
 }
 
 fn write_part(members: &Members, index: usize, part: Part) -> Result<(), StartError> {
-    members.servers[index].home().write(OPTION_FILE, part.options())
+    members.servers[index].home().write(OPTION_FILE, &part.options())
 }
 
 /// The options of a member.
@@ -176,7 +174,7 @@ fn options(shared: &Shared, index: usize, part: Part) -> MysqlOptions {
     let mut options = shared.options(index);
     options.extra_arguments.push(format!("--rpl-semi-sync-master-timeout={WAIT_MS}"));
     options.extra_arguments.extend(REPLICATION.map(str::to_owned));
-    options.option_lines = Some(part.options().to_owned());
+    options.option_lines = Some(part.options());
     options
 }
 

@@ -8,12 +8,11 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection, Executor};
 
-use super::access::is_denial;
+use super::access::not_ready;
 use super::flavour::{self, DATABASE, Flavour, USER};
 use super::vitess_programs::{
     SERVER, as_its_user, find, give_to_nobody, make_root, mysql_options, tablet_flags,
@@ -85,7 +84,6 @@ impl VitessServer {
         let recipe = Vtcombo {
             program,
             topology: topology(is_sharded),
-            port: 0,
             web_port: ports::choose(&home.path("web-port"))?,
             root: root.path().to_path_buf(),
         };
@@ -103,7 +101,7 @@ impl VitessServer {
     /// The URL of another keyspace at vtgate.
     #[must_use]
     pub fn url_of(&self, keyspace: &str) -> String {
-        self.gate.recipe.url(keyspace)
+        url(self.gate.port(), keyspace)
     }
 
     /// The URL of a database of the server behind, for the account that may do everything.
@@ -172,7 +170,6 @@ pub struct Vtcombo {
     program: PathBuf,
     /// The keyspaces, in the text format of Vitess' tests.
     topology: String,
-    port: u16,
     /// Where it shows its state to people.
     web_port: u16,
     /// A folder of its own user.
@@ -180,16 +177,12 @@ pub struct Vtcombo {
 }
 
 impl Vtcombo {
-    fn url(&self, keyspace: &str) -> String {
-        format!("mysql://{USER}@127.0.0.1:{}/{keyspace}", self.port)
-    }
-
-    fn flags(&self) -> Vec<String> {
+    fn flags(&self, port: u16) -> Vec<String> {
         let loopback = || "127.0.0.1".to_owned();
         let named = [
             ("proto-topo", self.topology.clone()),
             ("dbddl-plugin", "vttest".to_owned()),
-            ("mysql-server-port", self.port.to_string()),
+            ("mysql-server-port", port.to_string()),
             ("mysql-server-bind-address", loopback()),
             ("mysql-auth-server-impl", "none".to_owned()),
             ("bind-address", loopback()),
@@ -206,24 +199,13 @@ impl Vtcombo {
 }
 
 impl Recipe for Vtcombo {
-    const START_MAX: Duration = Duration::from_secs(60);
-
-    fn name(&self) -> &'static str {
-        SERVER
+    fn command(&self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
+        Ok(as_its_user(&self.root, &self.program, self.flags(port)))
     }
 
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn command(&mut self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        self.port = port;
-        Ok(as_its_user(&self.root, &self.program, self.flags()))
-    }
-
-    async fn ask(&self) -> Result<(), NotReady> {
+    async fn ask(&self, port: u16) -> Result<(), NotReady> {
         let asked = async {
-            let mut options = MySqlConnectOptions::from_str(&self.url(DATABASE))?;
+            let mut options = MySqlConnectOptions::from_str(&url(port, DATABASE))?;
             // vtgate refuses the first of these two.
             options = options.pipes_as_concat(false).no_engine_substitution(false);
             let options = options.ssl_mode(MySqlSslMode::Disabled).disable_statement_logging();
@@ -232,11 +214,12 @@ impl Recipe for Vtcombo {
             gate.execute(sqlx::raw_sql("SHOW TABLES")).await?;
             gate.close().await
         };
-        asked.await.map_err(|error: sqlx::Error| {
-            let answer = error.to_string();
-            if is_denial(&error) { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
-        })
+        asked.await.map_err(|error: sqlx::Error| not_ready(&error))
     }
+}
+
+fn url(port: u16, keyspace: &str) -> String {
+    format!("mysql://{USER}@127.0.0.1:{port}/{keyspace}")
 }
 
 /// The keyspaces, their shards, and where the names of tables lead.

@@ -493,5 +493,5 @@ async fn control(
 
 /// The error of a cluster that did not do what it was told.
 fn failed(action: &'static str) -> impl FnOnce(String) -> StartError {
-    move |answer| StartError::Cluster { server: vitess_programs::SERVER, action, answer }
+    move |answer| StartError::refused(vitess_programs::SERVER, action, answer)
 }

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tokio::net::TcpStream;
 
@@ -36,13 +35,11 @@ const TABLETS: &str = "tablets.json";
 /// How to run one of Vitess' programs in a cluster.
 #[derive(Debug)]
 pub struct VitessProgram {
-    pub(super) name: &'static str,
     pub(super) program: PathBuf,
     /// A folder of its own user.
     pub(super) root: PathBuf,
     /// The flag with the port that clients connect to.
     pub(super) port_flag: &'static str,
-    pub(super) port: u16,
     /// All other flags.
     pub(super) flags: Vec<String>,
 }
@@ -57,7 +54,7 @@ impl VitessProgram {
     ) -> Result<Server<Self>, StartError> {
         let program = find(name)?;
         let version = program::version(SERVER, &program)?;
-        let (home, temporary) = Home::open_or_make(SERVER, None).await?;
+        let (home, temporary) = Home::open_or_make(name, None).await?;
         let web_port = ports::choose(&home.path("web-port"))?;
         let mut flags = vec![
             format!("--port={web_port}"),
@@ -67,32 +64,21 @@ impl VitessProgram {
         ];
         flags.extend(own_flags);
         let root = root.to_path_buf();
-        let recipe = Self { name, program, root, port_flag, port: 0, flags };
+        let recipe = Self { program, root, port_flag, flags };
         Server::boot(ReadyServer { recipe, home, temporary, version }).await
     }
 }
 
 impl Recipe for VitessProgram {
-    const START_MAX: Duration = Duration::from_secs(60);
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn command(&mut self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        self.port = port;
+    fn command(&self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let mut flags = self.flags.clone();
         flags.push(format!("--{}={port}", self.port_flag));
         Ok(as_its_user(&self.root, &self.program, flags))
     }
 
     /// Each of them listens when it is ready.
-    async fn ask(&self) -> Result<(), NotReady> {
-        let connected = TcpStream::connect((LOOPBACK, self.port)).await;
+    async fn ask(&self, port: u16) -> Result<(), NotReady> {
+        let connected = TcpStream::connect((LOOPBACK, port)).await;
         connected.map(drop).map_err(|error| NotReady::Yet(error.to_string()))
     }
 }
@@ -101,10 +87,9 @@ impl Recipe for VitessProgram {
 pub(super) fn find(name: &str) -> Result<PathBuf, StartError> {
     let folder = program::named("SECKILL_VITESS").or_else(|| program::unpacked(FOLDER));
     let program = folder.map(|folder| folder.join(name));
-    program.filter(|program| program.is_file()).ok_or_else(|| StartError::Cluster {
-        server: SERVER,
-        action: "start it",
-        answer: "its programs were not found; run `scripts/vitess-program`, which needs a Go toolchain, or set SECKILL_VITESS".to_owned(),
+    program.filter(|program| program.is_file()).ok_or_else(|| {
+        let answer = "its programs were not found; run `scripts/vitess-program`, which needs a Go toolchain, or set SECKILL_VITESS";
+        StartError::refused(SERVER, "start it", answer)
     })
 }
 

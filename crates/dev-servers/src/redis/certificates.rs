@@ -1,7 +1,5 @@
 //! Certificates for a private server: its own root, one for the server, and one for clients.
 
-use std::path::PathBuf;
-
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
@@ -32,10 +30,8 @@ impl Certificates {
     /// # Errors
     /// When the system has no random numbers.
     pub fn make(clients_prove_themselves: bool) -> Result<Self, StartError> {
-        Self::try_make(clients_prove_themselves).map_err(|error| {
-            let source = std::io::Error::other(error);
-            StartError::Io { action: "make certificates for", path: PathBuf::from("Redis"), source }
-        })
+        Self::try_make(clients_prove_themselves)
+            .map_err(|error| StartError::refused(super::SERVER, "make certificates", error))
     }
 
     fn try_make(clients_prove_themselves: bool) -> Result<Self, rcgen::Error> {

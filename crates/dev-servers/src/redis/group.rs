@@ -59,10 +59,8 @@ pub(super) async fn until_ready<F: Future<Output = Option<String>>>(
     loop {
         let Some(missing) = ready().await else { return Ok(()) };
         if begin.elapsed() >= READY_MAX {
-            let seconds = begin.elapsed().as_secs();
-            let log = PathBuf::from(what);
-            let tail = String::new();
-            return Err(StartError::Silent { server: what, seconds, answer: missing, log, tail });
+            let action = format!("work together within {} s", READY_MAX.as_secs());
+            return Err(StartError::refused(what, &action, missing));
         }
         sleep(READY_POLL).await;
     }
@@ -75,6 +73,5 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 
 /// An error of a command that sets a group up.
 pub(super) fn failed(error: impl Display) -> StartError {
-    let source = std::io::Error::other(error.to_string());
-    StartError::Io { action: "set up", path: PathBuf::from(SERVER), source }
+    StartError::refused(SERVER, "set up a group", error)
 }

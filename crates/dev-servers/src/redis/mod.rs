@@ -11,7 +11,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::error::StartError;
 use crate::home::Home;
@@ -82,13 +81,8 @@ pub type RedisServer = Server<Redis>;
 #[derive(Debug)]
 pub struct Redis {
     program: PathBuf,
-    launcher: Vec<String>,
-    append_fsync: AppendFsync,
-    extra_lines: Vec<String>,
-    certificates: Option<Certificates>,
-    part: Part,
+    options: RedisOptions,
     socket: PathBuf,
-    port: u16,
     password: String,
 }
 
@@ -132,15 +126,15 @@ impl RedisServer {
     #[must_use]
     pub fn tcp_url(&self) -> String {
         let password = &self.recipe.password;
-        let port = self.recipe.port;
-        let scheme = if self.recipe.certificates.is_some() { "rediss" } else { "redis" };
+        let port = self.port();
+        let scheme = if self.recipe.options.certificates.is_some() { "rediss" } else { "redis" };
         format!("{scheme}://:{password}@127.0.0.1:{port}")
     }
 
     /// The files with its root, a client's certificate and the key of that, if it listens with TLS.
     #[must_use]
     pub fn certificate_files(&self) -> Option<[PathBuf; 3]> {
-        self.recipe.certificates.as_ref()?;
+        self.recipe.options.certificates.as_ref()?;
         Some(["root.crt", "client.crt", "client.key"].map(|name| self.home().path(name)))
     }
 
@@ -155,62 +149,41 @@ impl RedisServer {
     }
 }
 
-async fn prepare(options: RedisOptions) -> Result<ReadyServer<Redis>, StartError> {
+async fn prepare(mut options: RedisOptions) -> Result<ReadyServer<Redis>, StartError> {
     let binary = find(options.program.as_deref())?;
-    let (home, mut temporary) = Home::open_or_make(SERVER, options.data_dir).await?;
+    let (home, mut temporary) = Home::open_or_make(SERVER, options.data_dir.take()).await?;
     let program = named_server(&home, &binary)?;
     let version = program::version(SERVER, &program)?;
     home.data()?;
     let (socket, short) = home.socket("redis.sock")?;
     temporary.extend(short);
-    let recipe = Redis {
-        program,
-        launcher: options.launcher,
-        append_fsync: options.append_fsync,
-        extra_lines: options.extra_lines,
-        certificates: options.certificates,
-        part: options.part,
-        socket,
-        port: 0,
-        password: match options.password {
-            Some(password) => password,
-            None => home.password()?,
-        },
+    let password = match options.password.take() {
+        Some(password) => password,
+        None => home.password()?,
     };
+    let recipe = Redis { program, options, socket, password };
     Ok(ReadyServer { recipe, home, temporary, version })
 }
 
 impl Recipe for Redis {
-    /// A long append-only file takes its time to load.
-    const START_MAX: Duration = Duration::from_secs(60);
-
-    fn name(&self) -> &'static str {
-        SERVER
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        self.port = port;
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         // A member rewrites its configuration when the others tell it another part: the new one holds.
-        if self.part == Part::Alone || !home.has("redis.conf") {
-            let mut lines = self.configuration(home)?;
-            lines.extend(self.extra_lines.iter().cloned());
+        if self.options.part == Part::Alone || !home.has("redis.conf") {
+            let mut lines = self.configuration(home, port)?;
+            lines.extend(self.options.extra_lines.iter().cloned());
             home.write("redis.conf", &(lines.join("\n") + "\n"))?;
         }
-        let mut command = self.launcher.clone();
+        let mut command = self.options.launcher.clone();
         let program = [self.program.clone(), home.path("redis.conf")];
         command.extend(program.map(|path| path.display().to_string()));
-        if self.part == Part::Sentinel {
+        if self.options.part == Part::Sentinel {
             command.push("--sentinel".into());
         }
         Ok(command)
     }
 
     /// Not ready while the server loads its data.
-    async fn ask(&self) -> Result<(), NotReady> {
+    async fn ask(&self, _: u16) -> Result<(), NotReady> {
         let ping = async {
             let client = redis::Client::open(self.url())?;
             let mut connection = client.get_multiplexed_async_connection().await?;
@@ -228,8 +201,8 @@ impl Redis {
     }
 
     /// The lines of the configuration file. A file, so that the password is on no command line.
-    fn configuration(&self, home: &Home) -> Result<Vec<String>, StartError> {
-        let append_fsync = match self.append_fsync {
+    fn configuration(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
+        let append_fsync = match self.options.append_fsync {
             AppendFsync::Always => "always",
             AppendFsync::EverySecond => "everysec",
             AppendFsync::No => "no",
@@ -242,11 +215,11 @@ impl Redis {
             "daemonize no".into(),
             format!("dir {}", quoted(&home.path("data"))),
         ];
-        match &self.certificates {
-            Some(certificates) => lines.extend(certificates.configuration(home, self.port)?),
-            None => lines.push(format!("port {}", self.port)),
+        match &self.options.certificates {
+            Some(certificates) => lines.extend(certificates.configuration(home, port)?),
+            None => lines.push(format!("port {port}")),
         }
-        if self.part == Part::Sentinel {
+        if self.options.part == Part::Sentinel {
             return Ok(lines);
         }
         lines.extend([
@@ -256,7 +229,7 @@ impl Redis {
             // A counter that was silently evicted would open a sold-out sale again.
             "maxmemory-policy noeviction".into(),
         ]);
-        if self.part == Part::Member {
+        if self.options.part == Part::Member {
             lines.push(format!("masterauth {}", self.password));
             // A replica that joins does not wait for others to join with it.
             lines.push("repl-diskless-sync-delay 0".into());
@@ -269,13 +242,9 @@ fn find(asked: Option<&Path>) -> Result<PathBuf, StartError> {
     if let Some(path) = asked {
         return path.canonicalize().map_err(StartError::io("find the Redis server", path));
     }
-    program::find("redis-server").or_else(|| program::find("redis-check-rdb")).ok_or(
-        StartError::ProgramMissing {
-            server: "Redis server",
-            package: "redis-tools",
-            variable: "SECKILL_REDIS_SERVER",
-        },
-    )
+    program::find("redis-server")
+        .or_else(|| program::find("redis-check-rdb"))
+        .ok_or_else(|| StartError::missing("Redis server", "redis-tools", "SECKILL_REDIS_SERVER"))
 }
 
 /// Redis is one binary that plays the part of its name, and the package that calls it

@@ -24,7 +24,7 @@ use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::renewal::renew_at;
 use super::stats::count;
-use super::store::{BackendError, Grant, Subscription, Token, ask};
+use super::store::{BackendError, Grant, StoreResult, Subscription, Token, ask};
 use crate::threads::Mutex;
 use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
@@ -43,13 +43,6 @@ pub(crate) struct Request {
     strategy: WaitStrategy,
     /// Whether it was counted as contended already.
     contended: bool,
-}
-
-/// The outcome of one attempt.
-enum Reply {
-    Granted(Grant),
-    HeldByOther,
-    NoAnswer(BackendError),
 }
 
 /// Waits in the queue, then asks the backend. A caller may go away at any moment: see [`PendingAcquire`].
@@ -222,10 +215,10 @@ async fn ask_until_granted(
             listens = request.waits && notifications.is_some(),
         );
         match ask_once(&core, &request, sent_at).await {
-            Reply::Granted(grant) => {
+            Ok(Some(grant)) => {
                 return Ok(guard_of(&core, request, grant, sent_at, notifications));
             }
-            Reply::HeldByOther => {
+            Ok(None) => {
                 protocol!("refused", request.name, request.token);
                 no_answers_in_a_row = 0;
                 if !std::mem::replace(&mut request.contended, true) {
@@ -243,7 +236,7 @@ async fn ask_until_granted(
                     }
                 }
             }
-            Reply::NoAnswer(why) => {
+            Err(why) => {
                 protocol!("unanswered", request.name, request.token);
                 may_be_held = true;
                 // The link that carries notifications may be the one that broke.
@@ -293,17 +286,15 @@ async fn watch(core: &Core, request: &Request) -> Option<Subscription> {
     ask(*lease, core.store.watch(name, token)).await.ok().flatten()
 }
 
-/// Sends one attempt. A repeated attempt has the same token, so it makes no second hold where an
-/// earlier one was granted and only its answer was lost.
-async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> Reply {
+/// Sends one attempt; `None` when somebody else has the name, and an error without an answer in time. A repeated attempt
+/// has the same token, so it makes no second hold where an earlier one was granted and only its answer was lost.
+async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> StoreResult<Option<Grant>> {
     let Request { name, token, lease, .. } = request;
     match ask(*lease, core.store.acquire(name, token, *lease)).await {
         Ok(Some(_)) if Deadline::of(sent_at, *lease).has_passed() => {
-            Reply::NoAnswer(BackendError::new("the grant came after its deadline"))
+            Err(BackendError::new("the grant came after its deadline"))
         }
-        Ok(Some(grant)) => Reply::Granted(grant),
-        Ok(None) => Reply::HeldByOther,
-        Err(error) => Reply::NoAnswer(error),
+        answer => answer,
     }
 }
 

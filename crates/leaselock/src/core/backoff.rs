@@ -54,12 +54,12 @@ const LONG_SLEEP: Duration = Duration::from_secs(2);
 pub(crate) struct Backoff {
     strategy: WaitStrategy,
     since: Instant,
-    steps: Steps,
+    step: Duration,
 }
 
 impl Backoff {
     pub(crate) fn new(strategy: WaitStrategy) -> Self {
-        Self { strategy, since: Instant::now(), steps: Steps::new() }
+        Self { strategy, since: Instant::now(), step: POLL_STEP_FIRST }
     }
 
     /// Waits until it is time for the next attempt: for a notification where there is a subscription,
@@ -85,9 +85,9 @@ impl Backoff {
         let in_first_phase = self.since.elapsed() < FIRST_PHASE;
         match self.strategy {
             WaitStrategy::Notified | WaitStrategy::Backoff => {
-                sleep(self.steps.next(POLL_STEP_MAX)).await;
+                sleep(self.next_step(POLL_STEP_MAX)).await;
             }
-            WaitStrategy::Spin => sleep(self.steps.next(SPIN_PAUSE_MAX)).await,
+            WaitStrategy::Spin => sleep(self.next_step(SPIN_PAUSE_MAX)).await,
             WaitStrategy::SpinThenYield if in_first_phase => {}
             WaitStrategy::YieldThenSleep if !in_first_phase => sleep(SHORT_SLEEP).await,
             WaitStrategy::Sleep200 => sleep(SHORT_SLEEP).await,
@@ -97,20 +97,12 @@ impl Backoff {
             }
         }
     }
-}
 
-/// Exponential backoff with jitter, so that several clients do not fall into step.
-struct Steps(Duration);
-
-impl Steps {
-    fn new() -> Self {
-        Self(POLL_STEP_FIRST)
-    }
-
-    /// The next pause: between half and all of the current step, which then doubles up to `max`.
-    fn next(&mut self, max: Duration) -> Duration {
-        let step = self.0;
-        self.0 = (step * 2).min(max);
+    /// The next pause: between half and all of the current step, so that several clients do not fall into step, and the
+    /// step doubles up to `max`.
+    fn next_step(&mut self, max: Duration) -> Duration {
+        let step = self.step;
+        self.step = (step * 2).min(max);
         step.mul_f64(rand::random_range(0.5..=1.0))
     }
 }

@@ -87,28 +87,12 @@ impl Hold {
         self.locked().deadline.has_passed()
     }
 
-    /// Loses it by time, and counts that, unless it is over already.
-    pub(crate) fn lose_by_time(&self) {
-        if self.lose(Phase::LostByTime) {
-            count(&self.stats.lost);
-        }
-    }
-
-    /// Loses it because the backend said that the name is not ours, and counts that, unless it is over
-    /// already.
-    pub(crate) fn lose_to_others(&self) {
-        if self.lose(Phase::LostToOthers) {
-            count(&self.stats.lost);
-        }
-    }
-
-    /// Fires `lost` and wakes the next waiter, unless the hold is over already. Returns whether it
-    /// did.
-    pub(crate) fn lose(&self, how: Phase) -> bool {
+    /// Fires `lost`, wakes the next waiter and counts the loss, unless the hold is over already.
+    pub(crate) fn lose(&self, how: Phase) {
         let head = {
             let mut state = self.locked();
             if state.phase != Phase::Held {
-                return false;
+                return;
             }
             state.phase = how;
             protocol!("lost", self.name, self.token);
@@ -118,7 +102,7 @@ impl Hold {
         };
         // Dropped outside our lock, because passing it on takes the lock of the queue.
         drop(head);
-        true
+        count(&self.stats.lost);
     }
 
     pub(crate) fn locked(&self) -> MutexGuard<'_, HoldState> {
@@ -156,7 +140,7 @@ impl WatchedHold {
     /// after a release.
     pub fn lose(&self) {
         if let Some(hold) = self.0.upgrade() {
-            hold.lose_to_others();
+            hold.lose(Phase::LostToOthers);
         }
     }
 }

@@ -124,7 +124,7 @@ impl Drop for End {
             std::mem::take(&mut schedule.holds)
         };
         for (hold, _) in left.into_values() {
-            hold.lose_by_time();
+            hold.lose(Phase::LostByTime);
         }
     }
 }
@@ -159,7 +159,7 @@ impl Renewals {
         let is_watched = self.insert(hold, state.due, Purpose::Renew);
         drop(state);
         if !is_watched {
-            hold.lose_by_time();
+            hold.lose(Phase::LostByTime);
         }
     }
 
@@ -224,7 +224,7 @@ impl Renewals {
         }
         if state.deadline.has_passed() {
             drop(state);
-            hold.lose_by_time();
+            hold.lose(Phase::LostByTime);
             return None;
         }
         state.due = state.deadline.instant;
@@ -234,27 +234,28 @@ impl Renewals {
         Some(SentRenewal { hold, due, at, alone })
     }
 
-    fn take_answer(&self, sent: &SentRenewal, answer: Answer) {
+    /// Takes the answer whether the hold was renewed or is not the token's any more; `None` when it is unknown.
+    fn take_answer(&self, sent: &SentRenewal, answer: Option<bool>) {
         let hold = &sent.hold;
         let stats = &sent.hold.stats;
-        protocol!("renewed", hold.name, hold.token, ok = answer.is_ours());
+        protocol!("renewed", hold.name, hold.token, ok = answer);
         match answer {
-            Answer::Renewed => {
+            Some(true) => {
                 count(&stats.renewals);
                 stats.renewal_lag.add(sent.due.elapsed());
             }
-            Answer::NotOurs | Answer::Unknown => count(&stats.renew_failures),
+            Some(false) | None => count(&stats.renew_failures),
         }
-        if answer == Answer::NotOurs {
-            hold.lose_to_others();
+        if answer == Some(false) {
+            hold.lose(Phase::LostToOthers);
             return;
         }
         let mut state = hold.locked();
         if state.phase != Phase::Held {
             return;
         }
-        state.renews_alone = answer == Answer::Unknown;
-        let next = if answer == Answer::Renewed {
+        state.renews_alone = answer.is_none();
+        let next = if answer == Some(true) {
             state.deadline = state.deadline.max(Deadline::of(sent.at, hold.lease));
             renew_at(sent.at.instant, hold.lease)
         } else {
@@ -285,24 +286,6 @@ impl Renewals {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    Renewed,
-    NotOurs,
-    Unknown,
-}
-
-impl Answer {
-    /// Whether the hold is the token's; unknown without an answer.
-    fn is_ours(self) -> Option<bool> {
-        match self {
-            Self::Renewed => Some(true),
-            Self::NotOurs => Some(false),
-            Self::Unknown => None,
-        }
-    }
-}
-
 /// Groups renewals that fit into one command.
 fn batches(sent: impl Iterator<Item = SentRenewal>) -> Vec<Vec<SentRenewal>> {
     let mut batches: Vec<Vec<SentRenewal>> = Vec::new();
@@ -322,7 +305,7 @@ fn batches(sent: impl Iterator<Item = SentRenewal>) -> Vec<Vec<SentRenewal>> {
 }
 
 /// Sends one group of renewals, of at least one hold.
-fn renew(batch: Vec<SentRenewal>) -> BoxFuture<'static, Vec<(SentRenewal, Answer)>> {
+fn renew(batch: Vec<SentRenewal>) -> BoxFuture<'static, Vec<(SentRenewal, Option<bool>)>> {
     Box::pin(async move {
         let Some(SentRenewal { hold: first, .. }) = batch.first() else { return Vec::new() };
         count(&first.stats.renewal_batches);
@@ -344,11 +327,6 @@ fn renew(batch: Vec<SentRenewal>) -> BoxFuture<'static, Vec<(SentRenewal, Answer
             ask(lease, store.renew_together(&renewals)).await
         };
         let mut answers = answers.unwrap_or_default().into_iter();
-        let answered = batch.into_iter().map(|sent| match answers.next() {
-            Some(Some(true)) => (sent, Answer::Renewed),
-            Some(Some(false)) => (sent, Answer::NotOurs),
-            Some(None) | None => (sent, Answer::Unknown),
-        });
-        answered.collect()
+        batch.into_iter().map(|sent| (sent, answers.next().flatten())).collect()
     })
 }

@@ -110,6 +110,7 @@ pub fn answer(buyer: i64, status: u16, code: &str, outcome: Outcome) -> Answer {
         order_quantity: None,
         order_status: None,
         refused_item: None,
+        retryable: false,
         answered_at_us: 1,
         from_plan_us: 1,
         from_send_us: 1,
