@@ -46,7 +46,6 @@ pub struct CreateRunBody {
     #[schema(value_type = u32, minimum = 1, maximum = 1000)]
     concurrency: Integer,
     /// `off` (if it is left out), `on` or `both`.
-    #[serde(default)]
     arbiter: Option<String>,
     /// How many times each lane runs; 1 if it is left out.
     #[serde(default)]
