@@ -26,7 +26,7 @@ use web::session::Session;
 use web::token::{Role, Tokens};
 
 pub use erasure::{DeleteAccountError, subject_keys};
-pub use guests::{GuestError, Guests};
+pub use guests::Guests;
 pub use hashing::HashingPool;
 pub use operator_log::{ACTION_NAMES, Action, Actor, OperatorLog};
 pub use revocation::Revocations;

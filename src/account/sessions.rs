@@ -181,8 +181,8 @@ impl Sessions for Accounts {
         shop: ShopId,
         reference: BuyerReference,
     ) -> Result<Option<UserId>, LedgerError> {
-        let guests = self.guests(shop, &BTreeSet::from([reference.clone()])).await?;
-        Ok(guests.buyer(&reference).ok())
+        let mut guests = self.guests(shop, &BTreeSet::from([reference.clone()])).await?;
+        Ok(guests.remove(&reference))
     }
 }
 

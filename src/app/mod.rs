@@ -187,7 +187,7 @@ impl App {
             catalog: shared.catalog.clone(),
             accounts,
             identity,
-            operator_log: OperatorLog::new(shared.ledger.clone()),
+            operator_log: OperatorLog(shared.ledger.clone()),
             auditor: Auditor::new(shared.ledger.clone(), shared.counters.clone()),
             readiness: Arc::new(Readiness::new(
                 shared.pool.clone(),

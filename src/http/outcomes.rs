@@ -1,9 +1,7 @@
 //! Which outcome of the use cases is which type of problem.
 
 use crate::account::hashing::HashingError;
-use crate::account::{
-    ChangePasswordError, DeleteAccountError, GuestError, SignInError, SignUpError,
-};
+use crate::account::{ChangePasswordError, DeleteAccountError, SignInError, SignUpError};
 use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
 use crate::http::problems;
 use crate::order::{FindError, StepError};
@@ -60,9 +58,6 @@ problems! {
     }
     ProductError {
         TooMany => TOO_MANY_PRODUCTS; from Ledger;
-    }
-    GuestError {
-        NoShop => INVALID_TOKEN; from Ledger;
     }
     HashingError {
         Failed => INTERNAL; from;
