@@ -122,7 +122,7 @@ impl Config {
                 .iter()
                 .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN) =>
                 "secret and secret_previous must have at least 32 characters";
-            self.accepted_risks().all(|name| Risk::ALL.iter().any(|risk| risk.as_str() == name)) =>
+            self.accepted_risks().all(|name| Risk::parse(name).is_some()) =>
                 "accept_risks takes sample-secret, empty-password, volatile-database, lossy-failover and evicting-redis, separated by commas";
             !self.redis.prefix.contains(['{', '}']) =>
                 "redis.prefix must not contain braces: they choose the cluster's slot";

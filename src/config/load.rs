@@ -114,16 +114,11 @@ fn overlay_variable(
     let slot = slot.expect("variables_of names existing keys");
     // A value from a file often ends with a line break, and no setting does. A secret stays as it is: it signs.
     let text = if name.contains("SECRET") { text } else { text.trim_end_matches(['\r', '\n']) };
+    let not = |kind: &str| ConfigError::Unreadable(format!("{name} must be {kind}, not {text:?}"));
     *slot = match slot {
-        Value::Integer(_) => Value::Integer(text.parse().map_err(|_| {
-            ConfigError::Unreadable(format!("{name} must be a whole number, not {text:?}"))
-        })?),
-        Value::Float(_) => Value::Float(text.parse().map_err(|_| {
-            ConfigError::Unreadable(format!("{name} must be a number, not {text:?}"))
-        })?),
-        Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| {
-            ConfigError::Unreadable(format!("{name} must be true or false, not {text:?}"))
-        })?),
+        Value::Integer(_) => Value::Integer(text.parse().map_err(|_| not("a whole number"))?),
+        Value::Float(_) => Value::Float(text.parse().map_err(|_| not("a number"))?),
+        Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| not("true or false"))?),
         _ => Value::String(text.to_owned()),
     };
     Ok(())

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use settings::{Secret, Sections, sections};
+use shop_domain::item::word_enum;
 use web::listen_address::{ListenAddress, SocketMode};
 
 pub use check::SECRET_LENGTH_MIN;
@@ -86,41 +87,19 @@ impl Default for ShopCurrency {
     }
 }
 
-/// A risk with which `serve` refuses to start unless the operator accepts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Risk {
-    /// The secret that signs tokens is published.
-    SampleSecret,
-    /// A server on another machine has no password.
-    EmptyPassword,
-    /// MySQL may forget what it has committed.
-    VolatileDatabase,
-    /// A database host that takes over may lack committed orders.
-    LossyFailover,
-    /// Redis may forget any key when its memory is full.
-    EvictingRedis,
-}
-
-impl Risk {
-    /// All risks.
-    pub const ALL: [Self; 5] = [
-        Self::SampleSecret,
-        Self::EmptyPassword,
-        Self::VolatileDatabase,
-        Self::LossyFailover,
-        Self::EvictingRedis,
-    ];
-
-    /// Its name in `accept_risks`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SampleSecret => "sample-secret",
-            Self::EmptyPassword => "empty-password",
-            Self::VolatileDatabase => "volatile-database",
-            Self::LossyFailover => "lossy-failover",
-            Self::EvictingRedis => "evicting-redis",
-        }
+word_enum! {
+    /// A risk with which `serve` refuses to start unless the operator accepts it, by its name in `accept_risks`.
+    Risk {
+        /// The secret that signs tokens is published.
+        SampleSecret = "sample-secret",
+        /// A server on another machine has no password.
+        EmptyPassword = "empty-password",
+        /// MySQL may forget what it has committed.
+        VolatileDatabase = "volatile-database",
+        /// A database host that takes over may lack committed orders.
+        LossyFailover = "lossy-failover",
+        /// Redis may forget any key when its memory is full.
+        EvictingRedis = "evicting-redis",
     }
 }
 
