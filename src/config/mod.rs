@@ -19,7 +19,7 @@ use web::listen_address::{ListenAddress, SocketMode};
 
 pub use check::SECRET_LENGTH_MIN;
 pub use environment::process_variables;
-pub use load::{ConfigError, DEFAULTS};
+pub use load::DEFAULTS;
 pub use runtime_count::RuntimeCount;
 
 /// Time of a transaction beside its wait for a row, and of its answer on the way to the buyer.

@@ -51,8 +51,7 @@ pub struct Arguments {
 /// Starts the servers and the service, and serves until a signal.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     // Without the file of an earlier run: its servers have ended.
-    let variables = process_variables().map_err(|error| error.to_string())?;
-    let mut config = Config::load(file, variables).map_err(|error| error.to_string())?;
+    let mut config = Config::load(file, process_variables()?)?;
     super::start_logging(&config)?;
     // An address that another program uses, or a folder without pages, is found before servers are started.
     if config.http.addr.tcp().is_none() {
