@@ -1,7 +1,7 @@
 //! Which outcome of the use cases is which type of problem.
 
+use crate::account::AccountError;
 use crate::account::hashing::HashingError;
-use crate::account::{ChangePasswordError, DeleteAccountError, SignInError, SignUpError};
 use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
 use crate::http::problems;
 use crate::order::{FindError, StepError};
@@ -64,23 +64,14 @@ problems! {
         HashingError::Busy => problems::OVERLOADED
             .detail("Too many sign-ins wait; try again in a moment."),
     }
-    SignUpError {
+    AccountError {
         PasswordsOff => PASSWORDS_OFF, InvalidUsername => INVALID_USERNAME,
         InvalidPassword => INVALID_PASSWORD, CommonPassword => COMMON_PASSWORD,
-        UsernameTaken => USERNAME_TAKEN; from Hashing, Ledger;
-    }
-    SignInError {
-        PasswordsOff => PASSWORDS_OFF, WrongCredentials => INVALID_CREDENTIALS; from Hashing, Ledger;
-        SignInError::TooManyAttempts { retry_after_seconds } =>
+        UsernameTaken => USERNAME_TAKEN, NoAccount => ACCOUNT_NOT_FOUND,
+        WrongCredentials => INVALID_CREDENTIALS; from Hashing, Ledger;
+        AccountError::TooManyAttempts { retry_after_seconds } =>
             problems::TOO_MANY_ATTEMPTS.problem().retry_after(retry_after_seconds),
-    }
-    ChangePasswordError {
-        NoAccount => ACCOUNT_NOT_FOUND, InvalidPassword => INVALID_PASSWORD,
-        CommonPassword => COMMON_PASSWORD; from SignIn;
-    }
-    DeleteAccountError {
-        NoAccount => ACCOUNT_NOT_FOUND; from SignIn;
-        DeleteAccountError::Erase(error) => of_erasure(error),
+        AccountError::Erase(error) => of_erasure(error),
     }
 }
 
