@@ -2,7 +2,7 @@
 
 use crate::account::AccountError;
 use crate::account::hashing::HashingError;
-use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
+use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::http::problems;
 use crate::order::{FindError, StepError};
 use crate::purchase::waiting_room::Denied;
@@ -47,17 +47,12 @@ problems! {
         },
     }
     CreateError {
+        TooManyProducts => TOO_MANY_PRODUCTS, TooManyLimitGroups => TOO_MANY_LIMIT_GROUPS,
         ArbiterRequired => ARBITER_REQUIRED, NoSuchGroup => LIMIT_GROUP_NOT_FOUND,
         NoSuchProduct => PRODUCT_NOT_FOUND; from Ledger;
         CreateError::Strategy(error) => of_strategy(error),
         CreateError::KeyReused => problems::IDEMPOTENCY_KEY_REUSED
             .detail("This key belongs to a request with another body; use a new key."),
-    }
-    GroupError {
-        TooMany => TOO_MANY_LIMIT_GROUPS; from Ledger;
-    }
-    ProductError {
-        TooMany => TOO_MANY_PRODUCTS; from Ledger;
     }
     HashingError {
         Failed => INTERNAL; from;
