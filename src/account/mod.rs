@@ -63,8 +63,11 @@ pub enum AccountError {
         retry_after_seconds: u32,
     },
     /// Too many passwords wait to be hashed.
-    #[error(transparent)]
-    Hashing(#[from] hashing::HashingError),
+    #[error("too many passwords wait to be hashed")]
+    HashingBusy,
+    /// Hashing failed or panicked.
+    #[error("the password could not be hashed")]
+    HashingFailed,
     /// What forbids the deletion of the account.
     #[error(transparent)]
     Erase(#[from] EraseError),

@@ -1,7 +1,6 @@
 //! Which outcome of the use cases is which type of problem.
 
 use crate::account::AccountError;
-use crate::account::hashing::HashingError;
 use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::http::problems;
 use crate::order::{FindError, StepError};
@@ -54,18 +53,15 @@ problems! {
         CreateError::KeyReused => problems::IDEMPOTENCY_KEY_REUSED
             .detail("This key belongs to a request with another body; use a new key."),
     }
-    HashingError {
-        Failed => INTERNAL; from;
-        HashingError::Busy => problems::OVERLOADED
-            .detail("Too many sign-ins wait; try again in a moment."),
-    }
     AccountError {
         PasswordsOff => PASSWORDS_OFF, InvalidUsername => INVALID_USERNAME,
         InvalidPassword => INVALID_PASSWORD, CommonPassword => COMMON_PASSWORD,
         UsernameTaken => USERNAME_TAKEN, NoAccount => ACCOUNT_NOT_FOUND,
-        WrongCredentials => INVALID_CREDENTIALS; from Hashing, Ledger;
+        WrongCredentials => INVALID_CREDENTIALS, HashingFailed => INTERNAL; from Ledger;
         AccountError::TooManyAttempts { retry_after_seconds } =>
             problems::TOO_MANY_ATTEMPTS.problem().retry_after(retry_after_seconds),
+        AccountError::HashingBusy => problems::OVERLOADED
+            .detail("Too many sign-ins wait; try again in a moment."),
         AccountError::Erase(error) => of_erasure(error),
     }
 }
