@@ -15,6 +15,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use settings::{Secret, Sections, sections};
 use shop_domain::item::word_enum;
+use shop_traces::TraceOptions;
 use web::listen_address::{ListenAddress, SocketMode};
 
 pub use check::SECRET_LENGTH_MIN;
@@ -55,7 +56,7 @@ pub struct Config {
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
-    pub traces: Traces,
+    pub traces: TraceOptions,
     /// All sections, of which each extension reads its own.
     #[serde(skip)]
     pub sections: Sections,
@@ -206,18 +207,6 @@ sections! {
     Log {
         filter: String,
         format: String,
-    }
-    Traces {
-        endpoint: String,
-        headers: Secret,
-        ca_file: PathBuf,
-        sample_ratio: f64,
-        accept_parents: bool,
-        per_second_max: u32,
-        queue_max: usize,
-        batch_max: usize,
-        period_ms: u64,
-        timeout_ms: u64,
     }
 }
 
