@@ -188,7 +188,7 @@ impl App {
             accounts,
             identity,
             operator_log: OperatorLog(shared.ledger.clone()),
-            auditor: Auditor::new(shared.ledger.clone(), shared.counters.clone()),
+            auditor: Auditor { ledger: shared.ledger.clone(), counters: shared.counters.clone() },
             readiness: Arc::new(Readiness::new(
                 shared.pool.clone(),
                 shared.redis.clone(),

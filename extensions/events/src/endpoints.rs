@@ -32,17 +32,12 @@ pub struct NewEndpoint {
 /// The endpoints, for operators. Clones share everything.
 #[derive(Clone)]
 pub struct Endpoints {
-    ledger: Ledger,
-    enabled: bool,
+    pub ledger: Ledger,
+    /// Whether there are events at all.
+    pub enabled: bool,
 }
 
 impl Endpoints {
-    /// The endpoints in `ledger`; `enabled` is whether there are events at all.
-    #[must_use]
-    pub fn new(ledger: Ledger, enabled: bool) -> Self {
-        Self { ledger, enabled }
-    }
-
     /// Creates an endpoint and reads it back, with its secret.
     pub async fn create(&self, new: &NewEndpoint, actor: &Actor) -> Result<Endpoint, Problem> {
         if !self.enabled {
