@@ -11,7 +11,6 @@ use time::OffsetDateTime;
 
 use crate::client::{Client, unavailable};
 use crate::problems;
-use crate::provider::CodeError;
 use web::problem::Problem;
 use web::session::Session;
 
@@ -118,15 +117,8 @@ impl Client {
             return Err(refused("an answer without a code"));
         }
         let exchanged = self.provider.exchange(&returned.code, &underway.verifier, registration);
-        let token = exchanged.await.map_err(|error| match error {
-            CodeError::Refused(why) => refused(&why),
-            CodeError::Unavailable(why) => {
-                tracing::warn!(%why, "code of a sign-in not exchanged");
-                unavailable()
-            }
-        })?;
         let audiences = [registration.client_id.clone()];
-        let claims = self.verify(&token, &audiences).await?;
+        let claims = self.verify(&exchanged.await?, &audiences).await?;
         if claims.is_of_access {
             return Err(refused("an access token in place of an ID token"));
         }
@@ -144,7 +136,7 @@ impl Client {
     }
 }
 
-fn refused(why: &str) -> Problem {
+pub(crate) fn refused(why: &str) -> Problem {
     tracing::warn!(%why, "sign-in by the identity provider refused");
     problems::IDENTITY_REFUSED.problem()
 }
