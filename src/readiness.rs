@@ -83,7 +83,7 @@ impl Readiness {
         let lock_servers = self
             .lock_servers
             .iter()
-            .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
+            .map(async |(dependency, probe)| (dependency.as_str(), probed(probe()).await.0));
         let (
             (mysql, condition),
             (unread, replication),
@@ -103,7 +103,7 @@ impl Readiness {
             Some(Condition { writable: false, .. }) => "read-only".to_owned(),
             _ => mysql,
         };
-        let named = [(Dependency::Mysql.name(), mysql), (Dependency::Redis.name(), redis)];
+        let named = [(Dependency::Mysql.as_str(), mysql), (Dependency::Redis.as_str(), redis)];
         let mut dependencies: BTreeMap<_, _> = named
             .into_iter()
             .chain(lock_servers)

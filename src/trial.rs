@@ -14,17 +14,10 @@ use crate::purchase::{LineRequest, OrderRequest, Purchases, Source};
 
 /// Trial sales, in the catalog and on the purchase path of the shop.
 pub struct TrialSales {
-    catalog: Catalog,
-    purchases: Purchases,
-    sold_out_age: Duration,
-}
-
-impl TrialSales {
-    /// Makes the port; a "sold out" may be as old as `sold_out_age` (`purchase/sold_out.rs`).
-    #[must_use]
-    pub fn new(catalog: Catalog, purchases: Purchases, sold_out_age: Duration) -> Self {
-        Self { catalog, purchases, sold_out_age }
-    }
+    pub catalog: Catalog,
+    pub purchases: Purchases,
+    /// How old a "sold out" may be (`purchase/sold_out.rs`).
+    pub sold_out_age: Duration,
 }
 
 #[async_trait]

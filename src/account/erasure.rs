@@ -2,27 +2,13 @@
 
 use std::net::IpAddr;
 
-use super::{Accounts, Actor, SignInError};
+use super::{AccountError, Accounts, Actor};
 use ledger::erasure::{self, EraseError, Erasure, ErasureRequest};
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::Account;
 use ledger::waiting_list::Waitlist;
 use settings::Secret;
 use shop_domain::UserId;
-
-/// The reason why a person was not deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeleteAccountError {
-    /// The user has no account, or one that cannot be deleted in this way.
-    #[error("no such account")]
-    NoAccount,
-    /// The password is wrong, or too many tries were.
-    #[error(transparent)]
-    SignIn(#[from] SignInError),
-    /// Something is open.
-    #[error(transparent)]
-    Erase(#[from] EraseError),
-}
 
 /// The keys under which the subjects of deleted people are hashed.
 #[must_use]
@@ -39,9 +25,9 @@ impl Accounts {
         user: UserId,
         password: String,
         address: IpAddr,
-    ) -> Result<Erasure, DeleteAccountError> {
+    ) -> Result<Erasure, AccountError> {
         let account = self.verify_password(user, password, address).await?;
-        let Account { password_hash, .. } = account.ok_or(DeleteAccountError::NoAccount)?;
+        let Account { password_hash, .. } = account.ok_or(AccountError::NoAccount)?;
         Ok(self.erase(waitlist, user, Some(&password_hash), None).await?)
     }
 

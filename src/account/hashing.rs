@@ -10,23 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::password;
+use super::{AccountError, password};
 
 /// Requests that wait for a permit, of all addresses.
 const WAITING_MAX: usize = 64;
 /// Requests of one address that wait for a permit.
 const WAITING_EACH_MAX: usize = 32;
-
-/// The reason why a password was not hashed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HashingError {
-    /// Too many requests wait already.
-    #[error("too many passwords wait to be hashed")]
-    Busy,
-    /// Hashing failed or panicked.
-    #[error("the password could not be hashed")]
-    Failed,
-}
 
 /// The pool. Clones share it.
 #[derive(Clone)]
@@ -59,9 +48,9 @@ impl HashingPool {
     /// Waits for a permit.
     ///
     /// # Errors
-    /// [`HashingError::Busy`] when too many requests wait already, or when a request of an address
+    /// [`AccountError::HashingBusy`] when too many requests wait already, or when a request of an address
     /// with fewer waiting replaces this one.
-    pub async fn acquire(&self, address: IpAddr) -> Result<HashingPermit, HashingError> {
+    pub async fn acquire(&self, address: IpAddr) -> Result<HashingPermit, AccountError> {
         let granted = {
             let mut queue = self.queue();
             if queue.running < self.permits {
@@ -70,7 +59,7 @@ impl HashingPool {
             }
             queue.join(address)?
         };
-        granted.await.map_err(|_| HashingError::Busy)
+        granted.await.map_err(|_| AccountError::HashingBusy)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -82,23 +71,23 @@ impl HashingPermit {
     /// Hashes a new password.
     ///
     /// # Errors
-    /// [`HashingError::Failed`].
-    pub async fn hash(self, password: String) -> Result<String, HashingError> {
+    /// [`AccountError::HashingFailed`].
+    pub async fn hash(self, password: String) -> Result<String, AccountError> {
         let hash = self.compute(move || password::hash(&password)).await;
-        hash.flatten().ok_or(HashingError::Failed)
+        hash.flatten().ok_or(AccountError::HashingFailed)
     }
 
     /// Returns whether a password has this hash; `None` takes as long and is `false`.
     ///
     /// # Errors
-    /// [`HashingError::Failed`].
+    /// [`AccountError::HashingFailed`].
     pub async fn verify(
         self,
         password: String,
         hash: Option<String>,
-    ) -> Result<bool, HashingError> {
+    ) -> Result<bool, AccountError> {
         let verified = self.compute(move || password::verify(&password, hash.as_deref())).await;
-        verified.ok_or(HashingError::Failed)
+        verified.ok_or(AccountError::HashingFailed)
     }
 
     /// Computes `work` off the event loop. The permit is held until the work has ended, even if
@@ -126,18 +115,19 @@ impl Drop for HashingPermit {
 }
 
 impl Queue {
-    fn join(&mut self, address: IpAddr) -> Result<oneshot::Receiver<HashingPermit>, HashingError> {
+    fn join(&mut self, address: IpAddr) -> Result<oneshot::Receiver<HashingPermit>, AccountError> {
         self.remove_cancelled(address);
         let mine = self.by_address.get(&address).map_or(0, VecDeque::len);
         if mine >= WAITING_EACH_MAX {
-            return Err(HashingError::Busy);
+            return Err(AccountError::HashingBusy);
         }
         if self.waiting >= WAITING_MAX {
             let longest = self.by_address.iter().max_by_key(|(_, waiting)| waiting.len());
-            let (longest, most) =
-                longest.map(|(of, waiting)| (*of, waiting.len())).ok_or(HashingError::Busy)?;
+            let (longest, most) = longest
+                .map(|(of, waiting)| (*of, waiting.len()))
+                .ok_or(AccountError::HashingBusy)?;
             if most <= mine + 1 {
-                return Err(HashingError::Busy);
+                return Err(AccountError::HashingBusy);
             }
             self.by_address.get_mut(&longest).and_then(VecDeque::pop_back);
             self.waiting -= 1;
@@ -205,7 +195,7 @@ mod tests {
     /// the permit.
     async fn join(
         pool: &HashingPool,
-        waiting: &mut JoinSet<Result<(), HashingError>>,
+        waiting: &mut JoinSet<Result<(), AccountError>>,
         served: &Arc<Mutex<Vec<u8>>>,
         (number, count): (u8, usize),
     ) {

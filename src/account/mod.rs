@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ledger::Ledger;
+use ledger::erasure::EraseError;
 
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
@@ -25,45 +26,33 @@ use throttle::SignInThrottle;
 use web::session::Session;
 use web::token::{Role, Tokens};
 
-pub use erasure::{DeleteAccountError, subject_keys};
-pub use guests::{GuestError, Guests};
+pub use erasure::subject_keys;
+pub use guests::Guests;
 pub use hashing::HashingPool;
 pub use operator_log::{ACTION_NAMES, Action, Actor, OperatorLog};
 pub use revocation::Revocations;
-pub use sessions::ChangePasswordError;
 
-/// The reason why an account was not created.
+/// The reason why nobody was signed up or in, or why a password or an account stayed as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SignUpError {
+pub enum AccountError {
     /// Accounts with passwords are switched off.
     #[error("passwords are switched off")]
     PasswordsOff,
     /// The name is not acceptable, see [`Username`].
     #[error("the username is not acceptable")]
     InvalidUsername,
-    /// The password is too short or too long.
+    /// The new password is too short or too long.
     #[error("the password is not acceptable")]
     InvalidPassword,
-    /// The password is one that attackers try first, or the name.
+    /// The new password is one that attackers try first, or the name.
     #[error("the password is easy to guess")]
     CommonPassword,
     /// The name, or one that looks like it, belongs to another account.
     #[error("the username is taken")]
     UsernameTaken,
-    /// Too many passwords wait to be hashed.
-    #[error(transparent)]
-    Hashing(#[from] hashing::HashingError),
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
-/// The reason why a sign-in was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SignInError {
-    /// Accounts with passwords are switched off.
-    #[error("passwords are switched off")]
-    PasswordsOff,
+    /// The user has no account with a password, such as the buyers of a load test.
+    #[error("no such account")]
+    NoAccount,
     /// The name or the password is wrong; the error does not say which.
     #[error("wrong username or password")]
     WrongCredentials,
@@ -74,8 +63,14 @@ pub enum SignInError {
         retry_after_seconds: u32,
     },
     /// Too many passwords wait to be hashed.
+    #[error("too many passwords wait to be hashed")]
+    HashingBusy,
+    /// Hashing failed or panicked.
+    #[error("the password could not be hashed")]
+    HashingFailed,
+    /// What forbids the deletion of the account.
     #[error(transparent)]
-    Hashing(#[from] hashing::HashingError),
+    Erase(#[from] EraseError),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -120,16 +115,16 @@ impl Accounts {
         username: &str,
         password: String,
         address: IpAddr,
-    ) -> Result<UserId, SignUpError> {
+    ) -> Result<UserId, AccountError> {
         if !self.parts.own_accounts {
-            return Err(SignUpError::PasswordsOff);
+            return Err(AccountError::PasswordsOff);
         }
-        let username = Username::parse(username).ok_or(SignUpError::InvalidUsername)?;
+        let username = Username::parse(username).ok_or(AccountError::InvalidUsername)?;
         if !password::is_acceptable(&password) {
-            return Err(SignUpError::InvalidPassword);
+            return Err(AccountError::InvalidPassword);
         }
         if password::is_common(&password, username.typed()) {
-            return Err(SignUpError::CommonPassword);
+            return Err(AccountError::CommonPassword);
         }
         let permit = self.parts.hashing.acquire(address).await?;
         let password_hash = permit.hash(password).await?;
@@ -140,7 +135,7 @@ impl Accounts {
             demo: false,
         };
         let create = users::create(&self.parts.ledger.pool, &new, self.parts.clock.now());
-        self.change(create).await?.ok_or(SignUpError::UsernameTaken)
+        self.change(create).await?.ok_or(AccountError::UsernameTaken)
     }
 
     /// Runs a read of the ledger behind its breaker.
@@ -171,13 +166,13 @@ impl Accounts {
         username: &str,
         password: String,
         address: IpAddr,
-    ) -> Result<Session, SignInError> {
+    ) -> Result<Session, AccountError> {
         if !self.parts.own_accounts {
-            return Err(SignInError::PasswordsOff);
+            return Err(AccountError::PasswordsOff);
         }
-        let folded = username::fold(username).ok_or(SignInError::WrongCredentials)?;
+        let folded = username::fold(username).ok_or(AccountError::WrongCredentials)?;
         if password.len() > password::PASSWORD_BYTES_MAX {
-            return Err(SignInError::WrongCredentials);
+            return Err(AccountError::WrongCredentials);
         }
         // The ledger is read only with a hashing permit, so that a flood of guesses does not reach
         // it.
@@ -191,12 +186,12 @@ impl Accounts {
             |account: &Account| is_right && (!account.demo || self.parts.demo_accounts);
         let Some(account) = account.filter(may_sign_in) else {
             attempt.log_failure(user);
-            return Err(SignInError::WrongCredentials);
+            return Err(AccountError::WrongCredentials);
         };
         self.throttle.forgive(&attempt).await;
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
         let kept = self.kept_generation(account.id, account.generation).await?;
-        let generation = kept.ok_or(SignInError::WrongCredentials)?;
+        let generation = kept.ok_or(AccountError::WrongCredentials)?;
         Ok(self.session(account.id, role, generation))
     }
 }

@@ -9,17 +9,9 @@ pub use ledger::rows::actions::{Action, Actor, NAMES as ACTION_NAMES};
 
 /// The log, in the ledger. Clones share it.
 #[derive(Clone)]
-pub struct OperatorLog {
-    ledger: Ledger,
-}
+pub struct OperatorLog(pub Ledger);
 
 impl OperatorLog {
-    /// Makes the log in `ledger`.
-    #[must_use]
-    pub fn new(ledger: Ledger) -> Self {
-        Self { ledger }
-    }
-
     /// Reads at most `limit` lines, newest first, those older than the line `before`: of `operator`
     /// alone, or of all.
     pub async fn list(
@@ -28,6 +20,6 @@ impl OperatorLog {
         before: Option<OrderId>,
         limit: u32,
     ) -> Result<Vec<Action>, LedgerError> {
-        self.ledger.read(actions::list(&self.ledger.pool, operator, before, limit)).await
+        self.0.read(actions::list(&self.0.pool, operator, before, limit)).await
     }
 }

@@ -8,41 +8,12 @@ use async_trait::async_trait;
 use ledger::rows::{failed_read, sessions, users};
 use time::OffsetDateTime;
 
-use super::{Accounts, SignInError, hashing, password};
+use super::{AccountError, Accounts, password};
 use extension::ports::SessionOpener;
 use ledger::rows::subjects::SubjectKeys;
 use shop_domain::{BuyerReference, LedgerError, ShopId, UserId};
 use web::session::{Session, SessionState, Sessions};
 use web::token::{Claims, Holder, Role};
-
-/// The reason why a password was not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChangePasswordError {
-    /// The user has no account with a password, such as the buyers of a load test.
-    #[error("no such account")]
-    NoAccount,
-    /// The present password is wrong, or too many tries were.
-    #[error(transparent)]
-    SignIn(#[from] SignInError),
-    /// The new password is too short or too long.
-    #[error("the password is not acceptable")]
-    InvalidPassword,
-    /// The new password is one that attackers try first, or the name.
-    #[error("the password is easy to guess")]
-    CommonPassword,
-}
-
-impl From<hashing::HashingError> for ChangePasswordError {
-    fn from(error: hashing::HashingError) -> Self {
-        SignInError::from(error).into()
-    }
-}
-
-impl From<LedgerError> for ChangePasswordError {
-    fn from(error: LedgerError) -> Self {
-        SignInError::from(error).into()
-    }
-}
 
 impl Accounts {
     /// Makes the session of a user who has proved who it is, in the present `generation` of the
@@ -116,12 +87,12 @@ impl Accounts {
         user: UserId,
         password: String,
         address: IpAddr,
-    ) -> Result<Option<users::Account>, SignInError> {
+    ) -> Result<Option<users::Account>, AccountError> {
         if !self.parts.own_accounts {
-            return Err(SignInError::PasswordsOff);
+            return Err(AccountError::PasswordsOff);
         }
         if password.len() > password::PASSWORD_BYTES_MAX {
-            return Err(SignInError::WrongCredentials);
+            return Err(AccountError::WrongCredentials);
         }
         let permit = self.parts.hashing.acquire(address).await?;
         let account = self.read(users::find_by_id(&self.parts.ledger.pool, user)).await?;
@@ -131,7 +102,7 @@ impl Accounts {
         let attempt = self.throttle.count(&account.username_folded, address).await?;
         if !permit.verify(password, Some(account.password_hash.clone())).await? {
             attempt.log_failure(Some(user.get()));
-            return Err(SignInError::WrongCredentials);
+            return Err(AccountError::WrongCredentials);
         }
         self.throttle.forgive(&attempt).await;
         Ok(Some(account))
@@ -145,20 +116,20 @@ impl Accounts {
         current: String,
         new: String,
         address: IpAddr,
-    ) -> Result<Session, ChangePasswordError> {
+    ) -> Result<Session, AccountError> {
         if !password::is_acceptable(&new) {
-            return Err(ChangePasswordError::InvalidPassword);
+            return Err(AccountError::InvalidPassword);
         }
         let account = self.verify_password(user, current, address).await?;
-        let account = account.ok_or(ChangePasswordError::NoAccount)?;
+        let account = account.ok_or(AccountError::NoAccount)?;
         if password::is_common(&new, &account.username_folded) {
-            return Err(ChangePasswordError::CommonPassword);
+            return Err(AccountError::CommonPassword);
         }
         let old = account.password_hash;
         let hash = self.parts.hashing.acquire(address).await?.hash(new).await?;
         let change = users::change_password(&self.parts.ledger.pool, user, (&old, &hash));
         // `None` when another change came first, so that the present password is another one.
-        let generation = self.change(change).await?.ok_or(SignInError::WrongCredentials)?;
+        let generation = self.change(change).await?.ok_or(AccountError::WrongCredentials)?;
         self.parts.revocations.end_earlier_than(user, generation);
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
         Ok(self.session(user, role, generation))
@@ -181,8 +152,8 @@ impl Sessions for Accounts {
         shop: ShopId,
         reference: BuyerReference,
     ) -> Result<Option<UserId>, LedgerError> {
-        let guests = self.guests(shop, &BTreeSet::from([reference.clone()])).await?;
-        Ok(guests.buyer(&reference).ok())
+        let mut guests = self.guests(shop, &BTreeSet::from([reference.clone()])).await?;
+        Ok(guests.remove(&reference))
     }
 }
 

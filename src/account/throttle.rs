@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ledger::Ledger;
 
-use super::SignInError;
+use super::AccountError;
 use ledger::rows::failures::{self, Failures};
 use ledger::rows::{self, failed_change};
 use shop_domain::LedgerError;
@@ -53,7 +53,7 @@ impl SignInThrottle {
         &self,
         username_folded: &str,
         address: IpAddr,
-    ) -> Result<Attempt, SignInError> {
+    ) -> Result<Attempt, AccountError> {
         let account = failures::account_of(username_folded);
         let from = address.to_string();
         let counting = failures::count(&self.ledger, &account, &from, WINDOW_SECONDS, is_allowed);
@@ -63,7 +63,7 @@ impl SignInThrottle {
             known => known,
         })?;
         if !is_allowed(failures) {
-            return Err(SignInError::TooManyAttempts { retry_after_seconds: WINDOW_SECONDS });
+            return Err(AccountError::TooManyAttempts { retry_after_seconds: WINDOW_SECONDS });
         }
         let attempts = self.attempts.fetch_add(1, Ordering::Relaxed);
         if attempts.is_multiple_of(ATTEMPTS_BETWEEN_CLEAN_UPS) {

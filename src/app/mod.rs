@@ -187,8 +187,8 @@ impl App {
             catalog: shared.catalog.clone(),
             accounts,
             identity,
-            operator_log: OperatorLog::new(shared.ledger.clone()),
-            auditor: Auditor::new(shared.ledger.clone(), shared.counters.clone()),
+            operator_log: OperatorLog(shared.ledger.clone()),
+            auditor: Auditor { ledger: shared.ledger.clone(), counters: shared.counters.clone() },
             readiness: Arc::new(Readiness::new(
                 shared.pool.clone(),
                 shared.redis.clone(),

@@ -22,7 +22,7 @@ use ledger::write::{Arbiter, BatchConnections, BatchTasks, GroupCommit, SHARED_C
 use lifecycle::Lifecycle;
 use shop_domain::{Clock, ItemId};
 use shop_metrics::Metrics;
-use shop_traces::{TraceOptions, Traces};
+use shop_traces::Traces;
 use web::token::Tokens;
 
 /// The shared parts. Clones share them.
@@ -68,8 +68,7 @@ impl Shared {
         let clock = Clock::default();
         let lifecycle = Lifecycle::new();
         let instance = format!("{:016x}", rand::random::<u64>());
-        let (traces, span_worker) =
-            shop_traces::build(&TraceOptions::from(config), &instance, &metrics)?;
+        let (traces, span_worker) = shop_traces::build(&config.traces, &instance, &metrics)?;
         if let Some(worker) = span_worker {
             lifecycle.worker("traces", worker(lifecycle.drained()));
         }

@@ -94,11 +94,11 @@ pub(super) fn core(
         currency: config.currency()?,
         item_form: Arc::new(ItemForm),
         new_items: Arc::new(shared.catalog.clone()),
-        trial_sales: Arc::new(TrialSales::new(
-            shared.catalog.clone(),
-            purchases.clone(),
-            Duration::from_millis(2 * config.purchase.sold_out_ms),
-        )),
+        trial_sales: Arc::new(TrialSales {
+            catalog: shared.catalog.clone(),
+            purchases: purchases.clone(),
+            sold_out_age: Duration::from_millis(2 * config.purchase.sold_out_ms),
+        }),
     })
 }
 

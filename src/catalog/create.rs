@@ -10,9 +10,15 @@ use ledger::rows::actions::Actor;
 use ledger::rows::{self, failed_change};
 use shop_domain::{ArbiterMode, ItemId, ItemKind, LedgerError, NewItem};
 
-/// The reason why an item was not created; nothing changed unless the ledger did not answer.
+/// The reason why an item, a product or a group was not created; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
+    /// There are as many products as there may be.
+    #[error("too many products")]
+    TooManyProducts,
+    /// There are as many groups as there may be.
+    #[error("too many groups")]
+    TooManyLimitGroups,
     /// There is no such group of items.
     #[error("no such group")]
     NoSuchGroup,

@@ -33,7 +33,7 @@ pub use create::{CreateError, check, create};
 pub use ledger::catalog::{EditError, StrategyError};
 pub use ledger::rows::items::StockedItem;
 pub use ledger::rows::orders::OrderCount;
-pub use products::{GroupError, ProductError, ProductWithItems};
+pub use products::ProductWithItems;
 
 pub use ledger::Unreachable;
 

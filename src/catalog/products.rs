@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
-use super::{Catalog, StockedItem};
+use super::{Catalog, CreateError, StockedItem};
 use ledger::catalog::{create_group, create_product};
 use ledger::gathered::{GatheredReads, Rows};
 use ledger::rows::actions::Actor;
@@ -13,28 +13,6 @@ use ledger::rows::{items, limit_groups, products};
 use ledger::{Ledger, Unreachable};
 use shop_domain::product::NewProduct;
 use shop_domain::{LedgerError, LimitGroup, Product, ProductId};
-
-/// The reason why a product was not created; nothing changed unless the ledger did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProductError {
-    /// There are as many products as there may be.
-    #[error("too many products")]
-    TooMany,
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
-/// The reason why a group was not created; nothing changed unless the ledger did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GroupError {
-    /// There are as many groups as there may be.
-    #[error("too many groups")]
-    TooMany,
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
 
 /// A product with its variants.
 #[derive(Debug)]
@@ -61,9 +39,9 @@ impl Catalog {
         &self,
         new: &NewProduct,
         actor: &Actor,
-    ) -> Result<Product, ProductError> {
+    ) -> Result<Product, CreateError> {
         if self.products().await?.len() >= products::PRODUCTS_MAX {
-            return Err(ProductError::TooMany);
+            return Err(CreateError::TooManyProducts);
         }
         Ok(create_product(&self.ledger, new, actor).await?)
     }
@@ -101,9 +79,9 @@ impl Catalog {
         name: &str,
         per_buyer_limit: u32,
         actor: &Actor,
-    ) -> Result<LimitGroup, GroupError> {
+    ) -> Result<LimitGroup, CreateError> {
         if self.limit_groups().await?.len() >= limit_groups::GROUPS_MAX {
-            return Err(GroupError::TooMany);
+            return Err(CreateError::TooManyLimitGroups);
         }
         Ok(create_group(&self.ledger, name, per_buyer_limit, actor).await?)
     }

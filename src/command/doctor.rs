@@ -153,7 +153,7 @@ async fn check_lock_servers(config: &Config) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for (dependency, probe) in probes {
-        let name = dependency.name();
+        let name = dependency.as_str();
         let remedy = "start it, or leave its setting in [lock] empty";
         findings.push(match tokio::time::timeout(PROBE_TIMEOUT, probe()).await {
             Ok(Ok(())) => Finding::ok(check, format!("{name} answers")),

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use crate::config::Config;
 use ledger::rows;
@@ -11,9 +10,6 @@ use ledger::schema::{self, MIGRATIONS};
 use super::ExitResult;
 use super::output::print_line;
 use super::progress::Progress;
-
-/// How often the migrations that are done are counted.
-const COUNT_PERIOD: Duration = Duration::from_millis(500);
 
 /// The arguments: how far the schema is brought.
 #[derive(clap::Args)]
@@ -37,15 +33,9 @@ pub async fn run(file: Option<&Path>, arguments: Arguments) -> ExitResult {
 /// builds need.
 pub(super) async fn migrate(config: &Config, contract: bool) -> Result<(), String> {
     let pool = &rows::pool(config)?;
-    let mut progress = Progress::new("migrating the schema", MIGRATIONS.iter().count());
-    let mut work = std::pin::pin!(schema::migrate(config, pool));
-    loop {
-        match tokio::time::timeout(COUNT_PERIOD, &mut work).await {
-            Ok(ended) => break ended?,
-            Err(_) => progress.show(schema::migrations_done(pool).await),
-        }
-    }
-    drop(progress);
+    let progress = Progress::new("migrating the schema", MIGRATIONS.iter().count());
+    let work = Box::pin(schema::migrate(config, pool));
+    progress.follow(work, async || schema::migrations_done(pool).await).await?;
     if contract {
         schema::contract(config, pool).await?;
     } else {

@@ -195,8 +195,8 @@ fn not_done(error: ledger::Error) -> String {
 fn settings(file: Option<&Path>) -> Result<Config, String> {
     let mut variables = env_file::read().map_err(|refused| refused.to_string())?;
     // The process' own variables come last and win.
-    variables.extend(process_variables().map_err(|error| error.to_string())?);
-    Config::load(file, variables).map_err(|error| error.to_string())
+    variables.extend(process_variables()?);
+    Config::load(file, variables)
 }
 
 /// Opens the ledger, which is connected when it is first used.

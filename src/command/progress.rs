@@ -11,8 +11,8 @@ const QUIET: Duration = Duration::from_secs(2);
 const LINE_PAUSE: Duration = Duration::from_secs(5);
 /// The pause between two drawings of the bar.
 const BAR_PAUSE: Duration = Duration::from_millis(100);
-/// The pause between two drawings of a time.
-const SECOND: Duration = Duration::from_secs(1);
+/// The pause between two looks at work that somebody else does.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// The width of the bar, in characters.
 const BAR_WIDTH: usize = 30;
 
@@ -70,6 +70,20 @@ impl Progress {
         }
     }
 
+    /// Waits for the work, and shows again and again how many steps of it are `done`.
+    pub async fn follow<T>(
+        mut self,
+        mut work: impl Future<Output = T> + Unpin,
+        done: impl AsyncFn() -> usize,
+    ) -> T {
+        loop {
+            match tokio::time::timeout(LOOK_PAUSE, &mut work).await {
+                Ok(ended) => return ended,
+                Err(_) => self.show(done().await),
+            }
+        }
+    }
+
     fn line(&self, done: usize, elapsed: Duration) -> String {
         let what = self.what;
         let total = self.total;
@@ -97,25 +111,7 @@ impl Drop for Progress {
 
 /// Waits for work whose steps nobody can count, and shows how long it has taken.
 pub async fn while_waiting<T>(what: &'static str, work: impl Future<Output = T>) -> T {
-    let began = Instant::now();
-    let is_terminal = std::io::stderr().is_terminal();
-    let later = if is_terminal { SECOND } else { LINE_PAUSE };
-    let mut work = std::pin::pin!(work);
-    let mut pause = QUIET;
-    let done = loop {
-        match tokio::time::timeout(pause, &mut work).await {
-            Ok(done) => break done,
-            Err(_) => {
-                let line = format!("seckill: {what}, {} s", began.elapsed().as_secs());
-                draw(is_terminal, &line);
-                pause = later;
-            }
-        }
-    };
-    if is_terminal && pause == later {
-        draw(is_terminal, "");
-    }
-    done
+    Progress::new(what, 0).follow(Box::pin(work), async || 0).await
 }
 
 /// Writes over the line on a terminal, and a line of its own elsewhere. A terminal that has gone must not

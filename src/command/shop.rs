@@ -8,12 +8,12 @@ use ledger::Database;
 use ledger::rows;
 use ledger::rows::shops::{self, Creation, SHOPS_MAX, Shop};
 use shop_domain::ShopId;
-use time::{Duration, OffsetDateTime};
 
 use super::ExitResult;
 use super::output::print_line;
+use super::token::Signer;
 use crate::config::Config;
-use web::token::{Holder, Tokens};
+use web::token::Holder;
 
 /// The longest name of a shop, in characters.
 const NAME_LENGTH_MAX: usize = 64;
@@ -80,7 +80,7 @@ async fn act(config: &Config, pool: &Database, action: &Action) -> ExitResult {
         _ => shops::find(pool, name).await,
     };
     let Some(shop) = found.map_err(super::not_done)? else { return no_shop(name) };
-    signer.print(shop.id, shop.generation);
+    print_token(&signer, shop.id, shop.generation);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,7 +88,7 @@ async fn create(pool: &Database, name: &str, signer: &Signer) -> ExitResult {
     match shops::create(pool, name).await.map_err(super::not_done)? {
         Creation::Made(id) => {
             eprintln!("made the shop {name} with the number {id}");
-            signer.print(id, 0);
+            print_token(signer, id, 0);
             Ok(ExitCode::SUCCESS)
         }
         Creation::NameTaken => super::refuse(format_args!(
@@ -113,28 +113,9 @@ async fn list(pool: &Database) -> ExitResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Signs the tokens of shops.
-struct Signer {
-    tokens: Tokens,
-    expires_at: OffsetDateTime,
-}
-
-impl Signer {
-    fn new(config: &Config) -> Result<Self, String> {
-        if config.secret.is_empty() {
-            return Err(super::token::NO_SECRET.to_owned());
-        }
-        let life = Duration::hours(config.session.token_hours.into());
-        Ok(Self {
-            tokens: Tokens::new(&config.secret, &config.secret_previous),
-            expires_at: OffsetDateTime::now_utc() + life,
-        })
-    }
-
-    fn print(&self, shop: ShopId, generation: u32) {
-        let holder = Holder::Shop(shop);
-        print_line(self.tokens.sign_in_generation(holder, self.expires_at, generation));
-    }
+fn print_token(signer: &Signer, shop: ShopId, generation: u32) {
+    let Signer { tokens, expires_at } = signer;
+    print_line(tokens.sign_in_generation(Holder::Shop(shop), *expires_at, generation));
 }
 
 fn no_shop(name: &str) -> ExitResult {

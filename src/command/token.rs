@@ -12,10 +12,8 @@ use web::token::{Role, Tokens};
 
 use super::ExitResult;
 use super::output::{Output, not_written};
+use crate::config::Config;
 
-/// What is said when there is nothing to sign with.
-pub(super) const NO_SECRET: &str =
-    "SECKILL_SECRET is not set, and no `seckill dev` has left its own in .data/env";
 /// The most tokens that one call prints.
 const TOKENS_MAX: i64 = 10_000_000;
 
@@ -30,12 +28,31 @@ pub struct Arguments {
     role: Role,
 }
 
+/// What signs tokens, and the end of those that are signed now.
+pub(super) struct Signer {
+    pub tokens: Tokens,
+    pub expires_at: OffsetDateTime,
+}
+
+impl Signer {
+    pub(super) fn new(config: &Config) -> Result<Self, String> {
+        if config.secret.is_empty() {
+            let sentence =
+                "SECKILL_SECRET is not set, and no `seckill dev` has left its own in .data/env";
+            return Err(sentence.to_owned());
+        }
+        let life = Duration::hours(config.session.token_hours.into());
+        Ok(Self {
+            tokens: Tokens::new(&config.secret, &config.secret_previous),
+            expires_at: OffsetDateTime::now_utc() + life,
+        })
+    }
+}
+
 /// Prints the tokens, one a line.
 pub fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
-    if config.secret.is_empty() {
-        return Err(NO_SECRET.to_owned());
-    }
+    let Signer { tokens, expires_at } = Signer::new(&config)?;
     super::start_logging(&config)?;
     tracing::info!(
         system_user = super::caller::system_user(),
@@ -43,8 +60,6 @@ pub fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
         role = arguments.role.as_str(),
         "tokens made by a command"
     );
-    let tokens = Tokens::new(&config.secret, &config.secret_previous);
-    let expires_at = OffsetDateTime::now_utc() + Duration::hours(config.session.token_hours.into());
     let mut out = BufWriter::new(Output);
     let mut users = arguments.user.clone().filter_map(UserId::new);
     users

@@ -4,7 +4,7 @@ use settings::{check, rules};
 use shop_domain::Currency;
 use toml::Table;
 
-use super::{Config, ConfigError, Risk};
+use super::{Config, Risk};
 
 /// The shortest secret that is accepted, in bytes.
 pub const SECRET_LENGTH_MIN: usize = 32;
@@ -29,14 +29,13 @@ const MAY_BE_ZERO: [&str; 12] = [
 
 /// Refuses a 0 in the settings of the core and of all extensions, where it has no meaning: a period of 0 is a loop
 /// without a pause, a batch of 0 does nothing, and of 0 permits nobody gets one.
-pub(super) fn check_numbers(settings: &Table) -> Result<(), ConfigError> {
+pub(super) fn check_numbers(settings: &Table) -> Result<(), String> {
     for (section, keys) in settings {
         for (key, value) in keys.as_table().into_iter().flatten() {
             let name = format!("{section}.{key}");
             let least = if MAY_BE_ZERO.contains(&name.as_str()) { 0 } else { 1 };
             if value.as_integer().is_some_and(|number| number < least) {
-                let sentence = format!("{name} must be at least {least}");
-                return Err(ConfigError::Contradiction(sentence));
+                return Err(format!("{name} must be at least {least}"));
             }
         }
     }
@@ -54,7 +53,7 @@ impl Config {
     }
 
     /// Refuses settings that are out of range or contradict each other.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let rules = rules! {
             self.lifecycle.drain_ms >= self.purchase.deadline_ms =>
                 "lifecycle.drain_ms must not be shorter than purchase.deadline_ms, or a stop cuts running purchases off";
@@ -122,11 +121,11 @@ impl Config {
                 .iter()
                 .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN) =>
                 "secret and secret_previous must have at least 32 characters";
-            self.accepted_risks().all(|name| Risk::ALL.iter().any(|risk| risk.as_str() == name)) =>
+            self.accepted_risks().all(|name| Risk::parse(name).is_some()) =>
                 "accept_risks takes sample-secret, empty-password, volatile-database, lossy-failover and evicting-redis, separated by commas";
             !self.redis.prefix.contains(['{', '}']) =>
                 "redis.prefix must not contain braces: they choose the cluster's slot";
         };
-        check(rules).map_err(ConfigError::Contradiction)
+        check(rules)
     }
 }

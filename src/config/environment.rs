@@ -8,7 +8,6 @@ use std::env;
 use std::ffi::OsString;
 use std::net::IpAddr;
 
-use super::ConfigError;
 use super::load::settings_of_variables;
 
 /// The beginning of each setting's variable.
@@ -43,13 +42,13 @@ const OTHER_VARIABLES: [&str; 12] = [
 ///
 /// # Errors
 /// A setting, or another variable with our prefix, is not in UTF-8.
-pub fn process_variables() -> Result<Vec<(String, String)>, ConfigError> {
+pub fn process_variables() -> Result<Vec<(String, String)>, String> {
     texts(env::vars_os())
 }
 
 fn texts(
     variables: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<Vec<(String, String)>, ConfigError> {
+) -> Result<Vec<(String, String)>, String> {
     let settings = settings_of_variables();
     let mut all = Vec::new();
     for (name, value) in variables {
@@ -57,7 +56,7 @@ fn texts(
         match value.into_string() {
             Ok(value) => all.push((name, value)),
             Err(_) if name.starts_with(PREFIX) || settings.contains(&name) => {
-                return Err(ConfigError::Unreadable(format!("{name} is not in UTF-8")));
+                return Err(format!("{name} is not in UTF-8"));
             }
             Err(_) => {}
         }
@@ -70,7 +69,7 @@ pub(super) fn check_stranger<'s>(
     name: &str,
     value: &str,
     settings: impl Iterator<Item = &'s str>,
-) -> Result<(), ConfigError> {
+) -> Result<(), String> {
     let is_ours = name.starts_with(PREFIX);
     let is_known = name.starts_with("SECKILL_TEST_") || OTHER_VARIABLES.contains(&name);
     if is_known || (is_ours && is_made_by_a_platform(name, value)) {
@@ -81,7 +80,7 @@ pub(super) fn check_stranger<'s>(
         return Ok(());
     }
     let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
-    Err(ConfigError::Unreadable(format!("{name} is set, but there is no such setting{meant}")))
+    Err(format!("{name} is set, but there is no such setting{meant}"))
 }
 
 /// Whether Kubernetes makes such a variable for a service whose name begins with ours (kubelet, `envvars.go`), or Docker
@@ -180,8 +179,7 @@ mod tests {
 
     fn check(name: &str, value: &str) -> Result<(), String> {
         let settings = settings_of_variables();
-        let checked = check_stranger(name, value, settings.iter().map(String::as_str));
-        checked.map_err(|error| error.to_string())
+        check_stranger(name, value, settings.iter().map(String::as_str))
     }
 
     #[test]
@@ -266,7 +264,7 @@ mod tests {
         let read =
             |name: &str| texts([(name.into(), OsString::from_vec(vec![b'x', 0xff]))].into_iter());
         for name in ["DATABASE_URL", "REDIS_URL", "SECKILL_SECRET", "SECKILL_HTP_ADDR"] {
-            let refused = read(name).expect_err(name).to_string();
+            let refused = read(name).expect_err(name);
             assert_eq!(refused, format!("{name} is not in UTF-8"));
         }
         assert!(read("LS_COLORS").expect("another's").is_empty());

@@ -20,17 +20,6 @@ pub static DEFAULTS: LazyLock<String> = LazyLock::new(|| {
 /// Sections of extensions of which the core reads a key, too.
 const READ_BY_BOTH: [&str; 2] = ["events", "payment"];
 
-/// The reason why the settings are refused, in a sentence for the operator.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A file or a variable cannot be read or parsed.
-    #[error("{0}")]
-    Unreadable(String),
-    /// Two settings contradict each other, or one is out of its range.
-    #[error("{0}")]
-    Contradiction(String),
-}
-
 impl Config {
     /// Reads the defaults, `file` if given, and the variables `environment`; checks relations.
     ///
@@ -39,7 +28,7 @@ impl Config {
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, String> {
         let mut table: Table = toml::from_str(&DEFAULTS).expect("the defaults are TOML");
         let variables = variables_of(&table);
         if let Some(path) = file {
@@ -52,22 +41,22 @@ impl Config {
         let config = Self::of_table(table)?;
         config.check()?;
         for extension in extensions::ALL {
-            (extension.check)(&config.sections).map_err(ConfigError::Contradiction)?;
+            (extension.check)(&config.sections)?;
         }
         Ok(config)
     }
 
     /// Reads the sections of the core, and keeps all for the extensions.
-    pub(super) fn of_table(table: Table) -> Result<Self, ConfigError> {
+    pub(super) fn of_table(table: Table) -> Result<Self, String> {
         let mut own = table.clone();
         for extension in
             extensions::ALL.iter().filter(|extension| !READ_BY_BOTH.contains(&extension.name))
         {
             own.remove(extension.name);
         }
-        let config: Self = Value::Table(own).try_into().map_err(|error| {
-            ConfigError::Unreadable(format!("the settings do not fit: {error}"))
-        })?;
+        let config: Self = Value::Table(own)
+            .try_into()
+            .map_err(|error| format!("the settings do not fit: {error}"))?;
         Ok(Self { sections: Sections::new(table), ..config })
     }
 }
@@ -102,7 +91,7 @@ fn overlay_variable(
     variables: &BTreeMap<String, Vec<String>>,
     name: &str,
     text: &str,
-) -> Result<(), ConfigError> {
+) -> Result<(), String> {
     let Some(path) = variables.get(name) else {
         return environment::check_stranger(name, text, variables.keys().map(String::as_str));
     };
@@ -114,25 +103,19 @@ fn overlay_variable(
     let slot = slot.expect("variables_of names existing keys");
     // A value from a file often ends with a line break, and no setting does. A secret stays as it is: it signs.
     let text = if name.contains("SECRET") { text } else { text.trim_end_matches(['\r', '\n']) };
+    let not = |kind: &str| format!("{name} must be {kind}, not {text:?}");
     *slot = match slot {
-        Value::Integer(_) => Value::Integer(text.parse().map_err(|_| {
-            ConfigError::Unreadable(format!("{name} must be a whole number, not {text:?}"))
-        })?),
-        Value::Float(_) => Value::Float(text.parse().map_err(|_| {
-            ConfigError::Unreadable(format!("{name} must be a number, not {text:?}"))
-        })?),
-        Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| {
-            ConfigError::Unreadable(format!("{name} must be true or false, not {text:?}"))
-        })?),
+        Value::Integer(_) => Value::Integer(text.parse().map_err(|_| not("a whole number"))?),
+        Value::Float(_) => Value::Float(text.parse().map_err(|_| not("a number"))?),
+        Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| not("true or false"))?),
         _ => Value::String(text.to_owned()),
     };
     Ok(())
 }
 
-fn overlay_file(table: &mut Table, path: &Path) -> Result<(), ConfigError> {
-    let unreadable = |why: &dyn std::fmt::Display| {
-        ConfigError::Unreadable(format!("the file {} cannot be used: {why}", path.display()))
-    };
+fn overlay_file(table: &mut Table, path: &Path) -> Result<(), String> {
+    let unreadable =
+        |why: &dyn std::fmt::Display| format!("the file {} cannot be used: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
     let file: Table = toml::from_str(&text).map_err(|error| unreadable(&error))?;
     for (key, value) in file {
@@ -155,7 +138,7 @@ mod tests {
 
     fn load(pairs: &[(&str, &str)]) -> Result<Config, String> {
         let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        Config::load(None, pairs).map_err(|error| error.to_string())
+        Config::load(None, pairs)
     }
 
     #[test]

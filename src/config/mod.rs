@@ -14,11 +14,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use settings::{Secret, Sections, sections};
+use shop_domain::item::word_enum;
+use shop_traces::TraceOptions;
 use web::listen_address::{ListenAddress, SocketMode};
 
 pub use check::SECRET_LENGTH_MIN;
 pub use environment::process_variables;
-pub use load::{ConfigError, DEFAULTS};
+pub use load::DEFAULTS;
 pub use runtime_count::RuntimeCount;
 
 /// Time of a transaction beside its wait for a row, and of its answer on the way to the buyer.
@@ -54,7 +56,7 @@ pub struct Config {
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
-    pub traces: Traces,
+    pub traces: TraceOptions,
     /// All sections, of which each extension reads its own.
     #[serde(skip)]
     pub sections: Sections,
@@ -86,41 +88,19 @@ impl Default for ShopCurrency {
     }
 }
 
-/// A risk with which `serve` refuses to start unless the operator accepts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Risk {
-    /// The secret that signs tokens is published.
-    SampleSecret,
-    /// A server on another machine has no password.
-    EmptyPassword,
-    /// MySQL may forget what it has committed.
-    VolatileDatabase,
-    /// A database host that takes over may lack committed orders.
-    LossyFailover,
-    /// Redis may forget any key when its memory is full.
-    EvictingRedis,
-}
-
-impl Risk {
-    /// All risks.
-    pub const ALL: [Self; 5] = [
-        Self::SampleSecret,
-        Self::EmptyPassword,
-        Self::VolatileDatabase,
-        Self::LossyFailover,
-        Self::EvictingRedis,
-    ];
-
-    /// Its name in `accept_risks`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SampleSecret => "sample-secret",
-            Self::EmptyPassword => "empty-password",
-            Self::VolatileDatabase => "volatile-database",
-            Self::LossyFailover => "lossy-failover",
-            Self::EvictingRedis => "evicting-redis",
-        }
+word_enum! {
+    /// A risk with which `serve` refuses to start unless the operator accepts it, by its name in `accept_risks`.
+    Risk {
+        /// The secret that signs tokens is published.
+        SampleSecret = "sample-secret",
+        /// A server on another machine has no password.
+        EmptyPassword = "empty-password",
+        /// MySQL may forget what it has committed.
+        VolatileDatabase = "volatile-database",
+        /// A database host that takes over may lack committed orders.
+        LossyFailover = "lossy-failover",
+        /// Redis may forget any key when its memory is full.
+        EvictingRedis = "evicting-redis",
     }
 }
 
@@ -227,18 +207,6 @@ sections! {
     Log {
         filter: String,
         format: String,
-    }
-    Traces {
-        endpoint: String,
-        headers: Secret,
-        ca_file: PathBuf,
-        sample_ratio: f64,
-        accept_parents: bool,
-        per_second_max: u32,
-        queue_max: usize,
-        batch_max: usize,
-        period_ms: u64,
-        timeout_ms: u64,
     }
 }
 

@@ -1,10 +1,7 @@
 //! The options of the crates below, made from the settings.
 
-use std::time::Duration;
-
 use gates::redis_store::RedisOptions;
 use ledger::LedgerOptions;
-use shop_traces::TraceOptions;
 
 use super::Config;
 
@@ -32,24 +29,6 @@ impl From<&Config> for RedisOptions {
             root_file: config.redis.root_file.clone(),
             client_file: config.redis.client_file.clone(),
             client_key_file: config.redis.client_key_file.clone(),
-        }
-    }
-}
-
-impl From<&Config> for TraceOptions {
-    fn from(config: &Config) -> Self {
-        let settings = &config.traces;
-        Self {
-            endpoint: settings.endpoint.clone(),
-            headers: settings.headers.reveal().to_owned(),
-            ca_file: settings.ca_file.clone(),
-            sample_ratio: settings.sample_ratio,
-            accept_parents: settings.accept_parents,
-            per_second_max: settings.per_second_max,
-            queue_max: settings.queue_max,
-            batch_max: settings.batch_max,
-            period: Duration::from_millis(settings.period_ms),
-            timeout: Duration::from_millis(settings.timeout_ms),
         }
     }
 }

@@ -1,10 +1,7 @@
 //! Which outcome of the use cases is which type of problem.
 
-use crate::account::hashing::HashingError;
-use crate::account::{
-    ChangePasswordError, DeleteAccountError, GuestError, SignInError, SignUpError,
-};
-use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
+use crate::account::AccountError;
+use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::http::problems;
 use crate::order::{FindError, StepError};
 use crate::purchase::waiting_room::Denied;
@@ -49,43 +46,23 @@ problems! {
         },
     }
     CreateError {
+        TooManyProducts => TOO_MANY_PRODUCTS, TooManyLimitGroups => TOO_MANY_LIMIT_GROUPS,
         ArbiterRequired => ARBITER_REQUIRED, NoSuchGroup => LIMIT_GROUP_NOT_FOUND,
         NoSuchProduct => PRODUCT_NOT_FOUND; from Ledger;
         CreateError::Strategy(error) => of_strategy(error),
         CreateError::KeyReused => problems::IDEMPOTENCY_KEY_REUSED
             .detail("This key belongs to a request with another body; use a new key."),
     }
-    GroupError {
-        TooMany => TOO_MANY_LIMIT_GROUPS; from Ledger;
-    }
-    ProductError {
-        TooMany => TOO_MANY_PRODUCTS; from Ledger;
-    }
-    GuestError {
-        NoShop => INVALID_TOKEN; from Ledger;
-    }
-    HashingError {
-        Failed => INTERNAL; from;
-        HashingError::Busy => problems::OVERLOADED
-            .detail("Too many sign-ins wait; try again in a moment."),
-    }
-    SignUpError {
+    AccountError {
         PasswordsOff => PASSWORDS_OFF, InvalidUsername => INVALID_USERNAME,
         InvalidPassword => INVALID_PASSWORD, CommonPassword => COMMON_PASSWORD,
-        UsernameTaken => USERNAME_TAKEN; from Hashing, Ledger;
-    }
-    SignInError {
-        PasswordsOff => PASSWORDS_OFF, WrongCredentials => INVALID_CREDENTIALS; from Hashing, Ledger;
-        SignInError::TooManyAttempts { retry_after_seconds } =>
+        UsernameTaken => USERNAME_TAKEN, NoAccount => ACCOUNT_NOT_FOUND,
+        WrongCredentials => INVALID_CREDENTIALS, HashingFailed => INTERNAL; from Ledger;
+        AccountError::TooManyAttempts { retry_after_seconds } =>
             problems::TOO_MANY_ATTEMPTS.problem().retry_after(retry_after_seconds),
-    }
-    ChangePasswordError {
-        NoAccount => ACCOUNT_NOT_FOUND, InvalidPassword => INVALID_PASSWORD,
-        CommonPassword => COMMON_PASSWORD; from SignIn;
-    }
-    DeleteAccountError {
-        NoAccount => ACCOUNT_NOT_FOUND; from SignIn;
-        DeleteAccountError::Erase(error) => of_erasure(error),
+        AccountError::HashingBusy => problems::OVERLOADED
+            .detail("Too many sign-ins wait; try again in a moment."),
+        AccountError::Erase(error) => of_erasure(error),
     }
 }
 

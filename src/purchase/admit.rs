@@ -185,7 +185,8 @@ mod tests {
             let permits = BreakerPermits::of(&breakers, entry.card);
             permits.unwrap_or_else(|refused| panic!("it opened early: {refused:?}")).ended(outcome);
         }
-        Dependency::ALL.into_iter().filter(|&server| breakers.of(server).is_open()).collect()
+        let open = Dependency::ALL.iter().filter(|server| breakers.of(**server).is_open());
+        open.copied().collect()
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Wanted {
             Self::These(names) => return names.to_vec(),
             Self::Safe => safe(|_| true),
             Self::Needing(server) => {
-                safe(|needs| needs.iter().any(|needed| needed.name() == server))
+                safe(|needs| needs.iter().any(|needed| needed.as_str() == server))
             }
         };
         let first = usize::try_from(seed).unwrap_or_default() * AT_ONCE % all.len();

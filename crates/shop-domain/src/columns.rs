@@ -84,6 +84,19 @@ macro_rules! from_row {
     };
 }
 
+/// Declares a type for rows whose columns have the names of its fields, and reads it.
+#[macro_export]
+macro_rules! row {
+    ($(#[$of_type:meta])* pub struct $type:ident {
+        $($(#[$of_field:meta])* pub $field:ident: $value:ty),+ $(,)?
+    }) => {
+        $(#[$of_type])*
+        pub struct $type { $($(#[$of_field])* pub $field: $value),+ }
+
+        $crate::from_row!($type { $($field),+ });
+    };
+}
+
 /// The text of a column with a byte-wise collation, which sqlx reads as bytes.
 pub struct Text(pub String);
 

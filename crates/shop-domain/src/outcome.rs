@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use time::OffsetDateTime;
 
+use super::item::word_enum;
 use super::{ItemId, Order, OrderId};
 
 /// The result of one purchase, as it is answered to its buyer.
@@ -294,35 +295,18 @@ impl From<Unreachable> for LedgerError {
     }
 }
 
-/// A server that the service depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dependency {
-    /// The ledger.
-    Mysql,
-    /// The gates' counters and locks.
-    Redis,
-    /// The independent Redis servers of one lock.
-    Redlock,
-    /// The locks on etcd.
-    Etcd,
-    /// The locks on ZooKeeper.
-    Zookeeper,
-}
-
-impl Dependency {
-    /// All dependencies.
-    pub const ALL: [Self; 5] =
-        [Self::Mysql, Self::Redis, Self::Redlock, Self::Etcd, Self::Zookeeper];
-
-    /// Its name in answers, logs and metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mysql => "mysql",
-            Self::Redis => "redis",
-            Self::Redlock => "redlock",
-            Self::Etcd => "etcd",
-            Self::Zookeeper => "zookeeper",
-        }
+word_enum! {
+    /// A server that the service depends on.
+    Dependency {
+        /// The ledger.
+        Mysql = "mysql",
+        /// The gates' counters and locks.
+        Redis = "redis",
+        /// The independent Redis servers of one lock.
+        Redlock = "redlock",
+        /// The locks on etcd.
+        Etcd = "etcd",
+        /// The locks on ZooKeeper.
+        Zookeeper = "zookeeper",
     }
 }

@@ -2,93 +2,46 @@
 
 use prometheus_client::encoding::EncodeLabelSet;
 
-/// The labels of a purchase.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct PurchaseLabels {
-    pub(super) strategy: &'static str,
-    pub(super) outcome: &'static str,
+/// Declares the labels of a metric.
+macro_rules! labels {
+    ($($(#[$doc:meta])* $name:ident { $($label:ident: $value:ty),+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+        pub(super) struct $name {
+            $(pub(super) $label: $value),+
+        }
+    )+};
 }
 
-/// The labels of an arbiter's refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RefusalLabels {
-    pub(super) strategy: &'static str,
-    pub(super) reason: &'static str,
-}
-
-/// One label: the strategy.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct StrategyLabel {
-    pub(super) strategy: &'static str,
-}
-
-/// The labels of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RequestLabels {
-    pub(super) method: &'static str,
-    pub(super) status: u16,
-}
-
-/// The labels of a background job's run.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct JobLabels {
-    pub(super) job: &'static str,
-    pub(super) result: &'static str,
-}
-
-/// The labels of a counter of lock events.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct LockLabels {
-    pub(super) kind: &'static str,
-    pub(super) backend: &'static str,
-    pub(super) event: &'static str,
-}
-
-/// The labels of a lock.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct LockLabel {
-    pub(super) kind: &'static str,
-    pub(super) backend: &'static str,
-}
-
-/// One label: what the ledger decided about a queued order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct DecisionLabels {
-    pub(super) decision: &'static str,
-}
-
-/// One label: whether the limit is per user or per address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct LimitLabels {
-    pub(super) by: &'static str,
-}
-
-/// One label: the answer of the waiting room.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct AnswerLabel {
-    pub(super) answer: &'static str,
-}
-
-/// One label: how a buyer left the waiting room.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ExitLabel {
-    pub(super) reason: &'static str,
-}
-
-/// One label: an invariant of the audit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct InvariantLabel {
-    pub(super) invariant: &'static str,
-}
-
-/// One label: the server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct DependencyLabel {
-    pub(super) dependency: &'static str,
-}
-
-/// One label: the end of a span.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct SpanLabel {
-    pub(super) result: &'static str,
+labels! {
+    /// The labels of a purchase.
+    PurchaseLabels { strategy: &'static str, outcome: &'static str }
+    /// The labels of an arbiter's refusal.
+    RefusalLabels { strategy: &'static str, reason: &'static str }
+    /// One label: the strategy.
+    StrategyLabel { strategy: &'static str }
+    /// The labels of a request.
+    RequestLabels { method: &'static str, status: u16 }
+    /// The labels of a background job's run.
+    JobLabels { job: &'static str, result: &'static str }
+    /// The labels of a counter of lock events.
+    LockLabels { kind: &'static str, backend: &'static str, event: &'static str }
+    /// The labels of a lock.
+    LockLabel { kind: &'static str, backend: &'static str }
+    /// One label: what the ledger decided about a queued order.
+    DecisionLabels { decision: &'static str }
+    /// One label: whether the limit is per user or per address.
+    LimitLabels { by: &'static str }
+    /// One label: the answer of the waiting room.
+    AnswerLabel { answer: &'static str }
+    /// One label: how a buyer left the waiting room.
+    ExitLabel { reason: &'static str }
+    /// One label: an invariant of the audit.
+    InvariantLabel { invariant: &'static str }
+    /// One label: the server.
+    DependencyLabel { dependency: &'static str }
+    /// One label: the end of a span.
+    SpanLabel { result: &'static str }
+    /// One label: what became of a place in a waiting list.
+    StatusLabel { status: &'static str }
 }

@@ -62,8 +62,8 @@ impl Exporter {
         name: &str,
         metrics: Metrics,
     ) -> Result<Self, String> {
-        let headers = headers(&options.headers)?;
-        let timeout = options.timeout;
+        let headers = headers(options.headers.reveal())?;
+        let timeout = Duration::from_millis(options.timeout_ms);
         let unusable =
             |error: &dyn fmt::Display| format!("traces.endpoint cannot be used: {error}");
         let tls = outgoing_https::tls::client(&options.ca_file)
@@ -88,7 +88,7 @@ impl Exporter {
         Ok(Self {
             otlp,
             scope: InstrumentationScope::builder("seckill").build(),
-            period: options.period,
+            period: Duration::from_millis(options.period_ms),
             batch_max: options.batch_max,
             metrics,
             complained: None,

@@ -14,24 +14,28 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::BoxFuture;
+use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use settings::Secret;
 use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
 use shop_metrics::Metrics;
 
 /// Whether this program was built with the client for a collector.
 pub const ARE_BUILT_IN: bool = cfg!(feature = "collector");
 
-/// How requests are traced, and where their spans go.
+/// The section `traces` of the settings: how requests are traced, and where their spans go.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TraceOptions {
     /// The address of the collector; empty if there is none.
     pub endpoint: String,
     /// Headers of the requests to the collector, as `name=value,name=value`.
-    pub headers: String,
+    pub headers: Secret,
     /// A PEM file with authorities that are trusted, besides those of the system; may be empty.
     pub ca_file: PathBuf,
     /// The share of requests without a decision of their own that is sampled.
@@ -42,9 +46,9 @@ pub struct TraceOptions {
     pub queue_max: usize,
     pub batch_max: usize,
     /// How long a batch is filled.
-    pub period: Duration,
+    pub period_ms: u64,
     /// How long sending a batch may take.
-    pub timeout: Duration,
+    pub timeout_ms: u64,
 }
 
 /// Begins traces. Clones share everything.

@@ -65,7 +65,7 @@ impl From<Unavailable> for Problem {
             Unavailable::Overloaded => problems::OVERLOADED
                 .detail("Too many purchases are running and nothing changed; try again."),
             Unavailable::Dependency(server) | Unavailable::Faulty(server) => {
-                Self::dependency(server.name())
+                Self::dependency(server.as_str())
             }
             Unavailable::ReadOnly => Self::read_only(),
             Unavailable::Contended | Unavailable::StrategyUnavailable => {

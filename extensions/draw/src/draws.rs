@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::advance::HeldDraws;
 use crate::beacon::Beacons;
-use crate::problems;
+use crate::problems::{self, of_entry};
 use draw_proof::{Hash, Promise, ShopKeys};
 use extension::ports::{AnnounceDraws, DrawPromise, Items, WaitingLists};
 use ledger::cache::Cache;
@@ -23,26 +23,7 @@ use tokio::sync::Semaphore;
 use web::problem::{Problem, rfc3339};
 use web::problems::INVALID_DRAW;
 
-pub use ledger::draw::EntryRefusal;
 pub use ledger::rows::draws::DrawRow;
-
-/// The reason why an entry did not change; nothing changed unless the ledger did not answer.
-#[derive(Debug, thiserror::Error)]
-pub enum EntryError {
-    /// The buyer cannot enter or withdraw.
-    #[error("refused: {0:?}")]
-    Refused(EntryRefusal),
-    /// The settings do not have the key that the rules of the draw name, so nothing can be promised.
-    #[error("the key of the draw is missing")]
-    NoKey,
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
-const NO_DRAW: EntryError = EntryError::Refused(EntryRefusal::NoDraw);
-const ITEM_NOT_FOUND: EntryError =
-    EntryError::Refused(EntryRefusal::Purchase(Refusal::ItemNotFound));
 
 /// The parts of the draws.
 #[derive(Clone)]
@@ -115,21 +96,22 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
         choice: &PartyChoice,
-    ) -> Result<PromisedEntry, EntryError> {
+    ) -> Result<PromisedEntry, Problem> {
         self.check(item).await?;
         let rules = self.signed_rules(item).await?;
         if rules.shop_key.as_deref().is_some_and(|key| self.parts.keys.find(key).is_none()) {
-            return Err(EntryError::NoKey);
+            // The settings do not have the key that the rules of the draw name, so nothing can be promised.
+            return Err(problems::DRAW_KEY_MISSING.problem());
         }
         let entered = self.parts.transactions.enter(item, buyer, choice).await?;
-        let entry = entered.map_err(EntryError::Refused)?;
+        let entry = entered.map_err(of_entry)?;
         Ok(self.promised(item, entry, &rules))
     }
 
     /// Takes the entry of a buyer back, before the close.
-    pub async fn withdraw(&self, item: ItemId, buyer: UserId) -> Result<(), EntryError> {
+    pub async fn withdraw(&self, item: ItemId, buyer: UserId) -> Result<(), Problem> {
         let withdrawn = self.parts.transactions.withdraw(item, buyer).await?;
-        withdrawn.map_err(EntryError::Refused)
+        withdrawn.map_err(of_entry)
     }
 
     /// Finds the entry of a buyer, with the same promise as [`Self::enter`].
@@ -137,7 +119,7 @@ impl Draws {
         &self,
         item: ItemId,
         buyer: UserId,
-    ) -> Result<Option<PromisedEntry>, EntryError> {
+    ) -> Result<Option<PromisedEntry>, Problem> {
         let ledger = &self.parts.transactions.ledger;
         let found = ledger.read(draws::entry(&ledger.pool, item, buyer)).await?;
         let Some(entry) = found else { return Ok(None) };
@@ -146,22 +128,22 @@ impl Draws {
     }
 
     /// Counts the entries of an item's draw, the parties among them, and the entries that have their places.
-    pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), EntryError> {
+    pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), Problem> {
         let ledger = &self.parts.transactions.ledger;
         let progress = ledger.read(draws::progress(&ledger.pool, item)).await?;
-        progress.ok_or(NO_DRAW)
+        Ok(progress.ok_or(&problems::NO_DRAW)?)
     }
 
     /// Finds the draw of an item, a moment old, and its state.
-    pub async fn find(&self, item: ItemId) -> Result<(DrawRow, DrawState), EntryError> {
+    pub async fn find(&self, item: ItemId) -> Result<(DrawRow, DrawState), Problem> {
         let found = self.parts.items.find_recent(item, AGE_MAX).await?;
-        let found = found.ok_or(ITEM_NOT_FOUND)?;
+        let found = found.ok_or(Refusal::ItemNotFound)?;
         if found.draw.is_none() {
-            return Err(NO_DRAW);
+            return Err(problems::NO_DRAW.problem());
         }
         let draw = match self.found.get(item).filter(|(at, _)| at.elapsed() < AGE_MAX) {
             Some((_, draw)) => draw,
-            None => self.read(item).await?.ok_or(NO_DRAW)?,
+            None => self.read(item).await?.ok_or(&problems::NO_DRAW)?,
         };
         let now = self.parts.clock.now();
         let state = match found.window.phase(now) {
@@ -188,11 +170,11 @@ impl Draws {
         self.reads.run(item, || read).await
     }
 
-    async fn signed_rules(&self, item: ItemId) -> Result<Arc<SignedRules>, EntryError> {
+    async fn signed_rules(&self, item: ItemId) -> Result<Arc<SignedRules>, Problem> {
         if let Some(known) = self.signed.get(item) {
             return Ok(known);
         }
-        let draw = self.read(item).await?.ok_or(NO_DRAW)?;
+        let draw = self.read(item).await?.ok_or(&problems::NO_DRAW)?;
         let hash = draw_proof::rules_hash(&draw.rules);
         let rules = Arc::new(SignedRules { hash, shop_key: draw.shop_key });
         self.signed.insert(item, Arc::clone(&rules));
@@ -214,15 +196,15 @@ impl Draws {
     }
 
     /// Refuses an entry before the sale or while it is paused. The ledger's clock decides on the close.
-    async fn check(&self, item: ItemId) -> Result<(), EntryError> {
+    async fn check(&self, item: ItemId) -> Result<(), Problem> {
         let found = self.parts.items.find_recent(item, Duration::from_millis(500)).await?;
-        let item = found.ok_or(ITEM_NOT_FOUND)?;
+        let item = found.ok_or(Refusal::ItemNotFound)?;
         if item.draw.is_none() {
-            return Err(NO_DRAW);
+            return Err(problems::NO_DRAW.problem());
         }
         match item.check_open(self.parts.clock.now()) {
             Ok(()) | Err(Refusal::SaleEnded) => Ok(()),
-            Err(refusal) => Err(EntryError::Refused(EntryRefusal::Purchase(refusal))),
+            Err(refusal) => Err(refusal.into()),
         }
     }
 }

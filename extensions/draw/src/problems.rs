@@ -1,6 +1,6 @@
 //! The types of problem of draws.
 
-use crate::draws::{EntryError, EntryRefusal};
+use ledger::draw::EntryRefusal;
 use web::problem::Problem;
 use web::problems;
 
@@ -23,17 +23,8 @@ web::problem_types! {
         "As many friends are together as this draw allows; enter without a key.";
 }
 
-impl From<EntryError> for Problem {
-    fn from(error: EntryError) -> Self {
-        match error {
-            EntryError::Refused(refusal) => of_entry(refusal),
-            EntryError::NoKey => DRAW_KEY_MISSING.problem(),
-            EntryError::Ledger(error) => error.into(),
-        }
-    }
-}
-
-fn of_entry(refusal: EntryRefusal) -> Problem {
+/// The problem of an entry that was refused.
+pub(crate) fn of_entry(refusal: EntryRefusal) -> Problem {
     match refusal {
         EntryRefusal::NoDraw => NO_DRAW.problem(),
         EntryRefusal::EntriesClosed => ENTRIES_CLOSED.problem(),

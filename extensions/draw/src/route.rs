@@ -80,7 +80,6 @@ impl EntryBody {
 pub struct EnterBody {
     /// `new`: you want to be drawn together with friends, and the answer has the key that they need. Or the key of a
     /// party. If it is left out, you are alone, or in the party that you have joined before.
-    #[serde(default)]
     party: Option<String>,
 }
 

@@ -32,9 +32,9 @@ const LEASE_MARGIN: Duration = Duration::from_secs(15);
 /// How long the last note about a delivery may take when the service stops.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// The parts of [`Deliverer`].
+/// Delivers to all endpoints.
 #[derive(Clone)]
-pub struct DelivererParts {
+pub struct Deliverer {
     pub pool: Database,
     pub webhooks: WebhookClient,
     pub metrics: EventMetrics,
@@ -53,15 +53,9 @@ pub struct DelivererParts {
     pub pause_max: Duration,
 }
 
-/// Delivers to all endpoints.
-#[derive(Clone)]
-pub struct Deliverer {
-    parts: DelivererParts,
-}
-
 /// An endpoint that is being served.
 struct Service<'a> {
-    parts: &'a DelivererParts,
+    deliverer: &'a Deliverer,
     claim: Claim<'a>,
     endpoint: Endpoint,
     /// `None`: the address or the filter cannot be read.
@@ -102,17 +96,11 @@ enum Source<'a> {
 }
 
 impl Deliverer {
-    /// A deliverer of the parts.
-    #[must_use]
-    pub fn new(parts: DelivererParts) -> Self {
-        Self { parts }
-    }
-
     /// Delivers until `stop` fires.
     pub async fn run(self, stop: CancellationToken) {
         let mut serving = JoinSet::new();
         let mut served: HashSet<EndpointId> = HashSet::new();
-        while stop.run_until_cancelled(tokio::time::sleep(self.parts.poll)).await.is_some() {
+        while stop.run_until_cancelled(tokio::time::sleep(self.poll)).await.is_some() {
             while let Some(ended) = serving.try_join_next() {
                 match ended {
                     Ok(id) => served.remove(&id),
@@ -124,7 +112,7 @@ impl Deliverer {
                     }
                 };
             }
-            let due = match due(&self.parts.pool).await {
+            let due = match due(&self.pool).await {
                 Ok(due) => due,
                 Err(error) => {
                     tracing::warn!(%error, "event endpoints not read");
@@ -147,18 +135,18 @@ impl Deliverer {
 
     /// Delivers to one endpoint until it has everything, fails, or the service stops.
     async fn serve(&self, id: EndpointId, stop: &CancellationToken) {
-        let lease = self.parts.webhooks.https.timeout + LEASE_MARGIN;
-        let claim = Claim { endpoint: id, instance: &self.parts.instance, lease };
+        let lease = self.webhooks.https.timeout + LEASE_MARGIN;
+        let claim = Claim { endpoint: id, instance: &self.instance, lease };
         let work = async {
-            let Some(endpoint) = claim.take(&self.parts.pool).await? else { return Ok(()) };
+            let Some(endpoint) = claim.take(&self.pool).await? else { return Ok(()) };
             let stored = Filter::read(endpoint.filter.as_deref());
             let receiver = stored.as_ref().and_then(|_| Receiver::of(&endpoint));
             let filter = stored.unwrap_or_default();
             // The refused event is the first one.
-            let batch_max = self.parts.batch_max as usize;
+            let batch_max = self.batch_max as usize;
             let limit = if endpoint.refusals > 0 { 1 } else { batch_max };
             let mut service = Service {
-                parts: &self.parts,
+                deliverer: self,
                 claim,
                 endpoint,
                 receiver,
@@ -173,7 +161,7 @@ impl Deliverer {
         if let Some(Err(error)) = worked {
             tracing::warn!(%error, endpoint = %id, "event delivery interrupted; it goes on by itself");
         }
-        let _ = tokio::time::timeout(END_MAX, claim.end(&self.parts.pool)).await;
+        let _ = tokio::time::timeout(END_MAX, claim.end(&self.pool)).await;
     }
 }
 
@@ -195,24 +183,24 @@ impl Service<'_> {
     async fn deliver_new(&mut self) -> ledger::Result<Step> {
         if self.read.is_empty() {
             let first = self.endpoint.delivered + 1;
-            let limit = self.parts.batch_max;
-            let read = event_log::read(&self.parts.pool, first, i64::MAX, limit).await?;
-            self.read = self.filter.apply(read, self.parts.shop_currency);
+            let limit = self.deliverer.batch_max;
+            let read = event_log::read(&self.deliverer.pool, first, i64::MAX, limit).await?;
+            self.read = self.filter.apply(read, self.deliverer.shop_currency);
         }
         let Cut { events, last } = cut(&mut self.read, self.limit);
         let Some(last) = last else { return Ok(Step::Idle) };
         let span = (self.endpoint.delivered, last);
         let noted = match events.first() {
-            None => self.claim.skipped(&self.parts.pool, span).await?,
+            None => self.claim.skipped(&self.deliverer.pool, span).await?,
             Some(first) => {
                 let first = first.position;
                 if let Err(failure) = self.send(&events, span).await {
                     self.read.clear();
                     return self.failed(&failure, (first, events.len()), Source::Log).await;
                 }
-                self.limit = self.parts.batch_max as usize;
+                self.limit = self.deliverer.batch_max as usize;
                 self.endpoint.refusals = 0;
-                self.claim.delivered(&self.parts.pool, span).await?
+                self.claim.delivered(&self.deliverer.pool, span).await?
             }
         };
         if !noted {
@@ -224,28 +212,28 @@ impl Service<'_> {
 
     /// Delivers the next events of the oldest replay.
     async fn deliver_replay(&mut self) -> ledger::Result<Step> {
-        let Some(replay) = self.claim.replay(&self.parts.pool).await? else {
+        let Some(replay) = self.claim.replay(&self.deliverer.pool).await? else {
             return Ok(Step::Idle);
         };
         // The refused event is the first one.
         let events_max = if replay.refusals > 0 { 1 } else { self.replay_limit };
         let limit = u32::try_from(events_max).unwrap_or(u32::MAX);
-        let events = event_log::read(&self.parts.pool, replay.next, replay.last, limit).await?;
-        let mut events = self.filter.apply(events, self.parts.shop_currency);
+        let events = event_log::read(&self.deliverer.pool, replay.next, replay.last, limit).await?;
+        let mut events = self.filter.apply(events, self.deliverer.shop_currency);
         let Cut { events, last } = cut(&mut events, events_max);
         let (Some(first), Some(last)) = (events.first(), last) else {
             // The rest of the range is deleted, does not exist, or is not for this endpoint.
             let rest = last.unwrap_or(replay.last);
             let next = (rest, replay.refusals);
-            self.claim.skip_replay(&self.parts.pool, &replay, next).await?;
+            self.claim.skip_replay(&self.deliverer.pool, &replay, next).await?;
             return Ok(Step::Done);
         };
         match self.send(&events, (replay.next - 1, last)).await {
             Ok(()) => {
-                self.replay_limit = self.parts.batch_max as usize;
+                self.replay_limit = self.deliverer.batch_max as usize;
                 let span = (self.endpoint.delivered, self.endpoint.delivered);
-                self.claim.replayed(&self.parts.pool, &replay, last).await?;
-                let kept = self.claim.delivered(&self.parts.pool, span).await?;
+                self.claim.replayed(&self.deliverer.pool, &replay, last).await?;
+                let kept = self.claim.delivered(&self.deliverer.pool, span).await?;
                 Ok(if kept { Step::Done } else { Step::Stop })
             }
             Err(failure) => {
@@ -257,14 +245,14 @@ impl Service<'_> {
 
     /// Sends what matches of the positions behind `span.0` up to `span.1`.
     async fn send(&mut self, message: &[LoggedEvent], span: (i64, i64)) -> Result<(), Failure> {
-        let now = self.parts.clock.now();
+        let now = self.deliverer.clock.now();
         let covers = (self.filter != Filter::default()).then_some(span);
         let sent = match &mut self.receiver {
-            Some(receiver) => receiver.send(&self.parts.webhooks, (message, covers), now).await,
+            Some(receiver) => receiver.send(&self.deliverer.webhooks, (message, covers), now).await,
             None => Err(Failure::Away("address or filter not readable".to_owned())),
         };
         if sent.is_ok() {
-            self.parts.metrics.delivered(message.len());
+            self.deliverer.metrics.delivered(message.len());
             self.endpoint.failures = 0;
         }
         sent
@@ -281,7 +269,7 @@ impl Service<'_> {
             Failure::Away(error) => (error, false),
             Failure::Refused(error) => (error, true),
         };
-        self.parts.metrics.failed(is_refusal);
+        self.deliverer.metrics.failed(is_refusal);
         if is_refusal && count > 1 {
             *self.limit_of(source) = count / 2;
             return self.prolonged().await;
@@ -290,18 +278,18 @@ impl Service<'_> {
             Source::Log => self.endpoint.refusals,
             Source::Replay(replay) => replay.refusals,
         };
-        if is_refusal && refusals + 1 >= self.parts.refusals_max {
+        if is_refusal && refusals + 1 >= self.deliverer.refusals_max {
             self.set_aside(first, error, source).await?;
             return self.prolonged().await;
         }
         if let (true, Source::Replay(replay)) = (is_refusal, source) {
-            self.claim.replay_refused(&self.parts.pool, replay).await?;
+            self.claim.replay_refused(&self.deliverer.pool, replay).await?;
         }
-        let pause = pause(self.endpoint.failures, self.parts.pause_max);
+        let pause = pause(self.endpoint.failures, self.deliverer.pause_max);
         let endpoint = self.endpoint.id;
         tracing::warn!(%endpoint, error, ?pause, "events not delivered; the next try is after the pause");
         let is_refusal_of_log = is_refusal && matches!(source, Source::Log);
-        self.claim.failed(&self.parts.pool, (error, is_refusal_of_log), pause).await?;
+        self.claim.failed(&self.deliverer.pool, (error, is_refusal_of_log), pause).await?;
         Ok(Step::Stop)
     }
 
@@ -309,7 +297,7 @@ impl Service<'_> {
     /// message again.
     async fn prolonged(&self) -> ledger::Result<Step> {
         let here = (self.endpoint.delivered, self.endpoint.delivered);
-        let kept = self.claim.skipped(&self.parts.pool, here).await?;
+        let kept = self.claim.skipped(&self.deliverer.pool, here).await?;
         Ok(if kept { Step::Done } else { Step::Stop })
     }
 
@@ -334,14 +322,14 @@ impl Service<'_> {
             // Later events of the log were not sent yet.
             Source::Replay(_) => self.endpoint.delivered,
         };
-        self.claim.set_aside(&self.parts.pool, (position, error), delivered).await?;
+        self.claim.set_aside(&self.deliverer.pool, (position, error), delivered).await?;
         if let Source::Replay(replay) = source {
-            self.claim.skip_replay(&self.parts.pool, replay, (position, 0)).await?;
+            self.claim.skip_replay(&self.deliverer.pool, replay, (position, 0)).await?;
         }
-        self.parts.metrics.set_aside();
+        self.deliverer.metrics.set_aside();
         self.endpoint.delivered = delivered;
         (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
-        *self.limit_of(source) = self.parts.batch_max as usize;
+        *self.limit_of(source) = self.deliverer.batch_max as usize;
         Ok(())
     }
 }

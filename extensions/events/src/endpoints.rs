@@ -18,52 +18,6 @@ pub use ledger::rows::event_log::LoggedEvent;
 /// The most endpoints.
 pub const ENDPOINTS_MAX: usize = 32;
 
-/// The reason why an endpoint was not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointError {
-    /// Events are switched off.
-    #[error("events are switched off")]
-    Off,
-    /// There is no such endpoint.
-    #[error("no such endpoint")]
-    NotFound,
-    /// There are [`ENDPOINTS_MAX`] already.
-    #[error("too many endpoints")]
-    TooMany,
-    /// The address has this many characters.
-    #[error("the address has {0} characters")]
-    TargetTooLong(usize),
-    /// The address cannot be used; a sentence says why.
-    #[error("{0}")]
-    InvalidTarget(&'static str),
-    /// The filter names what there is not; a sentence says what.
-    #[error("{0}")]
-    InvalidFilter(&'static str),
-    /// The range has no position of the log.
-    #[error("no such range")]
-    RangeOutOfLog,
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
-impl From<EndpointError> for Problem {
-    fn from(error: EndpointError) -> Self {
-        match error {
-            EndpointError::Off => problems::EVENTS_OFF.problem(),
-            EndpointError::NotFound => problems::ENDPOINT_NOT_FOUND.problem(),
-            EndpointError::TooMany => problems::TOO_MANY_ENDPOINTS.problem(),
-            EndpointError::RangeOutOfLog => problems::RANGE_OUT_OF_LOG.problem(),
-            EndpointError::TargetTooLong(length) => {
-                problems::INVALID_TARGET.detail(too_long("target", length, Target::LENGTH_MAX))
-            }
-            EndpointError::InvalidTarget(why) => problems::INVALID_TARGET.detail(why),
-            EndpointError::InvalidFilter(why) => problems::INVALID_FILTER.detail(why),
-            EndpointError::Ledger(error) => error.into(),
-        }
-    }
-}
-
 /// A new endpoint, as an operator wants it.
 #[derive(Clone, Debug)]
 pub struct NewEndpoint {
@@ -78,34 +32,26 @@ pub struct NewEndpoint {
 /// The endpoints, for operators. Clones share everything.
 #[derive(Clone)]
 pub struct Endpoints {
-    ledger: Ledger,
-    enabled: bool,
+    pub ledger: Ledger,
+    /// Whether there are events at all.
+    pub enabled: bool,
 }
 
 impl Endpoints {
-    /// The endpoints in `ledger`; `enabled` is whether there are events at all.
-    #[must_use]
-    pub fn new(ledger: Ledger, enabled: bool) -> Self {
-        Self { ledger, enabled }
-    }
-
     /// Creates an endpoint and reads it back, with its secret.
-    pub async fn create(
-        &self,
-        new: &NewEndpoint,
-        actor: &Actor,
-    ) -> Result<Endpoint, EndpointError> {
+    pub async fn create(&self, new: &NewEndpoint, actor: &Actor) -> Result<Endpoint, Problem> {
         if !self.enabled {
-            return Err(EndpointError::Off);
+            return Err(problems::EVENTS_OFF.problem());
         }
         if new.target.len() > Target::LENGTH_MAX {
-            return Err(EndpointError::TargetTooLong(new.target.len()));
+            let detail = too_long("target", new.target.len(), Target::LENGTH_MAX);
+            return Err(problems::INVALID_TARGET.detail(detail));
         }
-        Target::parse(&new.target).map_err(EndpointError::InvalidTarget)?;
-        new.filter.check().map_err(EndpointError::InvalidFilter)?;
+        Target::parse(&new.target).map_err(|why| problems::INVALID_TARGET.detail(why))?;
+        new.filter.check().map_err(|why| problems::INVALID_FILTER.detail(why))?;
         let existing = self.ledger.read(endpoints::list(&self.ledger.pool)).await?;
         if existing.len() >= ENDPOINTS_MAX {
-            return Err(EndpointError::TooMany);
+            return Err(problems::TOO_MANY_ENDPOINTS.problem());
         }
         let delivered = self.ledger.read(self.begin(new.from_start)).await?;
         let secret = webhooks::new_secret();
@@ -130,8 +76,8 @@ impl Endpoints {
         id: EndpointId,
         filter: &Filter,
         actor: &Actor,
-    ) -> Result<(), EndpointError> {
-        filter.check().map_err(EndpointError::InvalidFilter)?;
+    ) -> Result<(), Problem> {
+        filter.check().map_err(|why| problems::INVALID_FILTER.detail(why))?;
         self.change(id, &EndpointChange::Filter(filter.stored()), actor).await
     }
 
@@ -142,12 +88,12 @@ impl Endpoints {
         id: EndpointId,
         (first, last): (i64, i64),
         actor: &Actor,
-    ) -> Result<(), EndpointError> {
+    ) -> Result<(), Problem> {
         let newest = self.ledger.read(event_log::last_position(&self.ledger.pool)).await?;
         let first = first.max(1);
         let last = last.min(newest);
         if first > last {
-            return Err(EndpointError::RangeOutOfLog);
+            return Err(problems::RANGE_OUT_OF_LOG.problem());
         }
         self.change(id, &EndpointChange::Replay(first, last), actor).await
     }
@@ -199,8 +145,8 @@ impl Endpoints {
         id: EndpointId,
         change: &EndpointChange,
         actor: &Actor,
-    ) -> Result<(), EndpointError> {
+    ) -> Result<(), Problem> {
         let is_there = endpoints::change(&self.ledger, id, change, actor).await?;
-        is_there.then_some(()).ok_or(EndpointError::NotFound)
+        is_there.then_some(()).ok_or_else(|| problems::ENDPOINT_NOT_FOUND.problem())
     }
 }

@@ -27,7 +27,7 @@ use utoipa_axum::routes;
 use web::routes_state;
 use webhooks::WebhookClient;
 
-use crate::deliver::{Deliverer, DelivererParts};
+use crate::deliver::Deliverer;
 use crate::endpoints::Endpoints;
 use crate::metrics::EventMetrics;
 use crate::settings::Events as Settings;
@@ -50,14 +50,15 @@ pub static EXTENSION: Extension = Extension {
 
 fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
     let settings = Settings::read(sections)?;
-    let endpoints = Endpoints::new(core.ledger.clone(), core.outbox.is_enabled());
+    let enabled = core.outbox.is_enabled();
+    let endpoints = Endpoints { ledger: core.ledger.clone(), enabled };
     let state = EventsState::new(Arc::clone(&core.kit), EventsParts { endpoints });
     let metrics = EventMetrics::default();
     core.kit.metrics.add(|registry| metrics.register(registry));
     let mut parts = Parts { routes: routes().with_state(state), ..Parts::default() };
     let networks = PrivateNetworks::parse(&settings.private_networks)
         .map_err(|why| format!("events.{why}"))?;
-    if core.outbox.is_enabled() {
+    if enabled {
         run(core, &settings, networks, &metrics, &mut parts)?;
     }
     Ok(parts)
@@ -76,7 +77,7 @@ fn run(
     let https = HttpsClient { networks, tls: Arc::new(tls), timeout };
     let poll = Duration::from_millis(settings.poll_ms);
     let pool = &core.ledger.pool;
-    let deliverer = Deliverer::new(DelivererParts {
+    let deliverer = Deliverer {
         pool: pool.clone(),
         webhooks: WebhookClient { https, traces: core.traces.clone() },
         metrics: metrics.clone(),
@@ -87,7 +88,7 @@ fn run(
         batch_max: settings.batch_max,
         refusals_max: settings.refusals_max,
         pause_max: Duration::from_secs(settings.pause_seconds_max),
-    });
+    };
     let drained = core.kit.lifecycle.drained();
     let relay = relay::run_relay(pool.clone(), poll, drained.clone());
     parts.workers.push(("event log", Box::pin(relay)));

@@ -4,7 +4,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
 
 /// One label: the endpoint. Operators make them, and their number is limited.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -18,34 +18,25 @@ struct FailureLabel {
     failure: &'static str,
 }
 
-/// The metrics. Clones share the counts.
-#[derive(Clone, Debug, Default)]
-pub struct EventMetrics {
-    delivered: Counter,
-    failures: Family<FailureLabel, Counter>,
-    dead_letters: Counter,
-    waiting: Gauge,
-    behind: Family<EndpointLabel, Gauge>,
-    lag: Family<EndpointLabel, Gauge>,
+shop_metrics::metrics! {
+    /// The metrics. Clones share the counts.
+    pub struct EventMetrics {
+        delivered: Counter,
+            "events_delivered", "Events that endpoints have accepted from this instance";
+        failures: Family<FailureLabel, Counter>,
+            "events_delivery_failures", "Failed deliveries of events";
+        dead_letters: Counter,
+            "events_dead_letters", "Events set aside because their receiver refused them";
+        waiting: Gauge,
+            "events_outbox_rows", "Rows of the outbox that are not in the event log yet";
+        behind: Family<EndpointLabel, Gauge>,
+            "events_behind", "Events that an endpoint has not got";
+        lag: Family<EndpointLabel, Gauge>, "events_lag" in Unit::Seconds,
+            "Age of the oldest event that an endpoint has not got";
+    }
 }
 
 impl EventMetrics {
-    /// Adds them to those of the service.
-    pub fn register(&self, r: &mut Registry) {
-        let delivered = "Events that endpoints have accepted from this instance";
-        r.register("events_delivered", delivered, self.delivered.clone());
-        let failures = "Failed deliveries of events";
-        r.register("events_delivery_failures", failures, self.failures.clone());
-        let letters = "Events set aside because their receiver refused them";
-        r.register("events_dead_letters", letters, self.dead_letters.clone());
-        let waiting = "Rows of the outbox that are not in the event log yet";
-        r.register("events_outbox_rows", waiting, self.waiting.clone());
-        let behind = "Events that an endpoint has not got";
-        r.register("events_behind", behind, self.behind.clone());
-        let lag = "Age of the oldest event that an endpoint has not got";
-        r.register_with_unit("events_lag", lag, Unit::Seconds, self.lag.clone());
-    }
-
     /// Counts events that an endpoint has accepted.
     pub fn delivered(&self, events: usize) {
         self.delivered.inc_by(events as u64);

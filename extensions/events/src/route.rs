@@ -63,7 +63,6 @@ pub struct CreateEndpointBody {
     /// The https address.
     target: String,
     /// Whether it gets all events that the log still has; if it is left out, only new ones.
-    #[serde(default)]
     from_start: Option<bool>,
     /// Which events it gets; all if it is left out.
     #[serde(default)]
@@ -83,10 +82,8 @@ pub struct CreatedEndpointBody {
 #[serde(deny_unknown_fields)]
 pub struct SwitchEndpointBody {
     /// Whether events are delivered. `true` also ends the pause after a failure.
-    #[serde(default)]
     enabled: Option<bool>,
     /// Which events it gets from now on; `{}`: all.
-    #[serde(default)]
     filter: Option<Filter>,
 }
 

@@ -32,53 +32,9 @@ const NAME_DEFAULT: &str = "user";
 /// Claims that have a name to show, the best first; the last three are those of Auth0 and Amazon Cognito.
 const NAMES: [&str; 5] = ["preferred_username", "name", "nickname", "cognito:username", "username"];
 
-/// The reason why nobody was signed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdentityError {
-    /// There is no identity provider, or none for browsers.
-    #[error("no identity provider")]
-    Off,
-    /// This browser did not begin the sign-in, or too long ago.
-    #[error("the sign-in was not started here")]
-    NotStarted,
-    /// The provider refused, or its answer or token is not believed.
-    #[error("the identity provider did not confirm the sign-in")]
-    Refused,
-    /// The provider's name for the user has this many characters.
-    #[error("the subject has {0} characters")]
-    SubjectTooLong(usize),
-    /// The token has this many bytes.
-    #[error("the token has {0} bytes")]
-    TooLong(usize),
-    /// The token has expired.
-    #[error("the token has expired")]
-    Expired,
-    /// The provider does not answer.
-    #[error("the identity provider does not answer")]
-    Unavailable,
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
-impl From<IdentityError> for Problem {
-    fn from(error: IdentityError) -> Self {
-        match error {
-            IdentityError::Off => problems::IDENTITY_OFF.problem(),
-            IdentityError::NotStarted => problems::SIGN_IN_NOT_STARTED.problem(),
-            IdentityError::Refused => problems::IDENTITY_REFUSED.problem(),
-            IdentityError::SubjectTooLong(length) => {
-                problems::IDENTITY_REFUSED.detail(too_long("sub", length, SUBJECT_LENGTH_MAX))
-            }
-            IdentityError::TooLong(length) => problems::IDENTITY_REFUSED.detail(format!(
-                "{} Let the identity provider put fewer groups into it.",
-                too_long("token", length, IDENTITY_TOKEN_BYTES_MAX)
-            )),
-            IdentityError::Expired => problems::TOKEN_EXPIRED.problem(),
-            IdentityError::Unavailable => Self::dependency("the identity provider"),
-            IdentityError::Ledger(error) => error.into(),
-        }
-    }
+/// The problem of a provider that does not answer.
+pub(crate) fn unavailable() -> Problem {
+    Problem::dependency("the identity provider")
 }
 
 /// The parts of [`Client`].
@@ -170,20 +126,23 @@ impl Client {
         &self,
         token: &str,
         audiences: &[String],
-    ) -> Result<IdentityClaims, IdentityError> {
+    ) -> Result<IdentityClaims, Problem> {
         let verified = self.rules.verify(token, &self.keys, audiences).await;
         verified.map_err(|fault| match fault {
             TokenFault::Refused(why) => {
                 tracing::info!(%why, "token of the identity provider refused");
-                IdentityError::Refused
+                problems::IDENTITY_REFUSED.problem()
             }
             TokenFault::SubjectTooLong(length) => {
                 tracing::warn!(length, "a subject of the identity provider is too long to be kept");
-                IdentityError::SubjectTooLong(length)
+                problems::IDENTITY_REFUSED.detail(too_long("sub", length, SUBJECT_LENGTH_MAX))
             }
-            TokenFault::TooLong(length) => IdentityError::TooLong(length),
-            TokenFault::Expired => IdentityError::Expired,
-            TokenFault::Unavailable => IdentityError::Unavailable,
+            TokenFault::TooLong(length) => problems::IDENTITY_REFUSED.detail(format!(
+                "{} Let the identity provider put fewer groups into it.",
+                too_long("token", length, IDENTITY_TOKEN_BYTES_MAX)
+            )),
+            TokenFault::Expired => problems::TOKEN_EXPIRED.problem(),
+            TokenFault::Unavailable => unavailable(),
         })
     }
 
@@ -192,7 +151,7 @@ impl Client {
         &self,
         claims: &IdentityClaims,
         until: Option<OffsetDateTime>,
-    ) -> Result<Session, IdentityError> {
+    ) -> Result<Session, Problem> {
         let user = self.user_of(claims).await?;
         Ok(self.parts.accounts.open_session(user, self.role_of(claims), until).await?)
     }
@@ -252,7 +211,7 @@ impl IdentityProvider for Client {
         let claims = self.verify(token, &self.audiences).await?;
         // The token is believed for this time, so the session lasts no longer.
         let until = claims.expires_at.saturating_add(self.rules.clock_skew());
-        Ok(self.open_session(&claims, Some(until)).await?)
+        self.open_session(&claims, Some(until)).await
     }
 
     async fn role_by_token(&self, token: &str, user: UserId) -> Result<Role, Problem> {

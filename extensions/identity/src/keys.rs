@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::provider::{KEYS_BYTES_MAX, Provider};
 use crate::signature::OF_RSA;
+use crate::token::TokenFault;
 
 /// The most keys of a set; further ones are left out.
 const KEYS_MAX: usize = 100;
@@ -30,15 +31,6 @@ pub(crate) struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     pub decoding: DecodingKey,
-}
-
-/// The reason why there is no key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyError {
-    /// The provider has no such key.
-    Unknown,
-    /// The keys cannot be read.
-    Unavailable,
 }
 
 /// Where the keys are read.
@@ -69,7 +61,7 @@ impl Keys {
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
-    ) -> Result<Vec<Key>, KeyError> {
+    ) -> Result<Vec<Key>, TokenFault> {
         let current = self.current();
         let is_fresh = |read_at: Instant| read_at.elapsed() <= self.age_max;
         if let Some((keys, read_at)) = &current
@@ -79,8 +71,13 @@ impl Keys {
             return Ok(found);
         }
         self.read_again(current.map(|(_, read_at)| read_at)).await;
-        let (keys, _) = self.current().ok_or(KeyError::Unavailable)?;
-        choose(&keys, id, algorithm).ok_or(KeyError::Unknown)
+        let (keys, _) = self.current().ok_or(TokenFault::Unavailable)?;
+        choose(&keys, id, algorithm).ok_or_else(|| {
+            let id = id.unwrap_or_default();
+            TokenFault::Refused(format!(
+                "signed by {algorithm:?}; no key for that has the id {id:?}"
+            ))
+        })
     }
 
     /// Reads the keys, unless another task has done so since `seen`, or the pause is not over.

@@ -13,8 +13,11 @@ use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::client::unavailable;
+use crate::sign_in::refused;
 use extension::ports::IDENTITY_TOKEN_BYTES_MAX;
 use settings::Secret;
+use web::problem::Problem;
 
 /// The largest set of keys, in bytes.
 pub(crate) const KEYS_BYTES_MAX: usize = 256 << 10;
@@ -46,14 +49,6 @@ pub(crate) struct Registration {
     pub client_id: String,
     pub client_secret: Secret,
     pub redirect_url: String,
-}
-
-/// The reason why a code was not exchanged.
-pub(crate) enum CodeError {
-    /// The provider refuses the code.
-    Refused(String),
-    /// The provider does not answer as it should.
-    Unavailable(String),
 }
 
 #[derive(Deserialize)]
@@ -152,8 +147,12 @@ impl Provider {
         code: &str,
         verifier: &str,
         registration: &Registration,
-    ) -> Result<String, CodeError> {
-        let endpoints = self.endpoints().await.map_err(CodeError::Unavailable)?;
+    ) -> Result<String, Problem> {
+        let failed = |why: String| {
+            tracing::warn!(%why, "code of a sign-in not exchanged");
+            unavailable()
+        };
+        let endpoints = self.endpoints().await.map_err(failed)?;
         let Registration { client_id, client_secret, redirect_url } = registration;
         let mut pairs = vec![
             ("grant_type", "authorization_code"),
@@ -177,15 +176,15 @@ impl Provider {
         }
         let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         let request = request.body(Full::new(Bytes::from(form)));
-        let request = request.map_err(|error| CodeError::Unavailable(error.to_string()))?;
+        let request = request.map_err(|error| failed(error.to_string()))?;
         let answer = self.client.fetch(&endpoints.token, request, ANSWER_BYTES_MAX).await;
-        let (status, body) = answer.map_err(CodeError::Unavailable)?;
+        let (status, body) = answer.map_err(failed)?;
         match status.as_u16() {
             200 => serde_json::from_slice::<TokenAnswer>(&body)
                 .map(|answer| answer.id_token)
-                .map_err(|_| CodeError::Unavailable("no ID token in the answer".to_owned())),
-            400..=499 => Err(CodeError::Refused(format!("answered {status}"))),
-            _ => Err(CodeError::Unavailable(format!("answered {status}"))),
+                .map_err(|_| failed("no ID token in the answer".to_owned())),
+            400..=499 => Err(refused(&format!("answered {status}"))),
+            _ => Err(failed(format!("answered {status}"))),
         }
     }
 

@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::header::SET_COOKIE;
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 
-use crate::client::{Client, IdentityError};
+use crate::client::Client;
 use crate::problems;
 use crate::sign_in::{ProviderAnswer, SIGN_IN_SECONDS_MAX};
 use shop_domain::Clock;
@@ -38,12 +38,12 @@ pub async fn start(
         [(name, path)] if name == "return" => path,
         _ => return Err(problems::INVALID_QUERY_PARAMETER.problem()),
     };
-    let client = client.ok_or(IdentityError::Off)?;
+    let client = client.ok_or(&problems::IDENTITY_OFF)?;
     let started = match client.start(path).await {
         Ok(started) => started,
         // A browser is here, so the answer is a page.
-        Err(error @ IdentityError::Unavailable) => return Ok(page(&error.into(), path)),
-        Err(error) => return Err(error.into()),
+        Err(problem) if problem.status().is_server_error() => return Ok(page(&problem, path)),
+        Err(problem) => return Err(problem),
     };
     let life = Duration::from_secs(SIGN_IN_SECONDS_MAX.into());
     let kept = session_cookie.set_sign_in(&started.cookie, life);
@@ -79,7 +79,7 @@ pub async fn finish(
     let kept = cookie(&headers, session_cookie.sign_in_name()).unwrap_or_default();
     let finished = match client {
         Some(client) => client.finish(&kept, &returned).await,
-        None => Err(IdentityError::Off),
+        None => Err(problems::IDENTITY_OFF.problem()),
     };
     // A sign-in ends once, well or not.
     let forget = session_cookie.set_sign_in("", Duration::ZERO);
@@ -89,8 +89,7 @@ pub async fn finish(
             let cookies = AppendHeaders([(SET_COOKIE, forget), (SET_COOKIE, set)]);
             (cookies, Redirect::to(&address(&[("done", "1"), ("return", &path)]))).into_response()
         }
-        Err(error) => {
-            let problem = Problem::from(error);
+        Err(problem) => {
             (AppendHeaders([(SET_COOKIE, forget)]), page(&problem, "/")).into_response()
         }
     }

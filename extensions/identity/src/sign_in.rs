@@ -9,8 +9,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use crate::client::{Client, IdentityError};
-use crate::provider::CodeError;
+use crate::client::{Client, unavailable};
+use crate::problems;
+use web::problem::Problem;
 use web::session::Session;
 
 /// Random bytes of a sign-in.
@@ -66,11 +67,11 @@ impl Client {
     ///
     /// # Errors
     /// When the provider is not configured for browsers, or does not answer.
-    pub async fn start(&self, path: &str) -> Result<Start, IdentityError> {
-        let registration = self.registration.as_ref().ok_or(IdentityError::Off)?;
+    pub async fn start(&self, path: &str) -> Result<Start, Problem> {
+        let registration = self.registration.as_ref().ok_or(&problems::IDENTITY_OFF)?;
         let endpoints = self.provider.endpoints().await.map_err(|why| {
             tracing::warn!(%why, "identity provider not reached");
-            IdentityError::Unavailable
+            unavailable()
         })?;
         let seed: [u8; SEED_BYTES] = rand::random();
         let PendingSignIn { state, nonce, verifier } = PendingSignIn::of(&seed);
@@ -99,32 +100,25 @@ impl Client {
         &self,
         cookie: &str,
         returned: &ProviderAnswer,
-    ) -> Result<(Session, String), IdentityError> {
-        let registration = self.registration.as_ref().ok_or(IdentityError::Off)?;
-        let (underway, path) = read_cookie(cookie).ok_or(IdentityError::NotStarted)?;
+    ) -> Result<(Session, String), Problem> {
+        let registration = self.registration.as_ref().ok_or(&problems::IDENTITY_OFF)?;
+        let (underway, path) = read_cookie(cookie).ok_or(&problems::SIGN_IN_NOT_STARTED)?;
         if !is_same(&underway.state, &returned.state) {
-            return Err(IdentityError::NotStarted);
+            return Err(problems::SIGN_IN_NOT_STARTED.problem());
         }
         if returned.issuer.as_ref().is_some_and(|issuer| !self.rules.is_issuer(issuer)) {
             return Err(refused("the answer of another issuer"));
         }
         if let Some(error) = &returned.error {
             tracing::info!(?error, "identity provider refused a sign-in");
-            return Err(IdentityError::Refused);
+            return Err(problems::IDENTITY_REFUSED.problem());
         }
         if returned.code.is_empty() || returned.code.len() > CODE_BYTES_MAX {
             return Err(refused("an answer without a code"));
         }
         let exchanged = self.provider.exchange(&returned.code, &underway.verifier, registration);
-        let token = exchanged.await.map_err(|error| match error {
-            CodeError::Refused(why) => refused(&why),
-            CodeError::Unavailable(why) => {
-                tracing::warn!(%why, "code of a sign-in not exchanged");
-                IdentityError::Unavailable
-            }
-        })?;
         let audiences = [registration.client_id.clone()];
-        let claims = self.verify(&token, &audiences).await?;
+        let claims = self.verify(&exchanged.await?, &audiences).await?;
         if claims.is_of_access {
             return Err(refused("an access token in place of an ID token"));
         }
@@ -142,9 +136,9 @@ impl Client {
     }
 }
 
-fn refused(why: &str) -> IdentityError {
+pub(crate) fn refused(why: &str) -> Problem {
     tracing::warn!(%why, "sign-in by the identity provider refused");
-    IdentityError::Refused
+    problems::IDENTITY_REFUSED.problem()
 }
 
 fn read_cookie(cookie: &str) -> Option<(PendingSignIn, String)> {

@@ -13,7 +13,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
-use crate::keys::{Key, KeyError, Keys};
+use crate::keys::{Key, Keys};
 
 /// The longest id of a key, in bytes.
 const KEY_ID_BYTES_MAX: usize = 256;
@@ -93,14 +93,7 @@ impl Rules {
         if key_id.is_some_and(|id| id.len() > KEY_ID_BYTES_MAX) {
             return Err(refused("id of the key too long"));
         }
-        let found = keys.find(key_id, header.alg).await.map_err(|error| match error {
-            KeyError::Unknown => {
-                let id = key_id.unwrap_or_default();
-                let why = format!("signed by {:?}; no key for that has the id {id:?}", header.alg);
-                TokenFault::Refused(why)
-            }
-            KeyError::Unavailable => TokenFault::Unavailable,
-        })?;
+        let found = keys.find(key_id, header.alg).await?;
         let TokenData { header, claims: Claims(all) } = self.decode(token, &header, &found)?;
         if let Some(what) = foreign_kind(&all) {
             return Err(refused(what));

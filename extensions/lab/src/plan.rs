@@ -1,9 +1,11 @@
 //! The plan of a run: its parsed strategies, its limits, and the cells in the order in which they
 //! run.
 
+use crate::problems;
 use crate::report::{Arbiters, Cell, RunRequest};
 use gates::{Breaks, Card, Options};
 use shop_domain::ArbiterMode;
+use web::problem::Problem;
 
 /// Units of a cell's item.
 pub const STOCK_MAX: i64 = 10_000;
@@ -34,31 +36,23 @@ pub struct StrategyChoice {
     pub options: Options,
 }
 
-/// The reason why the text of a strategy is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
-    /// There is no strategy of this name.
-    #[error("there is no strategy {0:?}; see /api/strategies")]
-    Unknown(String),
-    /// Its options are unknown or invalid.
-    #[error("{0}")]
-    Options(String),
-}
-
 impl StrategyChoice {
     /// Reads `name` or `name?option=value&...`.
     ///
     /// # Errors
     /// Names the unknown strategy or option.
-    pub fn parse(text: &str) -> Result<Self, ChoiceError> {
+    pub fn parse(text: &str) -> Result<Self, Problem> {
         let (name, query) = text.split_once('?').unwrap_or((text, ""));
-        let card = gates::card(name).ok_or_else(|| ChoiceError::Unknown(name.to_owned()))?;
+        let card = gates::card(name).ok_or_else(|| {
+            problems::UNKNOWN_STRATEGY
+                .detail(format!("there is no strategy {name:?}; see /api/strategies"))
+        })?;
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        let options =
-            Options::read(pairs).map_err(|error| ChoiceError::Options(error.to_string()))?;
+        let options = Options::read(pairs)
+            .map_err(|error| problems::INVALID_OPTIONS.detail(error.to_string()))?;
         if !options.is_default() && !card.takes_options {
-            return Err(ChoiceError::Options(format!("{name} takes no options")));
+            return Err(problems::INVALID_OPTIONS.detail(format!("{name} takes no options")));
         }
         Ok(Self { text: text.to_owned(), card, options })
     }

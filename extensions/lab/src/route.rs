@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::ToSchema;
 
-use crate::plan::{self, ChoiceError, Plan, StrategyChoice};
+use crate::plan::{self, Plan, StrategyChoice};
 use crate::problems;
 use crate::report::{Arbiters, Event, Run, RunRequest, RunState};
 use crate::runs::{Busy, Lab};
@@ -46,7 +46,6 @@ pub struct CreateRunBody {
     #[schema(value_type = u32, minimum = 1, maximum = 1000)]
     concurrency: Integer,
     /// `off` (if it is left out), `on` or `both`.
-    #[serde(default)]
     arbiter: Option<String>,
     /// How many times each lane runs; 1 if it is left out.
     #[serde(default)]
@@ -189,15 +188,8 @@ fn event(name: &str, data: &impl Serialize) -> SseEvent {
 
 /// Checks a request for a run.
 fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
-    let chosen: Result<Vec<StrategyChoice>, ChoiceError> =
-        body.strategies.iter().map(|text| StrategyChoice::parse(text)).collect();
-    let chosen = chosen.map_err(|error| {
-        let kind = match error {
-            ChoiceError::Unknown(_) => &problems::UNKNOWN_STRATEGY,
-            ChoiceError::Options(_) => &problems::INVALID_OPTIONS,
-        };
-        kind.detail(error.to_string())
-    })?;
+    let chosen =
+        body.strategies.iter().map(|text| StrategyChoice::parse(text)).collect::<Result<_, _>>()?;
     let arbiter = match body.arbiter.as_deref() {
         None | Some("off") => Arbiters::Off,
         Some("on") => Arbiters::On,

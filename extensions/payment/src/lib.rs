@@ -30,7 +30,7 @@ use web::routes_state;
 use webhooks::WebhookClient;
 
 use crate::payments::{PaymentParts, Payments};
-use crate::provider::{Demo, Provider, Webhook};
+use crate::provider::Provider;
 use crate::refunds::RequestRefunds;
 use crate::settings::{Outgoing, Payment as Settings};
 
@@ -88,9 +88,9 @@ fn provider(
     core: &Core,
     settings: &Settings,
     outgoing: &Outgoing,
-) -> Result<Arc<dyn Provider>, String> {
+) -> Result<Option<Arc<Provider>>, String> {
     if settings.provider == "demo" {
-        return Ok(Arc::new(Demo));
+        return Ok(None);
     }
     let secret = settings.secret.reveal();
     if webhooks::secret_bytes(secret).is_none_or(|bytes| bytes.len() < SECRET_BYTES_MIN) {
@@ -113,12 +113,12 @@ fn provider(
         tls: Arc::new(tls),
         timeout: Duration::from_millis(outgoing.timeout_ms),
     };
-    Ok(Arc::new(Webhook {
+    Ok(Some(Arc::new(Provider {
         checkout_template: settings.checkout_url.clone(),
         secret: secret.to_owned(),
         refunds,
         client: WebhookClient { https, traces: core.traces.clone() },
-    }))
+    })))
 }
 
 fn routes() -> OpenApiRouter<PaymentState> {

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 
+use crate::take_error::TakeError;
 use shop_domain::payment::{CurrencyCode, PaymentId, ReceivedPayment};
 use shop_domain::{Cents, OrderId};
 
@@ -33,26 +34,6 @@ pub struct Sender<'a> {
     pub secret: &'a str,
     /// The shop's currency, for messages that name none.
     pub shop: &'a CurrencyCode,
-}
-
-/// The reason why a message is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
-    /// The signature is not the provider's, or the time stamp is too far away.
-    #[error("the message is forged or too old")]
-    Forged,
-    /// A genuine message that lacks what it has to say.
-    #[error("the message cannot be read")]
-    Unreadable,
-    /// A genuine message with a value that is longer than its column.
-    #[error("{field} has {length} characters")]
-    TooLong {
-        /// The field or the header.
-        field: &'static str,
-        length: usize,
-        /// The longest that is taken.
-        most: usize,
-    },
 }
 
 /// A genuine message.
@@ -87,7 +68,7 @@ struct Body {
 
 impl Body {
     /// Refuses what the ledger could not keep whole, before it is asked.
-    fn check_lengths(&self, message: &str) -> Result<(), MessageError> {
+    fn check_lengths(&self, message: &str) -> Result<(), TakeError> {
         let texts = [
             ("webhook-id", Some(message), MESSAGE_ID_LENGTH_MAX),
             ("payment", self.payment.as_deref(), PaymentId::LENGTH_MAX),
@@ -96,7 +77,7 @@ impl Body {
         for (field, text, most) in texts {
             let length = text.unwrap_or_default().chars().count();
             if length > most {
-                return Err(MessageError::TooLong { field, length, most });
+                return Err(TakeError::TooLong { field, length, most });
             }
         }
         Ok(())
@@ -125,19 +106,19 @@ impl Message {
         headers: &Headers,
         body: &[u8],
         now: OffsetDateTime,
-    ) -> Result<Self, MessageError> {
+    ) -> Result<Self, TakeError> {
         let is_plain = headers.id.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain || headers.id.is_empty() {
-            return Err(MessageError::Forged);
+            return Err(TakeError::Forged);
         }
-        let sent_at: i64 = headers.timestamp.parse().map_err(|_| MessageError::Forged)?;
+        let sent_at: i64 = headers.timestamp.parse().map_err(|_| TakeError::Forged)?;
         if now.unix_timestamp().abs_diff(sent_at) > TOLERANCE_SECONDS.unsigned_abs() {
-            return Err(MessageError::Forged);
+            return Err(TakeError::Forged);
         }
         if !webhooks::is_genuine(sender.secret, &headers.id, sent_at, body, &headers.signatures) {
-            return Err(MessageError::Forged);
+            return Err(TakeError::Forged);
         }
-        let unreadable = |_| MessageError::Unreadable;
+        let unreadable = |_| TakeError::Unreadable;
         let Kind { r#type } = serde_json::from_slice(body).map_err(unreadable)?;
         let kind: fn(ReceivedPayment) -> Self = match r#type.as_str() {
             "payment.succeeded" => Self::Succeeded,
@@ -146,7 +127,7 @@ impl Message {
         };
         let body: Body = serde_json::from_slice(body).map_err(unreadable)?;
         body.check_lengths(&headers.id)?;
-        body.received(&headers.id, sender.shop).map(kind).ok_or(MessageError::Unreadable)
+        body.received(&headers.id, sender.shop).map(kind).ok_or(TakeError::Unreadable)
     }
 }
 
@@ -173,7 +154,7 @@ mod tests {
         headers: (&str, i64),
         body: &str,
         now: i64,
-    ) -> Result<Message, MessageError> {
+    ) -> Result<Message, TakeError> {
         let now = OffsetDateTime::from_unix_timestamp(now).expect("a time");
         let headers = Headers {
             id: headers.0.to_owned(),
@@ -207,7 +188,7 @@ mod tests {
             ("another scheme", read(&good.replace("v1,", "v0,"), ("m1", now), BODY, now)),
             ("no id", read(&good, ("", now), BODY, now)),
         ] {
-            assert_eq!(result.err(), Some(MessageError::Forged), "{what}");
+            assert_eq!(result.err(), Some(TakeError::Forged), "{what}");
         }
     }
 
@@ -225,7 +206,7 @@ mod tests {
             let signed = webhooks::sign(SECRET, "m1", now, bad.as_bytes());
             assert_eq!(
                 read(&signed, ("m1", now), &bad, now).err(),
-                Some(MessageError::Unreadable),
+                Some(TakeError::Unreadable),
                 "{bad}"
             );
         }

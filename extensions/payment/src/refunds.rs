@@ -63,11 +63,11 @@ impl Payments {
         open.set(payments::count_open_refunds(pool).await?);
         payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
         let mut asked = RefundRun::default();
-        if !provider.takes_refunds() {
-            return Ok(asked);
-        }
+        let provider = provider.as_ref();
+        let receiver = provider.and_then(|provider| Some((provider, provider.refunds.as_ref()?)));
+        let Some((provider, target)) = receiver else { return Ok(asked) };
         for payment in payments::due_refunds(pool, REFUNDS_MAX).await? {
-            let told = provider.refund(&payment, clock.now()).await;
+            let told = provider.refund(target, &payment, clock.now()).await;
             let answer = match &told {
                 Ok(()) => Ok(()),
                 Err(error) => Err((error.as_str(), pause_after(payment.failures))),

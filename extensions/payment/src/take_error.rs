@@ -1,6 +1,5 @@
 //! Why a message of the provider is not taken, and how that is answered.
 
-use crate::message::MessageError;
 use crate::problems;
 use shop_domain::LedgerError;
 use web::problem::Problem;
@@ -12,9 +11,21 @@ pub enum TakeError {
     /// No provider sends messages.
     #[error("the provider sends no messages")]
     Off,
-    /// The message is forged, too old, or cannot be read.
-    #[error(transparent)]
-    Message(#[from] MessageError),
+    /// The signature is not the provider's, or the time stamp is too far away.
+    #[error("the message is forged or too old")]
+    Forged,
+    /// A genuine message that lacks what it has to say.
+    #[error("the message cannot be read")]
+    Unreadable,
+    /// A genuine message with a value that is longer than its column.
+    #[error("{field} has {length} characters")]
+    TooLong {
+        /// The field or the header.
+        field: &'static str,
+        length: usize,
+        /// The longest that is taken.
+        most: usize,
+    },
     /// Other messages are verified; this one was not.
     #[error("too many long messages are verified at once")]
     Busy,
@@ -31,7 +42,7 @@ impl TakeError {
     /// verification, and is not known to be genuine.
     #[must_use]
     pub fn counts(self) -> bool {
-        matches!(self, Self::Busy | Self::Message(MessageError::Forged))
+        matches!(self, Self::Busy | Self::Forged)
     }
 }
 
@@ -39,9 +50,9 @@ impl From<TakeError> for Problem {
     fn from(error: TakeError) -> Self {
         match error {
             TakeError::Off => problems::PAYMENTS_OFF.problem(),
-            TakeError::Message(MessageError::Forged) => problems::INVALID_SIGNATURE.problem(),
-            TakeError::Message(MessageError::Unreadable) => problems::INVALID_MESSAGE.problem(),
-            TakeError::Message(MessageError::TooLong { field, length, most }) => {
+            TakeError::Forged => problems::INVALID_SIGNATURE.problem(),
+            TakeError::Unreadable => problems::INVALID_MESSAGE.problem(),
+            TakeError::TooLong { field, length, most } => {
                 problems::INVALID_MESSAGE.detail(too_long(field, length, most))
             }
             TakeError::Busy => problems::OVERLOADED

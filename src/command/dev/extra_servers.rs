@@ -3,18 +3,19 @@
 use std::path::Path;
 
 use crate::config::Config;
+use clap::ValueEnum;
 use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, RedisOptions, RedisServer, StartError, ZookeeperOptions,
     ZookeeperServer,
 };
-use futures::future;
+use futures::future::{self, OptionFuture};
 use settings::Secret;
 
 use super::redis::RedisShape;
-use super::say;
+use super::{end_of, say};
 
 /// A server, or a group of servers, that `SECKILL_WITH` may name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExtraServer {
     /// One ZooKeeper server.
     Zookeeper,
@@ -35,13 +36,10 @@ pub fn wanted(text: &str) -> Result<(Vec<ExtraServer>, Option<RedisShape>), Stri
         words.partition(|word| RedisShape::of_word(word).is_some());
     let servers = words
         .into_iter()
-        .map(|word| match word {
-            "zookeeper" => Ok(ExtraServer::Zookeeper),
-            "redlock" => Ok(ExtraServer::Redlock),
-            "etcd" => Ok(ExtraServer::Etcd),
-            other => Err(format!(
-                "SECKILL_WITH has an unknown server {other:?}; the servers are zookeeper, etcd, redlock, and one of redis-tls, redis-sentinel and redis-cluster"
-            )),
+        .map(|word| {
+            ExtraServer::from_str(word, false).map_err(|_| format!(
+                "SECKILL_WITH has an unknown server {word:?}; the servers are zookeeper, etcd, redlock, and one of redis-tls, redis-sentinel and redis-cluster"
+            ))
         })
         .collect::<Result<_, _>>()?;
     Ok((servers, shapes.last().and_then(|word| RedisShape::of_word(word))))
@@ -120,16 +118,8 @@ impl ExtraServers {
 
     /// Stops all servers, and returns when they have ended.
     pub async fn stop(&self) {
-        let zookeeper = async {
-            if let Some(server) = &self.zookeeper {
-                server.stop().await;
-            }
-        };
-        let etcd = async {
-            if let Some(server) = &self.etcd {
-                server.stop().await;
-            }
-        };
+        let zookeeper = OptionFuture::from(self.zookeeper.as_ref().map(ZookeeperServer::stop));
+        let etcd = OptionFuture::from(self.etcd.as_ref().map(EtcdServer::stop));
         let redlock = future::join_all(self.redlock.iter().map(RedisServer::stop));
         tokio::join!(zookeeper, etcd, redlock);
     }
@@ -137,21 +127,9 @@ impl ExtraServers {
     /// Waits until one server has ended. The servers of Redlock are left out: Redlock works without
     /// some of them.
     pub async fn ended(&self) -> StartError {
-        let zookeeper = async {
-            match &self.zookeeper {
-                Some(server) => server.ended().await,
-                None => future::pending().await,
-            }
-        };
-        let etcd = async {
-            match &self.etcd {
-                Some(server) => server.ended().await,
-                None => future::pending().await,
-            }
-        };
         tokio::select! {
-            error = zookeeper => error,
-            error = etcd => error,
+            error = end_of(self.zookeeper.as_ref().map(ZookeeperServer::ended)) => error,
+            error = end_of(self.etcd.as_ref().map(EtcdServer::ended)) => error,
         }
     }
 }

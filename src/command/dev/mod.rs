@@ -14,6 +14,7 @@ use std::path::Path;
 use crate::account::password;
 use crate::app::App;
 use crate::config::{Config, SECRET_LENGTH_MIN, process_variables};
+use dev_servers::StartError;
 use gates::redis_store::RedisClient;
 use ledger::rows::engine::Engine;
 use ledger::rows::{self, hosts, users};
@@ -50,8 +51,7 @@ pub struct Arguments {
 /// Starts the servers and the service, and serves until a signal.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     // Without the file of an earlier run: its servers have ended.
-    let variables = process_variables().map_err(|error| error.to_string())?;
-    let mut config = Config::load(file, variables).map_err(|error| error.to_string())?;
+    let mut config = Config::load(file, process_variables()?)?;
     super::start_logging(&config)?;
     // An address that another program uses, or a folder without pages, is found before servers are started.
     if config.http.addr.tcp().is_none() {
@@ -161,19 +161,21 @@ async fn serve_shop(
     write_env(&dir.join("env"), &url, &config)?;
     greet(&url, &config);
     let lifecycle = app.lifecycle();
-    let a_server_ended = async {
-        match servers {
-            Some(servers) => servers.ended().await,
-            None => std::future::pending().await,
-        }
-    };
     let error = tokio::select! {
         ended = serve::until_stopped(app) => return ended,
-        error = a_server_ended => error,
+        error = end_of(servers.map(PrivateServers::ended)) => error,
         error = extra.ended() => error,
     };
     lifecycle.stop();
     Err(error.to_string())
+}
+
+/// Waits for the end of a server; for ever, if there is none.
+async fn end_of(ended: Option<impl Future<Output = StartError>>) -> StartError {
+    match ended {
+        Some(ended) => ended.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What the replicated ledger is, and what its failover may lose.

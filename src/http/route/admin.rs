@@ -47,13 +47,11 @@ pub struct CreateItemBody {
     #[serde(default)]
     pub(in crate::http) description: String,
     /// A path of this site or an https address.
-    #[serde(default)]
     pub(in crate::http) image_url: Option<String>,
     /// The price of one unit in minor units of the currency: cents, or yen.
     #[schema(value_type = i64, minimum = 0)]
     pub(in crate::http) price_cents: Integer,
     /// The currency of the price (ISO 4217); that of the shop if it is left out.
-    #[serde(default)]
     pub(in crate::http) currency: Option<String>,
     /// Units.
     #[schema(value_type = i64, minimum = 0)]
@@ -76,16 +74,12 @@ pub struct CreateItemBody {
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     pub(in crate::http) hold_seconds: Integer,
     /// The strategy of purchases that name `default`; `lock-redis` if it is left out.
-    #[serde(default)]
     pub(in crate::http) strategy: Option<String>,
     /// `shop` (if it is left out) or `lab`.
-    #[serde(default)]
     pub(in crate::http) kind: Option<String>,
     /// `on` (if it is left out), or `off` for lab items.
-    #[serde(default)]
     pub(in crate::http) arbiter: Option<String>,
     /// Whether buyers need a ticket of the waiting room; `false` if it is left out.
-    #[serde(default)]
     pub(in crate::http) waiting_room: Option<bool>,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait. 300 if it
     /// is left out.
@@ -115,11 +109,9 @@ pub struct CreateItemBody {
     #[schema(max_items = 4)]
     pub(in crate::http) options: Vec<VariantOptionBody>,
     /// `race` (if it is left out), or `draw`: buyers enter until `draw_closes_at`.
-    #[serde(default)]
     pub(in crate::http) mode: Option<String>,
     /// The end of the time in which buyers enter, between `starts_at` and `ends_at`; for `draw` alone. It cannot be
     /// changed, because the draw is announced with it.
-    #[serde(default)]
     #[schema(format = DateTime)]
     pub(in crate::http) draw_closes_at: Option<String>,
     /// The most friends who are drawn as one; for `draw` alone. 1 if it is left out: each buyer is drawn alone.
@@ -132,20 +124,15 @@ pub struct CreateItemBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditItemBody {
-    #[serde(default)]
     #[schema(format = DateTime)]
     starts_at: Option<String>,
-    #[serde(default)]
     #[schema(format = DateTime)]
     ends_at: Option<String>,
     /// Another currency (ISO 4217), before the sale begins and while the item has no orders.
-    #[serde(default)]
     currency: Option<String>,
     /// Pause the sale (`true`) or resume it (`false`).
-    #[serde(default)]
     paused: Option<bool>,
     /// Open or close the waiting room.
-    #[serde(default)]
     waiting_room: Option<bool>,
     /// After how many holds that expired unpaid a buyer may not hold again; 0: no limit.
     #[serde(default)]
@@ -173,9 +160,7 @@ pub struct EditItemBody {
     #[schema(value_type = Option<i64>, minimum = 0)]
     product_id: Integer,
     /// By what it differs from the other items of the product.
-    #[serde(default)]
     options: Option<Vec<VariantOptionBody>>,
-    #[serde(default)]
     strategy: Option<String>,
     /// Units to add to the stock; a negative number takes units out. A long waiting list gets many units in parts, within
     /// seconds.

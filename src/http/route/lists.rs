@@ -61,7 +61,7 @@ pub async fn strategies(
         },
         summary: card.summary,
         breaks_when: card.breaks_when,
-        needs: card.needs.iter().map(|server| server.name()).collect(),
+        needs: card.needs.iter().map(|server| server.as_str()).collect(),
         available,
         durable_before_reply: card.durable_before_reply,
         promise: (!card.durable_before_reply).then(|| promise.clone()),

@@ -54,7 +54,6 @@ pub struct CreateProductBody {
     #[serde(default)]
     description: String,
     /// A path of this site or an https address.
-    #[serde(default)]
     image_url: Option<String>,
 }
 

@@ -135,8 +135,8 @@ struct Line {
 
 impl Line {
     fn into_request(self, guests: &Guests) -> Result<OrderRequest, Problem> {
-        let buyer = guests.buyer(&self.buyer)?;
-        self.reservation.into_request(buyer, Some(self.key), Trace::default())
+        let buyer = guests.get(&self.buyer).ok_or(&problems::INVALID_TOKEN)?;
+        self.reservation.into_request(*buyer, Some(self.key), Trace::default())
     }
 }
 

@@ -21,12 +21,10 @@ use web::problem::Problem;
 pub struct LineBody {
     /// The `place` of the last answer. Without it, the buyer keeps the place too; it counts when the
     /// service has lost its list.
-    #[serde(default)]
     #[schema(max_length = 128)]
     place: Option<String>,
     /// The answer to a `challenge`, as ALTCHA's clients make it: Base64 of a JSON object with the
     /// challenge and its solution.
-    #[serde(default)]
     #[schema(max_length = 2048)]
     altcha: Option<String>,
 }

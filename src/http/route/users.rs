@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::session::{CredentialsBody, TOKEN_BODY_BYTES, forget, text};
-use crate::account::{Accounts, DeleteAccountError};
+use crate::account::{AccountError, Accounts};
 use crate::http::problems;
 use crate::waiting_list::WaitingLists;
 use extension::actor_of;
@@ -94,7 +94,7 @@ pub async fn delete(
                 return Err(problems::OPERATOR_ACCOUNT.problem());
             }
             let erased = accounts.erase(waitlist, holder.user, None, None).await;
-            erased.map_err(DeleteAccountError::from)?
+            erased.map_err(AccountError::from)?
         }
         (None, None) => {
             return Err(problems::MISSING_FIELD.detail("missing field `password` or `token`"));
@@ -123,7 +123,7 @@ pub async fn erase(
     }
     let actor = actor_of(&operator);
     let erased = accounts.erase(lists.waitlist(), user, None, Some(&actor)).await;
-    let erased = erased.map_err(DeleteAccountError::from)?;
+    let erased = erased.map_err(AccountError::from)?;
     lists.publish_all(&erased.lines).await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -215,77 +215,47 @@ pub async fn movement_sums(
     Ok(sums)
 }
 
-/// A sale with what the audit adds up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sale {
-    pub id: ItemId,
-    pub name: String,
-    pub kind: String,
-    pub strategy: String,
-    pub price_cents: i64,
-    pub currency: Currency,
-    pub starts_at: OffsetDateTime,
-    pub ends_at: OffsetDateTime,
-    pub total: i64,
-    pub available: i64,
-    /// Units that are offered to buyers who wait, or to those that a draw has chosen.
-    pub offered: i64,
-    /// Orders, whatever their status.
-    pub orders: i64,
-    /// Units of unpaid orders that hold stock.
-    pub held: i64,
-    /// Units of paid orders.
-    pub sold: i64,
-    /// The money of paid orders.
-    pub paid_cents: i64,
-    pub description: String,
-    pub image_url: Option<String>,
-    pub per_buyer_limit: u32,
-    pub unpaid_max: u32,
-    pub hold_seconds: u32,
-    pub arbiter: String,
-    pub waiting_room: bool,
-    pub offer_seconds: u32,
-    pub extend_seconds: u32,
-    pub return_seconds: u32,
-    pub limit_group_id: Option<i64>,
-    pub product_id: Option<i64>,
-    /// JSON: pairs of a name and a value.
-    pub options: Option<String>,
-    pub is_drawn: bool,
+row! {
+    /// A sale with what the audit adds up.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Sale {
+        pub id: ItemId,
+        pub name: String,
+        pub kind: String,
+        pub strategy: String,
+        pub price_cents: i64,
+        pub currency: Currency,
+        pub starts_at: OffsetDateTime,
+        pub ends_at: OffsetDateTime,
+        pub total: i64,
+        pub available: i64,
+        /// Units that are offered to buyers who wait, or to those that a draw has chosen.
+        pub offered: i64,
+        /// Orders, whatever their status.
+        pub orders: i64,
+        /// Units of unpaid orders that hold stock.
+        pub held: i64,
+        /// Units of paid orders.
+        pub sold: i64,
+        /// The money of paid orders.
+        pub paid_cents: i64,
+        pub description: String,
+        pub image_url: Option<String>,
+        pub per_buyer_limit: u32,
+        pub unpaid_max: u32,
+        pub hold_seconds: u32,
+        pub arbiter: String,
+        pub waiting_room: bool,
+        pub offer_seconds: u32,
+        pub extend_seconds: u32,
+        pub return_seconds: u32,
+        pub limit_group_id: Option<i64>,
+        pub product_id: Option<i64>,
+        /// JSON: pairs of a name and a value.
+        pub options: Option<String>,
+        pub is_drawn: bool,
+    }
 }
-
-from_row!(Sale {
-    id,
-    name,
-    kind,
-    strategy,
-    price_cents,
-    currency,
-    starts_at,
-    ends_at,
-    total,
-    available,
-    offered,
-    orders,
-    held,
-    sold,
-    paid_cents,
-    description,
-    image_url,
-    per_buyer_limit,
-    unpaid_max,
-    hold_seconds,
-    arbiter,
-    waiting_room,
-    offer_seconds,
-    extend_seconds,
-    return_seconds,
-    limit_group_id,
-    product_id,
-    options,
-    is_drawn,
-});
 
 /// Reads sales that start in the selected time, behind the id `after`, by id.
 pub async fn sales(

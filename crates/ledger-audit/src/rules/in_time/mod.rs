@@ -8,6 +8,9 @@
 mod orders;
 mod sold_out;
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use crate::{Answer, Evidence, Finding};
 
 /// Times were cut to whole microseconds, and some were added up from several such figures.
@@ -37,4 +40,10 @@ impl Answer {
 /// Microseconds as seconds, for messages.
 fn seconds(micros: u64) -> String {
     format!("{:.6} s", micros as f64 / 1e6)
+}
+
+/// Notes the earliest moment of each `key`.
+fn note<K: Eq + Hash>(earliest: &mut HashMap<K, u64>, key: K, at_us: u64) {
+    let at = earliest.entry(key).or_insert(at_us);
+    *at = at_us.min(*at);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::seconds;
+use super::{note, seconds};
 use crate::history::MISSING;
 use crate::rules::purchase::purchases;
 use crate::{Answer, Evidence, Faults, Finding, History, Outcome};
@@ -68,8 +68,7 @@ fn steps(sights: &[Sight<'_>]) -> Finding {
     }
     let mut first: HashMap<(&str, &str), u64> = HashMap::new();
     for sight in sights {
-        let at = first.entry((sight.id, sight.status)).or_insert(sight.answered_at_us);
-        *at = sight.answered_at_us.min(*at);
+        note(&mut first, (sight.id, sight.status), sight.answered_at_us);
     }
     let mut faults = Faults::default();
     for sight in sights {
@@ -95,10 +94,7 @@ fn lists(evidence: &Evidence<'_>, history: &History) -> Finding {
         return Finding::not_judged("I18", CLAIMS[1], "no list was read");
     }
     let mut shown: HashMap<i64, HashMap<&str, u64>> = HashMap::new();
-    let mut show = |buyer: i64, id, at_us: u64| {
-        let at = shown.entry(buyer).or_default().entry(id).or_insert(at_us);
-        *at = at_us.min(*at);
-    };
+    let mut show = |buyer: i64, id, at_us: u64| note(shown.entry(buyer).or_default(), id, at_us);
     for answer in evidence.answers.iter().filter(|answer| is_in_ledger(answer)) {
         if let Some(id) = answer.order_id.as_deref() {
             show(answer.buyer, id, answer.answered_at_us);

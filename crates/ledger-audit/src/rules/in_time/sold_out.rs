@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::seconds;
+use super::{note, seconds};
 use crate::rules::purchase::{Purchase, purchases};
 use crate::{Answer, Evidence, Faults, Finding, InTime, Order, Outcome};
 
@@ -144,21 +144,14 @@ fn sales<'a>(evidence: &Evidence<'a>) -> Vec<Change<'a>> {
     let mut by_key: HashMap<(i64, &str), u64> = HashMap::new();
     let mut by_id: HashMap<&str, u64> = HashMap::new();
     let mut keyless: HashMap<i64, u64> = HashMap::new();
-    let at_least = |at: Option<&u64>, sent: u64| at.map_or(sent, |at| sent.min(*at));
     for purchase in &purchases {
         let sent = first_sent(purchase);
         match purchase.key {
-            Some(key) => {
-                let at = at_least(by_key.get(&(purchase.buyer, key)), sent);
-                by_key.insert((purchase.buyer, key), at);
-            }
-            None => {
-                let at = at_least(keyless.get(&purchase.buyer), sent);
-                keyless.insert(purchase.buyer, at);
-            }
+            Some(key) => note(&mut by_key, (purchase.buyer, key), sent),
+            None => note(&mut keyless, purchase.buyer, sent),
         }
         for id in purchase.answers.iter().filter_map(|answer| answer.order_id.as_deref()) {
-            by_id.insert(id, at_least(by_id.get(id), sent));
+            note(&mut by_id, id, sent);
         }
     }
     let offered: HashSet<&str> =
@@ -197,8 +190,7 @@ fn returns<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>>
     let seen = in_time.history.orders.iter();
     let seen = seen.map(|seen| (seen.id.as_str(), seen.status.as_str(), seen.answered_at_us));
     for (id, _, at_us) in answers.chain(seen).filter(|(_, status, _)| is_over(status)) {
-        let at = shown.entry(id).or_insert(at_us);
-        *at = at_us.min(*at);
+        note(&mut shown, id, at_us);
     }
     let held = |order: &&Order| order.took_stock() && is_over(&order.status);
     // Those that were over before the traffic are in the stock of the start.

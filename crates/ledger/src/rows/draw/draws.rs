@@ -8,46 +8,31 @@ use crate::sql::statement::{Binds, Read};
 use crate::sql::{Database, within};
 use shop_domain::{DrawBeacon, DrawEntry, DrawProof, ItemId, UserId};
 
-/// A draw, as far as it has come.
-#[derive(Clone, Debug)]
-pub struct DrawRow {
-    pub rules: String,
-    /// The public key of the shop; `None` for a draw of an earlier build.
-    pub shop_key: Option<String>,
-    pub beacon: DrawBeacon,
-    pub round: u64,
-    pub closes_at: OffsetDateTime,
-    pub closed_at: Option<OffsetDateTime>,
-    /// When the list of entries was published.
-    pub listed_at: Option<OffsetDateTime>,
-    pub entries: Option<u32>,
-    pub root: Option<String>,
-    /// The head of the list with its signature.
-    pub head: Option<String>,
-    pub beacon_signature: Option<String>,
-    /// Entries that have their places.
-    pub placed: u32,
-    pub drawn_at: Option<OffsetDateTime>,
-    /// The most entries of one party.
-    pub party_max: u8,
+row! {
+    /// A draw, as far as it has come.
+    #[derive(Clone, Debug)]
+    pub struct DrawRow {
+        pub rules: String,
+        /// The public key of the shop; `None` for a draw of an earlier build.
+        pub shop_key: Option<String>,
+        pub beacon: DrawBeacon,
+        pub round: u64,
+        pub closes_at: OffsetDateTime,
+        pub closed_at: Option<OffsetDateTime>,
+        /// When the list of entries was published.
+        pub listed_at: Option<OffsetDateTime>,
+        pub entries: Option<u32>,
+        pub root: Option<String>,
+        /// The head of the list with its signature.
+        pub head: Option<String>,
+        pub beacon_signature: Option<String>,
+        /// Entries that have their places.
+        pub placed: u32,
+        pub drawn_at: Option<OffsetDateTime>,
+        /// The most entries of one party.
+        pub party_max: u8,
+    }
 }
-
-from_row!(DrawRow {
-    rules,
-    shop_key,
-    beacon,
-    round,
-    closes_at,
-    closed_at,
-    listed_at,
-    entries,
-    root,
-    head,
-    beacon_signature,
-    placed,
-    drawn_at,
-    party_max,
-});
 
 impl DrawRow {
     /// What its proof shows.
