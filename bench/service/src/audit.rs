@@ -110,6 +110,7 @@ mod tests {
             status: 201,
             code: "sold".to_owned(),
             outcome: Outcome::Accepted,
+            retryable: false,
             order_id: Some(id.to_owned()),
             order_quantity: Some(1),
             order_status: None,

@@ -110,7 +110,7 @@ struct Second {
 
 impl Breaker {
     fn new(dependency: Dependency, metrics: Metrics) -> Self {
-        metrics.breaker_is_open(dependency.name(), false);
+        metrics.breaker_is_open(dependency.as_str(), false);
         let state = State::Closed(Default::default());
         Self {
             dependency,
@@ -201,7 +201,7 @@ impl Breaker {
     }
 
     fn changed(&self, is_open: bool) {
-        let name = self.dependency.name();
+        let name = self.dependency.as_str();
         self.metrics.breaker_is_open(name, is_open);
         if is_open {
             tracing::error!(dependency = name, "circuit breaker opened: most calls failed");
