@@ -323,7 +323,7 @@ fn is_true(book: &Book, lines: &[Purchase], refusal: &Refusal) -> bool {
     match refusal.of_item(item) {
         Some(Refusal::SoldOut { .. }) => book.available(item.get(), &[]) == Some(0),
         Some(Refusal::LimitReached { limit }) => {
-            book.units(&Row::Limit(item.get(), line.buyer.get()), &[]) == i64::from(*limit)
+            book.units(&Row::limit(line), &[]) == i64::from(*limit)
         }
         Some(Refusal::KeyReused { order_id }) => book.order(*order_id).is_some(),
         _ => false,
@@ -345,9 +345,8 @@ fn check_queued(book: &Book, queues: &Queues, line: &Purchase, is_stuck: bool) {
     assert!(!queues.is_queued(id), "{id} is decided and still queued");
     reach(if rejected { "rejected" } else { "sold by a consumer" }, 1);
     if rejected {
-        let item = line.item.id;
-        let limit = book.units(&Row::Limit(item.get(), line.buyer.get()), &[]);
-        let is_true = limit > 0 || book.available(item.get(), &[]) == Some(0);
+        let limit = book.units(&Row::limit(line), &[]);
+        let is_true = limit > 0 || book.available(line.item.id.get(), &[]) == Some(0);
         assert!(is_true, "{id} was rejected, and its refusal is not true");
     }
 }

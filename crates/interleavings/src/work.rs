@@ -17,6 +17,30 @@ pub(crate) mod breaker {
     pub(crate) struct Breaker;
 }
 
+pub(crate) mod limit_lock {
+    //! The locks of a buyer's limits.
+
+    use shop_domain::{ItemId, LimitGroupId, UserId};
+
+    use crate::book::Row;
+    use crate::sql::{MySqlConnection, Result};
+
+    /// Locks those that exist, without waiting.
+    pub(crate) async fn lock_all(
+        transaction: &mut MySqlConnection,
+        buyer: UserId,
+        items: &[ItemId],
+        _: &[LimitGroupId],
+    ) -> Result<std::result::Result<(), Option<ItemId>>> {
+        transaction.server.send().await?;
+        let is_locked = |item: &&ItemId| {
+            let row = Row::Limit(item.get(), buyer.get());
+            transaction.server.book.units(&row, &[]) > 0 && !transaction.try_lock(&row)
+        };
+        Ok(items.iter().find(is_locked).map_or(Ok(()), |item| Err(Some(*item))))
+    }
+}
+
 pub(crate) mod stock_lock {
     //! The locks of stock rows.
 

@@ -94,6 +94,12 @@ fn an_order_that_no_task_sees_is_found() {
 }
 
 #[test]
+fn an_answer_that_no_task_sends_is_found() {
+    let mistake = "the task of the answers ends without a last look";
+    assert_found(mistake, service_runs::calm, "deadlock");
+}
+
+#[test]
 fn an_order_that_overtakes_is_found() {
     let mistake = "the last order of an item is the first";
     assert_found(mistake, service_runs::calm, "a later order is before");
