@@ -23,9 +23,10 @@ pub(crate) mod limit_lock {
     use shop_domain::{ItemId, LimitGroupId, UserId};
 
     use crate::book::Row;
+    use crate::explore::reach;
     use crate::sql::{MySqlConnection, Result};
 
-    /// Locks those that exist, without waiting.
+    /// Locks those before the first that does not exist, without waiting.
     pub(crate) async fn lock_all(
         transaction: &mut MySqlConnection,
         buyer: UserId,
@@ -33,11 +34,12 @@ pub(crate) mod limit_lock {
         _: &[LimitGroupId],
     ) -> Result<std::result::Result<(), Option<ItemId>>> {
         transaction.server.send().await?;
-        let is_locked = |item: &&ItemId| {
-            let row = Row::Limit(item.get(), buyer.get());
-            transaction.server.book.units(&row, &[]) > 0 && !transaction.try_lock(&row)
-        };
-        Ok(items.iter().find(is_locked).map_or(Ok(()), |item| Err(Some(*item))))
+        let row = |item: &ItemId| Row::Limit(item.get(), buyer.get());
+        let exists = |item: &&ItemId| transaction.server.book.units(&row(item), &[]) > 0;
+        let mut existing = items.iter().take_while(exists);
+        let locked = existing.find(|item| !transaction.try_lock(&row(item)));
+        reach("a limit is locked", u64::from(locked.is_some()));
+        Ok(locked.map_or(Ok(()), |item| Err(Some(*item))))
     }
 }
 

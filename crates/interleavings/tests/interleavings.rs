@@ -51,7 +51,9 @@ fn orders_of_a_faulty_ledger() {
     let answers = ["cart", "refused", "unavailable", "unknown", "replayed", "dead letter"];
     let queued = ["taken over", "rejected", "sold by a consumer", "an instance died"];
     let ledger = ["the ledger takes none", "COMMIT without an answer", "call without an answer"];
-    let places = [&answers[..], &queued, &ledger, &["waited for a row in vain"]].concat();
+    let places =
+        [&answers[..], &queued, &ledger, &["waited for a row in vain", "a limit is locked"]]
+            .concat();
     assert_clean(service_runs::faulty, RUNS_MAX, &places);
 }
 
@@ -122,6 +124,7 @@ fn two_batches_that_wait_for_each_other_are_found() {
 fn mistakes_of_the_service_are_found() {
     let mistakes = [
         ("an order of several items is looked at twice", "is of one item"),
+        ("a cart locks limits before keys", "a circle of transactions"),
         ("an item without orders stays in quarantine", "in quarantine for ever"),
         ("an order is late that a batch has", "and is written"),
         ("a look refuses for what it has not written", "is not true"),
