@@ -139,7 +139,7 @@ fn next_lines(number: u32, before: &[Purchase], is_faulty: bool) -> Vec<Purchase
     let key = format!("key-{number}");
     let key = Some(&*key).filter(|_| is_faulty && once_in(2));
     let first = below(2) as usize;
-    let before = before.first().filter(|_| is_faulty && once_in(3)).map(|one| (one, before));
+    let before = before.first().filter(|_| is_faulty && once_in(2)).map(|one| (one, before));
     let buyer = before
         .map_or(number, |(one, _)| u32::try_from(one.buyer.get() - 1).expect("a small number"));
     match before.filter(|_| once_in(2)) {
