@@ -18,11 +18,21 @@ const MODULES: [(&str, &str); 4] = [
 /// What this crate has instead of some files.
 const STATEMENTS: &str = "crates/interleavings/src/statements";
 /// Files that no run needs: they are empty.
-const LEFT_OUT: [&str; 4] = ["checks.rs", "lock_row.rs", "order_routine.rs", "restock.rs"];
+const LEFT_OUT: [&str; 3] = ["checks.rs", "order_routine.rs", "restock.rs"];
 
-/// Texts that are other ones in each copy: this crate has locks of its own, full batches of few orders, and runs that see
-/// private items.
-const REPLACED: [Planted; 4] = [
+/// Texts that are other ones in each copy: this crate has locks of its own, full batches of few orders, rounds of few answers,
+/// buyers on other runtimes, and runs that see private items.
+const REPLACED: [Planted; 6] = [
+    Planted {
+        file: "crates/ledger/src/write/answers.rs",
+        right: "const EACH_ROUND: usize = 16;",
+        wrong: "const EACH_ROUND: usize = 1;",
+    },
+    Planted {
+        file: "crates/ledger/src/write/group_commit/asker.rs",
+        right: "let runtime = Handle::current();",
+        wrong: "let runtime = Handle::any();",
+    },
     Planted {
         file: "crates/ledger/src/write/group_commit/queue.rs",
         right: "pub const BATCH_MAX: usize = 256;",
@@ -56,7 +66,7 @@ struct Planted {
     wrong: &'static str,
 }
 
-const PLANTED: [Planted; 20] = [
+const PLANTED: [Planted; 22] = [
     Planted {
         file: "crates/leaselock/src/core/hold.rs",
         right: "if state.phase != Phase::Held {",
@@ -83,6 +93,17 @@ const PLANTED: [Planted; 20] = [
         right: "match call.send(WakeReason::Guard(next)) {\n                Ok(()) => {",
         wrong: "match call.send(WakeReason::Guard(next)) {\n                Ok(()) => {
                     self.hold.locked().hand_overs += u32::from(is_counted_late);",
+    },
+    Planted {
+        file: "crates/ledger/src/write/answers.rs",
+        right: "round.into_iter().for_each(send);",
+        wrong: r#"let is_last = crate::threads::planted("the task of the answers ends without a last look")
+                && self.waiting().items.is_empty();
+            round.into_iter().for_each(send);
+            if is_last {
+                self.waiting().is_served = false;
+                return;
+            }"#,
     },
     Planted {
         file: "crates/ledger/src/write/group_commit/queue.rs",
@@ -163,6 +184,17 @@ const PLANTED: [Planted; 20] = [
     },
     Planted {
         file: "crates/ledger/src/write/group_commit/sql.rs",
+        right: "let rows = span.span(\"rows\");",
+        wrong: r#"if let Some(permits) = permits
+        && crate::threads::planted("a cart locks limits before keys")
+    {
+        let items: Vec<ItemId> = permits.items().collect();
+        let _ = limit_lock::lock_all(connection, purchases[0].buyer, &items, &[]).await?;
+    }
+    let rows = span.span("rows");"#,
+    },
+    Planted {
+        file: "crates/ledger/src/write/group_commit/sql.rs",
         right: "Err(BatchError::AtCommit(error))",
         wrong: r#"if crate::threads::planted("a batch without an answer to COMMIT is rolled back") {
                         return Err(BatchError::Before(error));
@@ -188,9 +220,9 @@ const PLANTED: [Planted; 20] = [
     },
     Planted {
         file: "crates/ledger/src/write/reject.rs",
-        right: "for key in [purchase.key.as_str(), &own_key] {",
+        right: "for key in [purchase.key.clone(), own_key] {",
         wrong: r#"let keys = 2 - usize::from(crate::threads::planted("a key of another order is not changed"));
-        for key in [purchase.key.as_str(), &own_key].into_iter().take(keys) {"#,
+        for key in [purchase.key.clone(), own_key].into_iter().take(keys) {"#,
     },
     Planted {
         file: "src/consumer/decide.rs",

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use shop_domain::{ItemId, Order, OrderId, OrderStatus, UserId};
+use shop_domain::{ItemId, Order, OrderId, OrderStatus, Purchase, UserId};
 
 use crate::events::log;
 use crate::explore::reach;
@@ -18,6 +18,18 @@ pub(crate) enum Row {
     /// The units of a buyer: item and buyer.
     Limit(i64, i64),
     Stock(i64),
+}
+
+impl Row {
+    /// The key of a purchase.
+    pub(crate) fn key(one: &Purchase) -> Self {
+        Self::Key(one.item.id.get(), one.buyer.get(), one.key.as_str().to_owned())
+    }
+
+    /// The units of its buyer.
+    pub(crate) fn limit(one: &Purchase) -> Self {
+        Self::Limit(one.item.id.get(), one.buyer.get())
+    }
 }
 
 /// What a transaction changes at its COMMIT.

@@ -1,8 +1,9 @@
-//! The runtime of a run: there is one, and each run has another.
+//! The runtimes of a run: there is one for all tasks but those of some buyers, and each run has others.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::random::below;
 use crate::task::{JoinHandle, spawn};
 
 /// Runs of all threads.
@@ -14,7 +15,7 @@ thread_local! {
 
 /// Names a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Id(u64);
+pub struct Id(u64, u32);
 
 /// A runtime.
 #[derive(Clone, Debug)]
@@ -28,7 +29,12 @@ impl Handle {
     /// The present runtime.
     #[must_use]
     pub fn current() -> Self {
-        Self(Id(RUN.get()))
+        Self(Id(RUN.get(), 0))
+    }
+
+    /// The present runtime or another one.
+    pub(crate) fn any() -> Self {
+        Self(Id(RUN.get(), below(2)))
     }
 
     /// The present runtime.

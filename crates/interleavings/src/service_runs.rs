@@ -133,20 +133,26 @@ async fn died(process: &Process) {
     }
 }
 
-/// The lines of the next order: of one item and sometimes of two, by a new buyer or again by the one before.
-fn next_lines(number: u32, before: Option<&Purchase>, is_faulty: bool) -> Vec<Purchase> {
+/// The lines of the next order: of one item and sometimes of two, by a new buyer or by the one before, who may order the same
+/// again.
+fn next_lines(number: u32, before: &[Purchase], is_faulty: bool) -> Vec<Purchase> {
     let key = format!("key-{number}");
     let key = Some(&*key).filter(|_| is_faulty && once_in(2));
     let first = below(2) as usize;
-    match before.filter(|_| is_faulty && once_in(5)) {
-        Some(before) => {
-            let item = ITEMS.iter().position(|item| *item == before.item).expect("an item");
-            let key = before.key.is_from_caller().then(|| before.key.as_str());
-            let buyer = u32::try_from(before.buyer.get() - 1).expect("a small number");
-            order(number, &[item], buyer, key)
+    let before = before.first().filter(|_| is_faulty && once_in(2)).map(|one| (one, before));
+    let buyer = before
+        .map_or(number, |(one, _)| u32::try_from(one.buyer.get() - 1).expect("a small number"));
+    match before.filter(|_| once_in(2)) {
+        Some((one, lines)) => {
+            let place = |line: &Purchase| {
+                ITEMS.iter().position(|item| *item == line.item).expect("an item")
+            };
+            let items: Vec<usize> = lines.iter().map(place).collect();
+            let key = one.key.is_from_caller().then(|| one.key.as_str());
+            order(number, &items, buyer, key)
         }
-        None if is_faulty && once_in(3) => order(number, &[first, first + 1], number, None),
-        None => order(number, &[first], number, key),
+        None if is_faulty && once_in(3) => order(number, &[first, first + 1], buyer, key),
+        None => order(number, &[first], buyer, key),
     }
 }
 
@@ -184,18 +190,20 @@ struct Orders {
 /// Orders all. A queued order has passed its gate.
 fn order_all(book: &Book, queues: &Queues, instances: &[Instance], is_faulty: bool) -> Orders {
     let mut orders = Orders::default();
-    let mut before: Option<Purchase> = None;
+    let mut before: Vec<Purchase> = Vec::new();
     for number in 0..AT_ONCE + LATER {
-        let lines = next_lines(number, before.as_ref(), is_faulty);
+        let lines = next_lines(number, &before, is_faulty);
         // All of one instance, without faults: there the order of arrival counts.
         let instance = &instances[if is_faulty { below(2) as usize } else { 0 }];
-        before = Some(lines[0].clone()).filter(|line| line.line_count.is_none());
+        // Of another buyer the ledger may have an order already.
+        let is_new = before.first().is_none_or(|one| one.buyer != lines[0].buyer);
+        before.clone_from(&lines);
         if !is_faulty || lines.len() > 1 || !once_in(3) {
             orders.asked.push(ask(instance, number, lines, is_faulty));
             continue;
         }
         for line in lines {
-            if orders.stuck.is_none() && once_in(4) {
+            if is_new && orders.stuck.is_none() && once_in(4) {
                 book.refuse(line.buyer);
                 orders.stuck = Some(line.buyer);
             }
@@ -323,7 +331,7 @@ fn is_true(book: &Book, lines: &[Purchase], refusal: &Refusal) -> bool {
     match refusal.of_item(item) {
         Some(Refusal::SoldOut { .. }) => book.available(item.get(), &[]) == Some(0),
         Some(Refusal::LimitReached { limit }) => {
-            book.units(&Row::Limit(item.get(), line.buyer.get()), &[]) == i64::from(*limit)
+            book.units(&Row::limit(line), &[]) == i64::from(*limit)
         }
         Some(Refusal::KeyReused { order_id }) => book.order(*order_id).is_some(),
         _ => false,
@@ -345,9 +353,11 @@ fn check_queued(book: &Book, queues: &Queues, line: &Purchase, is_stuck: bool) {
     assert!(!queues.is_queued(id), "{id} is decided and still queued");
     reach(if rejected { "rejected" } else { "sold by a consumer" }, 1);
     if rejected {
-        let item = line.item.id;
-        let limit = book.units(&Row::Limit(item.get(), line.buyer.get()), &[]);
-        let is_true = limit > 0 || book.available(item.get(), &[]) == Some(0);
+        let bought = book.units(&Row::limit(line), &[]);
+        let is_at_limit = bought == i64::from(line.item.per_buyer_limit);
+        let has_other = book.of_key(&Row::key(line)).is_some_and(|other| other.id != id);
+        let is_sold_out = book.available(line.item.id.get(), &[]) == Some(0);
+        let is_true = is_at_limit || has_other || is_sold_out;
         assert!(is_true, "{id} was rejected, and its refusal is not true");
     }
 }

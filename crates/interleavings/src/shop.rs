@@ -26,7 +26,7 @@ fn item(id: i64) -> Item {
         price: Cents::new(100).expect("small"),
         currency: Currency::USD,
         window: SaleWindow::new(now, end).expect("a window"),
-        per_buyer_limit: 1,
+        per_buyer_limit: 2,
         unpaid_max: 0,
         hold_seconds: 300,
         strategy: STRATEGY.to_owned(),

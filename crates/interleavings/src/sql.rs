@@ -112,6 +112,11 @@ impl Database {
         MySqlConnection { server: self.clone(), transaction: None, changes: Vec::new() }
     }
 
+    pub(crate) async fn after_lost_commit(&self) -> Result<MySqlConnection> {
+        self.send().await?;
+        Ok(self.connection())
+    }
+
     /// Sends a statement, which may not get through.
     pub(crate) async fn send(&self) -> Result<()> {
         travel(self.is_faulty).await;
@@ -310,17 +315,6 @@ pub(crate) mod limits {
     use super::Duration;
 
     pub(crate) const TRANSACTION_MAX: Duration = Duration::from_secs(10);
-}
-
-pub(crate) mod lost_commit {
-    //! Connections that ask about a lost COMMIT.
-
-    use super::{Database, MySqlConnection, Result};
-
-    pub(crate) async fn connection(pool: &Database) -> Result<MySqlConnection> {
-        pool.send().await?;
-        Ok(pool.connection())
-    }
 }
 
 /// A statement that locks the row of a key, or reads a count that is 0 here.

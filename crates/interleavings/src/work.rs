@@ -17,6 +17,32 @@ pub(crate) mod breaker {
     pub(crate) struct Breaker;
 }
 
+pub(crate) mod limit_lock {
+    //! The locks of a buyer's limits.
+
+    use shop_domain::{ItemId, LimitGroupId, UserId};
+
+    use crate::book::Row;
+    use crate::explore::reach;
+    use crate::sql::{MySqlConnection, Result};
+
+    /// Locks those before the first that does not exist, without waiting.
+    pub(crate) async fn lock_all(
+        transaction: &mut MySqlConnection,
+        buyer: UserId,
+        items: &[ItemId],
+        _: &[LimitGroupId],
+    ) -> Result<std::result::Result<(), Option<ItemId>>> {
+        transaction.server.send().await?;
+        let row = |item: &ItemId| Row::Limit(item.get(), buyer.get());
+        let exists = |item: &&ItemId| transaction.server.book.units(&row(item), &[]) > 0;
+        let mut existing = items.iter().take_while(exists);
+        let locked = existing.find(|item| !transaction.try_lock(&row(item)));
+        reach("a limit is locked", u64::from(locked.is_some()));
+        Ok(locked.map_or(Ok(()), |item| Err(Some(*item))))
+    }
+}
+
 pub(crate) mod stock_lock {
     //! The locks of stock rows.
 

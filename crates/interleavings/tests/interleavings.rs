@@ -51,7 +51,9 @@ fn orders_of_a_faulty_ledger() {
     let answers = ["cart", "refused", "unavailable", "unknown", "replayed", "dead letter"];
     let queued = ["taken over", "rejected", "sold by a consumer", "an instance died"];
     let ledger = ["the ledger takes none", "COMMIT without an answer", "call without an answer"];
-    let places = [&answers[..], &queued, &ledger, &["waited for a row in vain"]].concat();
+    let places =
+        [&answers[..], &queued, &ledger, &["waited for a row in vain", "a limit is locked"]]
+            .concat();
     assert_clean(service_runs::faulty, RUNS_MAX, &places);
 }
 
@@ -94,6 +96,12 @@ fn an_order_that_no_task_sees_is_found() {
 }
 
 #[test]
+fn an_answer_that_no_task_sends_is_found() {
+    let mistake = "the task of the answers ends without a last look";
+    assert_found(mistake, service_runs::calm, "deadlock");
+}
+
+#[test]
 fn an_order_that_overtakes_is_found() {
     let mistake = "the last order of an item is the first";
     assert_found(mistake, service_runs::calm, "a later order is before");
@@ -116,6 +124,7 @@ fn two_batches_that_wait_for_each_other_are_found() {
 fn mistakes_of_the_service_are_found() {
     let mistakes = [
         ("an order of several items is looked at twice", "is of one item"),
+        ("a cart locks limits before keys", "a circle of transactions"),
         ("an item without orders stays in quarantine", "in quarantine for ever"),
         ("an order is late that a batch has", "and is written"),
         ("a look refuses for what it has not written", "is not true"),

@@ -1,5 +1,6 @@
 //! Fences, which no run has.
 
+use super::Conflict;
 use crate::sql::{MySqlConnection, Result};
 use shop_domain::Purchase;
 
@@ -9,16 +10,11 @@ pub struct Fence {
     pub token: u64,
 }
 
-pub(super) enum FenceResult {
-    Accepted { sequence: u64 },
-    Late { accepted: u64 },
-}
-
 pub(super) async fn raise_fence(
     connection: &mut MySqlConnection,
     _: &Purchase,
     fence: Fence,
-) -> Result<FenceResult> {
+) -> Result<std::result::Result<u64, Conflict>> {
     connection.server.send().await?;
-    Ok(FenceResult::Accepted { sequence: fence.token })
+    Ok(Ok(fence.token))
 }

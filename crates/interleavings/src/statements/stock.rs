@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use tokio::sync::Notify;
+
 use super::Answer;
-use super::unguarded::UnguardedWrite;
 use crate::rows::event::outbox::Outbox;
 use crate::sql::{MySqlConnection, Result};
 use shop_domain::{Item, Outcome, Purchase, Refusal};
@@ -13,6 +14,13 @@ pub enum StockWrite<'a> {
     Guarded,
     Offered,
     Unguarded(UnguardedWrite<'a>),
+}
+
+/// Statements without a condition, which no item has.
+#[derive(Clone, Copy, Debug)]
+pub enum UnguardedWrite<'a> {
+    SetFirst { written: &'a Notify },
+    Record,
 }
 
 impl<'a> StockWrite<'a> {

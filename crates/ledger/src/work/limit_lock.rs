@@ -39,32 +39,33 @@ pub(crate) async fn lock_all(
     Ok(taken.map_or(Ok(()), |_| Err(None)))
 }
 
-/// Locks the free limits of one table, and returns the first one that another transaction has.
+/// Locks limits of one table, up to the first that does not exist: an order counts in one after the other, so while it waits
+/// for that one it must have no later one. Returns the first that another transaction has.
 async fn lock_some(
     transaction: &mut MySqlConnection,
-    [table, column]: [&str; 2],
+    table: [&str; 2],
     buyer: UserId,
     ids: &[i64],
 ) -> sqlx::Result<Option<i64>> {
-    let Some((places, padded)) = in_list(ids) else { return Ok(None) };
-    let padded: Vec<i64> = padded.collect();
-    let rows = format!(
-        "SELECT {column} FROM {table} FORCE INDEX (PRIMARY) \
-         WHERE user_id = ? AND {column} IN ({places})"
-    );
-    let locking = format!("{rows} FOR UPDATE SKIP LOCKED");
-    let locked = read(transaction, &locking, buyer, &padded).await?;
-    // Compared with the rows that exist: lab items without an arbiter have none.
-    let existing = read(transaction, &rows, buyer, &padded).await?;
-    Ok(existing.into_iter().find(|id| !locked.contains(id)))
+    let existing = read(transaction, table, buyer, ids, "").await?;
+    let exists = |id: &i64| existing.contains(id);
+    let wanted: Vec<i64> = ids.iter().copied().take_while(exists).collect();
+    let locked = read(transaction, table, buyer, &wanted, "FOR UPDATE SKIP LOCKED").await?;
+    Ok(wanted.into_iter().find(|id| !locked.contains(id)))
 }
 
 async fn read(
     transaction: &mut MySqlConnection,
-    statement: &str,
+    [table, column]: [&str; 2],
     buyer: UserId,
     ids: &[i64],
+    locking: &str,
 ) -> sqlx::Result<Vec<i64>> {
-    let select = sqlx::query_scalar(statement).bind(buyer.get());
-    ids.iter().fold(select, |select, id| select.bind(*id)).all(transaction).await
+    let Some((places, padded)) = in_list(ids) else { return Ok(Vec::new()) };
+    let statement = format!(
+        "SELECT {column} FROM {table} FORCE INDEX (PRIMARY) \
+         WHERE user_id = ? AND {column} IN ({places}) {locking}"
+    );
+    let select = sqlx::query_scalar(&statement).bind(buyer.get());
+    padded.fold(select, |select, id| select.bind(id)).all(transaction).await
 }

@@ -18,8 +18,7 @@ pub(super) async fn bought_so_far(
 ) -> Result<HashMap<(ItemId, UserId), Counted>> {
     connection.server.send().await?;
     let bought = purchases.iter().map(|one| {
-        let row = Row::Limit(one.item.id.get(), one.buyer.get());
-        let bought = connection.server.book.units(&row, &[]);
+        let bought = connection.server.book.units(&Row::limit(one), &[]);
         ((one.item.id, one.buyer), Counted { bought, expired: 0 })
     });
     Ok(bought.collect())
@@ -56,9 +55,7 @@ pub(super) async fn find_written(
     purchases: &[&Purchase],
 ) -> Result<HashMap<OrderId, Order>> {
     let mut transaction = begin(pool).await?;
-    let key =
-        |one: &&Purchase| Row::Key(one.item.id.get(), one.buyer.get(), one.key.as_str().to_owned());
-    for key in purchases.iter().map(key).collect::<BTreeSet<_>>() {
+    for key in purchases.iter().map(|one| Row::key(one)).collect::<BTreeSet<_>>() {
         transaction.lock(key).await?;
     }
     pool.send().await?;

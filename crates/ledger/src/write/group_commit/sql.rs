@@ -21,7 +21,7 @@ use crate::write::new_order::{
 };
 use crate::write::protocol::protocol;
 use crate::write::{Conflict, WRITTEN_AS, in_time, is_guarded, is_late};
-use shop_domain::{ItemId, LimitGroupId, Purchase, Span};
+use shop_domain::{ItemId, Purchase, Span};
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares
 /// each row with half of the list on average, so twice the rows cost four times as much.
@@ -111,20 +111,10 @@ async fn fill(
     (fence, outbox, permits): (Option<Fence>, Outbox, Option<&ItemPermits>),
     (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
 ) -> sqlx::Result<BatchResult> {
-    if let Some(permits) = permits {
-        let items: Vec<ItemId> = permits.items().collect();
-        let groups = purchases.iter().filter_map(|one| one.counted_group());
-        let groups: Vec<LimitGroupId> = groups.map(|group| group.id).collect();
-        let limits = limit_lock::lock_all(connection, purchases[0].buyer, &items, &groups);
-        if let Err(item) = slot.run(limits).await? {
-            // Whoever has the limit of a group may wait for any of its items.
-            return Ok(BatchResult::Locked(item.unwrap_or(purchases[0].item.id)));
-        }
-    }
     let rows = span.span("rows");
-    let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
-    if let Some(conflict) = late {
-        return Ok(BatchResult::Fenced(conflict));
+    let written = write_rows(connection, purchases, (fence, outbox, permits));
+    if let Some(refused) = slot.run(written).await? {
+        return Ok(refused);
     }
     drop(rows);
     let turn = span.span("wait for the batch before");
@@ -150,17 +140,17 @@ async fn fill(
     Ok(BatchResult::Whole)
 }
 
-/// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` means that a later holder of
-/// the item's lock has written.
+/// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` when a later holder of the item's
+/// lock has written, or others have a limit of an order with several lines.
 async fn write_rows(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
-    (fence, outbox): (Option<Fence>, Outbox),
-) -> sqlx::Result<Option<Conflict>> {
+    (fence, outbox, permits): (Option<Fence>, Outbox, Option<&ItemPermits>),
+) -> sqlx::Result<Option<BatchResult>> {
     let sequence = match fence.filter(|_| is_guarded(purchases[0])) {
         Some(fence) => match answered(raise_fence(connection, purchases[0], fence)).await? {
             Ok(sequence) => Some(sequence),
-            Err(conflict) => return Ok(Some(conflict)),
+            Err(conflict) => return Ok(Some(BatchResult::Fenced(conflict))),
         },
         None => None,
     };
@@ -172,6 +162,14 @@ async fn write_rows(
     }
     failpoint!("batch-orders-inserted");
     protocol!("keys", purchases.iter().copied());
+    // Only now: whoever waits for a key must have no limit.
+    if let Some(permits) = permits {
+        let items: Vec<ItemId> = permits.items().collect();
+        let locked = limit_lock::lock_all(connection, purchases[0].buyer, &items, &[]).await?;
+        if let Err(Some(item)) = locked {
+            return Ok(Some(BatchResult::Locked(item)));
+        }
+    }
     let guarded = summed(purchases, |one| is_guarded(one).then(|| one.item.id.get()));
     for chunk in powers_of_two(&guarded) {
         answered(count_buyers(connection, chunk, false)).await?;
