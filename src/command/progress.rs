@@ -11,7 +11,7 @@ const QUIET: Duration = Duration::from_secs(2);
 const LINE_PAUSE: Duration = Duration::from_secs(5);
 /// The pause between two drawings of the bar.
 const BAR_PAUSE: Duration = Duration::from_millis(100);
-/// The pause between two looks at work that somebody else does.
+/// The pause between two looks at the work of others.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// The width of the bar, in characters.
 const BAR_WIDTH: usize = 30;

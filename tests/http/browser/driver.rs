@@ -22,8 +22,6 @@ use web::token::Role;
 
 use crate::support::{Instance, is_whole};
 
-/// Where Debian has the Chromium that has no windows.
-const HEADLESS: &str = "/usr/bin/chromium-headless-shell";
 /// How long a step may take: a test machine may be busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(45);
 /// The pause between two looks at a page.
@@ -377,10 +375,6 @@ fn capabilities(look: Look) -> Capabilities {
     }
     for argument in arguments {
         capabilities.add_arg(&argument).expect("an argument");
-    }
-    // It is the same browser without windows, and needs two thirds of the time.
-    if Path::new(HEADLESS).exists() {
-        capabilities.set_binary(HEADLESS).expect("a path");
     }
     if look.phone {
         let device = json!({
