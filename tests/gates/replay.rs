@@ -101,7 +101,12 @@ async fn replay(strategy: &str, instances: &[Instance], scenes: &[Scene]) -> boo
         match scene {
             Scene::Arrives(_, point) => {
                 let arrival = director.arrival(id, point);
-                tokio::time::timeout(BOUND, arrival).await.expect("the buyer arrives in time");
+                let arrived = tokio::time::timeout(BOUND, arrival).await;
+                if arrived.is_err() {
+                    let has_ended =
+                        presses[index].as_ref().is_some_and(|press| press.is_finished());
+                    panic!("{scene:?} in vain, has an answer: {has_ended}, of {scenes:?}");
+                }
             }
             Scene::Ends(_) => {
                 let press = presses[index].take().expect("pressed");

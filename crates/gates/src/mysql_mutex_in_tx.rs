@@ -68,13 +68,14 @@ impl Strategy for MysqlMutexInTx {
         let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
         let mut committed = pin!(self.context.arbiter.write(&write));
         let answer = tokio::select! {
-            answer = &mut committed => answer,
+            biased;
             () = written.notified() => {
                 // The mistake that this strategy shows: COMMIT is still to come.
                 drop(held);
                 hold!("unlocked", purchase.buyer.get());
                 committed.await
             }
+            answer = &mut committed => answer,
         };
         answer.unwrap_or_else(Outcome::from)
     }
