@@ -296,16 +296,17 @@ const MISTAKES: [(&str, Plant); 6] = [
 ];
 
 impl Testbed {
-    /// Has a mistake refused at its event or after it, in the first round that has a place for it.
+    /// Has a mistake refused at its event or after it, in a round that has a place for it. Another transaction of a round
+    /// may explain it, where that one has taken the units or given them back in time.
     async fn refuses(&mut self, mistake: &str, plant: Plant) {
         for _ in 0..ROUNDS_MAX {
-            let planted = self.traces.iter().find_map(|(events, names)| {
+            let refused = self.traces.iter().find_map(|(events, names)| {
                 let mut events = events.clone();
-                plant(&mut events, names).map(|index| (index, events, names))
+                let index = plant(&mut events, names)?;
+                explain(&events, names).err().map(|unexplained| (index, unexplained, events.len()))
             });
-            if let Some((index, events, names)) = planted {
-                let unexplained = explain(&events, names).expect_err(mistake);
-                println!("{mistake}: event {} of {}", unexplained.number, events.len());
+            if let Some((index, unexplained, events)) = refused {
+                println!("{mistake}: event {} of {events}", unexplained.number);
                 // A later event refuses it where a transaction beside it may have made room before.
                 assert!(unexplained.number > index, "{mistake}: {unexplained}");
                 return;

@@ -240,7 +240,7 @@ async fn write_unguarded(
     }
     if let UnguardedWrite::SetFirst { written, .. } = write {
         written.notify_one();
-        // The server may answer all statements that follow before the one who waits for this is polled.
+        // A fast server answers all later statements before the task that waits for this is polled.
         tokio::task::yield_now().await;
     }
     Ok(None)
