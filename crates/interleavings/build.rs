@@ -66,7 +66,7 @@ struct Planted {
     wrong: &'static str,
 }
 
-const PLANTED: [Planted; 22] = [
+const PLANTED: [Planted; 21] = [
     Planted {
         file: "crates/leaselock/src/core/hold.rs",
         right: "if state.phase != Phase::Held {",
@@ -181,17 +181,6 @@ const PLANTED: [Planted; 22] = [
                     }
                     slot.enter_again().await;
                     continue;"#,
-    },
-    Planted {
-        file: "crates/ledger/src/write/group_commit/sql.rs",
-        right: "let rows = span.span(\"rows\");",
-        wrong: r#"if let Some(permits) = permits
-        && crate::threads::planted("a cart locks limits before keys")
-    {
-        let items: Vec<ItemId> = permits.items().collect();
-        let _ = limit_lock::lock_all(connection, purchases[0].buyer, &items, &[]).await?;
-    }
-    let rows = span.span("rows");"#,
     },
     Planted {
         file: "crates/ledger/src/write/group_commit/sql.rs",

@@ -124,7 +124,6 @@ fn two_batches_that_wait_for_each_other_are_found() {
 fn mistakes_of_the_service_are_found() {
     let mistakes = [
         ("an order of several items is looked at twice", "is of one item"),
-        ("a cart locks limits before keys", "a circle of transactions"),
         ("an item without orders stays in quarantine", "in quarantine for ever"),
         ("an order is late that a batch has", "and is written"),
         ("a look refuses for what it has not written", "is not true"),
