@@ -44,7 +44,7 @@ struct LongSale<'a> {
     client: Client,
     begin: Instant,
     sold: AtomicU64,
-    /// When the last purchase was accepted, and the longest time without one since somebody asked, in milliseconds.
+    /// When the last purchase was accepted, and the longest time without one since the last question, in milliseconds.
     last_ms: AtomicU64,
     pause_ms: AtomicU64,
 }

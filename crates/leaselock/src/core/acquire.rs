@@ -286,7 +286,7 @@ async fn watch(core: &Core, request: &Request) -> Option<Subscription> {
     ask(*lease, core.store.watch(name, token)).await.ok().flatten()
 }
 
-/// Sends one attempt; `None` when somebody else has the name, and an error without an answer in time. A repeated attempt
+/// Sends one attempt; `None` when another client has the name. Without an answer in time it is an error. A repeated attempt
 /// has the same token, so it makes no second hold where an earlier one was granted and only its answer was lost.
 async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> StoreResult<Option<Grant>> {
     let Request { name, token, lease, .. } = request;

@@ -1,5 +1,5 @@
 //! Sends each answer piece by piece, and refuses a large one while too many bytes wait for clients that do
-//! not read. The answer to a change is always sent, so that its client knows what was changed.
+//! not read. The answer to a change is always sent, because its client must know the change.
 
 use std::sync::Arc;
 
