@@ -67,6 +67,7 @@ mod tests {
     use shop_domain::Currency;
     use shop_domain::payment::CurrencyCode;
     use tokio::runtime::Builder;
+    use tokio::sync::OwnedSemaphorePermit;
 
     use super::*;
 
@@ -108,12 +109,17 @@ mod tests {
         });
     }
 
+    /// Takes the turns of all long bodies.
+    async fn all_turns(verifier: &Verifier) -> OwnedSemaphorePermit {
+        let all = u32::try_from(LONG_BODIES_MAX).expect("few");
+        Arc::clone(&verifier.turns).acquire_many_owned(all).await.expect("open")
+    }
+
     #[tokio::test]
     async fn a_long_body_does_not_wait_for_ever() {
         let verifier = Verifier::new();
+        let turns = all_turns(&verifier).await;
         let shop = CurrencyCode::from(Currency::USD);
-        let all = u32::try_from(LONG_BODIES_MAX).expect("few");
-        let turns = Arc::clone(&verifier.turns).acquire_many_owned(all).await.expect("open");
         let (headers, body, now) = message(INLINE_BYTES_MAX);
         let sender = Sender { secret: SECRET, shop: &shop };
         let waited = verifier.read(sender, headers, body, now, || false).await;
@@ -124,9 +130,8 @@ mod tests {
     #[tokio::test]
     async fn a_limit_that_is_reached_meanwhile_ends_a_wait() {
         let verifier = Verifier::new();
+        let turns = all_turns(&verifier).await;
         let shop = CurrencyCode::from(Currency::USD);
-        let all = u32::try_from(LONG_BODIES_MAX).expect("few");
-        let turns = Arc::clone(&verifier.turns).acquire_many_owned(all).await.expect("open");
         let (headers, body, now) = message(INLINE_BYTES_MAX);
         let sender = Sender { secret: SECRET, shop: &shop };
         let is_limited = AtomicBool::new(false);
