@@ -35,7 +35,7 @@ pub use client::{Answer, Client, purchase_path};
 pub use dev_servers::faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
 pub use instance::{
-    DRAW_KEY, Instance, Shop, hold_stock_row, item_body, patient_transaction, redis_of,
+    DRAW_KEY, Instance, Shop, hold_stock_row, item_body, patient, patient_transaction, redis_of,
     statements_running, until_running,
 };
 pub use purchase::{
