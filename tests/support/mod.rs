@@ -39,7 +39,8 @@ pub use instance::{
     statements_running, until_running,
 };
 pub use purchase::{
-    is_breaker_open, purchase, purchase_of, until_in_flight, until_metric, write_batch,
+    is_breaker_open, purchase, purchase_of, send_and_leave, until_in_flight, until_metric,
+    write_batch,
 };
 pub use waiting::{BOUND, assert_clean, eventually, when};
 
