@@ -96,12 +96,12 @@ const PLANTED: [Planted; 21] = [
     },
     Planted {
         file: "crates/ledger/src/write/answers.rs",
-        right: "round.into_iter().for_each(send);",
+        right: "drop(round);",
         wrong: r#"let is_last = crate::threads::planted("the task of the answers ends without a last look")
-                && self.waiting().items.is_empty();
-            round.into_iter().for_each(send);
+                && locked(&self.0).items.is_empty();
+            drop(round);
             if is_last {
-                self.waiting().is_served = false;
+                locked(&self.0).is_served = false;
                 return;
             }"#,
     },

@@ -30,6 +30,7 @@ use locks::LockServers;
 use shared::{Shared, Writers};
 use shop_domain::Clock;
 use shop_domain::outcome::Dependency;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use utoipa_axum::router::OpenApiRouter;
 use web::address::Proxies;
 use web::connection_limiter::ConnectionLimiter;
@@ -72,6 +73,8 @@ pub struct App {
     batch_pools: Vec<Database>,
     addresses: Vec<ListenAddress>,
     runtimes: Option<Runtimes>,
+    /// The threads of the runtimes end when it is dropped.
+    threads: DropGuard,
 }
 
 impl App {
@@ -113,8 +116,9 @@ impl App {
         let (shared, inboxes) = Shared::build(&config)?;
         let no_thread = |error: io::Error| format!("no thread for a runtime: {error}");
         let runtimes = config.http.runtimes.get();
-        let drained = shared.lifecycle.drained();
-        let of_batches = Runtimes::start_batches(runtimes, &drained).map_err(no_thread)?;
+        let end = CancellationToken::new();
+        let threads = end.clone().drop_guard();
+        let of_batches = Runtimes::start_batches(runtimes, &end).map_err(no_thread)?;
         let writers = Writers::build(&config, &shared, of_batches.as_ref());
         let lock_servers = LockServers::new(&config)?;
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
@@ -146,7 +150,7 @@ impl App {
         let addresses: Result<Vec<_>, _> = listeners.iter().map(Listener::address).collect();
         let addresses = addresses.map_err(|error| error.to_string())?;
         let is_loopback = addresses.iter().all(ListenAddress::is_loopback);
-        let runtimes = Runtimes::start(runtimes, &drained).map_err(no_thread)?;
+        let runtimes = Runtimes::start(runtimes, &end).map_err(no_thread)?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let limits = &config.limits;
         let connection_limiter = ConnectionLimiter::new(
@@ -223,6 +227,7 @@ impl App {
             batch_pools: writers.batch_pools,
             addresses,
             runtimes,
+            threads,
             config,
         })
     }
@@ -272,6 +277,9 @@ impl App {
     }
 
     async fn run(self) -> StopResult {
+        // To the end: the consumers of queued orders finish after the last purchase, and need batches and connections that
+        // live on these threads.
+        let _threads = self.threads;
         let Shared { lifecycle, metrics, pool, revocations, .. } = self.shared;
         for (name, work) in self.workers {
             lifecycle.worker(name, work);

@@ -23,6 +23,7 @@ use lifecycle::Lifecycle;
 use shop_domain::{Clock, ItemId};
 use shop_metrics::Metrics;
 use shop_traces::Traces;
+use tokio_util::task::TaskTracker;
 use web::token::Tokens;
 
 /// The shared parts. Clones share them.
@@ -171,7 +172,8 @@ impl Writers {
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
             batch_pools.push(pool);
         }
-        let tasks = BatchTasks::on(runtime.cloned(), shared.lifecycle.purchases().clone());
+        // A stop waits for whoever waits for an order of a batch, and not for a queue that the consumers fill.
+        let tasks = BatchTasks::on(runtime.cloned(), TaskTracker::new());
         let group_commit =
             GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
         Self { arbiter, group_commit, batch_pools }

@@ -67,7 +67,7 @@ pub fn run() -> ExitCode {
     // Before the first thread starts.
     let sockets = PassedSockets::take();
     crate::open_files::raise_limit();
-    let ended = match tokio::runtime::Runtime::new() {
+    let ended = match web::runtimes::shared() {
         Ok(runtime) => runtime.block_on(run_command(arguments, sockets)),
         Err(error) => Err(format!("the threads of the runtime do not start: {error}")),
     };

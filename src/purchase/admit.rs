@@ -32,7 +32,7 @@ pub(super) struct PurchasePermit {
     request: Option<RunningRequest>,
     _in_flight: InFlight,
     _place: OwnedSemaphorePermit,
-    _load: LoadPermit,
+    load: LoadPermit,
 }
 
 impl Purchases {
@@ -73,7 +73,6 @@ impl Admission {
     ) -> Result<PurchasePermit, Outcome> {
         let free = self.places.available_permits();
         let place = Arc::clone(&self.places).try_acquire_owned().ok();
-        // Entered only with a place: an entry that is dropped counts as a purchase that has ended.
         let load = place.as_ref().and_then(|_| self.load_shedder.enter(item, free));
         let (Some(place), Some(load)) = (place, load) else {
             self.metrics.purchases_shed.inc();
@@ -85,7 +84,7 @@ impl Admission {
             None => None,
         };
         let _in_flight = InFlight::new(&self.metrics);
-        Ok(PurchasePermit { breakers, request, _in_flight, _place: place, _load: load })
+        Ok(PurchasePermit { breakers, request, _in_flight, _place: place, load })
     }
 }
 
@@ -97,6 +96,7 @@ impl PurchasePermit {
 
     /// Ends it, and reports the outcome to the breakers.
     pub(super) fn ended(self, outcome: &Outcome) {
+        self.load.ended();
         self.breakers.ended(outcome);
     }
 }

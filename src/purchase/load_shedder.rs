@@ -58,7 +58,7 @@ struct ItemLoad {
     ended_per_second: AtomicU64,
 }
 
-/// The permit of one running purchase; dropping it counts the purchase as ended.
+/// The permit of one purchase. When it is dropped, the purchase does not run any more.
 #[derive(Debug)]
 pub struct LoadPermit {
     load: Arc<ItemLoad>,
@@ -109,7 +109,6 @@ impl ItemLoad {
     }
 
     fn ended(&self, began_us: u64, now_us: u64) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
         self.last_wait_us.store(now_us.saturating_sub(began_us), Ordering::Relaxed);
         let ended = self.ended_in_window.fetch_add(1, Ordering::Relaxed) + 1;
         let window_us = self.window_began_us.load(Ordering::Relaxed);
@@ -132,9 +131,17 @@ impl ItemLoad {
     }
 }
 
+impl LoadPermit {
+    /// Counts the purchase as ended. One that was turned away after it had the permit, such as by another line of its
+    /// order, is not: its time says nothing of the wait of the others.
+    pub fn ended(self) {
+        self.load.ended(self.began_us, micros(self.started.elapsed()));
+    }
+}
+
 impl Drop for LoadPermit {
     fn drop(&mut self) {
-        self.load.ended(self.began_us, micros(self.started.elapsed()));
+        self.load.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -174,7 +181,6 @@ mod tests {
             load.ended(0, SECOND_US + index * 5_000);
         }
         assert_eq!(load.ended_per_second.load(Ordering::Relaxed), 200);
-        assert_eq!(load.running.load(Ordering::Relaxed), 1_000 - 101);
     }
 
     /// How many purchases each of some items gets of `permits`, when all of them press and none ends.
@@ -231,5 +237,22 @@ mod tests {
         assert_eq!((running.len(), count(&shedder)), (100, Some(100)));
         drop(running);
         assert_eq!(count(&shedder), Some(0));
+    }
+
+    /// Buyers who send a request again while it runs are turned away at once. They let nobody else in.
+    #[tokio::test]
+    async fn what_never_ran_says_nothing_of_the_wait() {
+        let shedder =
+            LoadShedder::new(ItemLimits { wait_max: Duration::from_secs(1), percent: 100 });
+        let item = ItemId::new(1).expect("positive");
+        let mut entered: Vec<LoadPermit> =
+            (0..RUNNING_MIN + 3).filter_map(|_| shedder.enter(item, 1_000)).collect();
+        let load = shedder.items.get(item).expect("it has purchases");
+        load.last_wait_us.store(6 * SECOND_US, Ordering::Relaxed);
+        load.ended_per_second.store(1, Ordering::Relaxed);
+        drop(entered.pop());
+        assert!(shedder.enter(item, 1_000).is_none(), "a purchase would wait too long");
+        entered.pop().expect("many are in").ended();
+        assert!(shedder.enter(item, 1_000).is_some(), "a purchase has ended at once");
     }
 }

@@ -10,6 +10,7 @@ mod one_shard;
 mod order;
 mod replicas;
 mod same_key;
+mod stopping;
 
 use futures::future::join_all;
 use gates::redis_store::{Counters, Queue, RedisClient};
@@ -81,6 +82,15 @@ fn queue_with(shop: &Shop, backlog_max: usize) -> Queue {
 /// A purchase of one unit by buyer 1.
 pub async fn purchase(shop: &Shop, item: i64, key: &str) -> Purchase {
     support::purchase(shop, ItemId::new(item).expect("positive"), 1, (STREAM, key)).await
+}
+
+/// How often each entry of the item's queue was delivered, as far as a consumer has it.
+async fn deliveries(shop: &Shop, item: i64) -> Vec<u64> {
+    let mut pending = redis::cmd("XPENDING");
+    pending.arg(key(shop, item, "queue")).arg("arbiter").arg("-").arg("+").arg(100);
+    let rows = pending.query_async(&mut redis_of(shop)).await;
+    let rows: Vec<(String, String, u64, u64)> = rows.expect("asked");
+    rows.into_iter().map(|row| row.3).collect()
 }
 
 /// Units left by the counter in Redis.

@@ -118,6 +118,10 @@ fn ask(instance: &Instance, number: u32, lines: Vec<Purchase>, is_faulty: bool) 
                 None => wait_or_leave(answered, 4).await,
             }
         };
+        if !is_faulty {
+            // No instance dies, and nothing but its answer wakes a buyer.
+            return waiting.await;
+        }
         crate::select! {
             answer = waiting => answer,
             () = died(&process) => None,

@@ -4,7 +4,7 @@ use gates::redis_store::queue::Reader;
 use serde_json::json;
 use shop_domain::ItemId;
 
-use super::{STREAM, ends_as, key, queue, queue_of, redis_of, shop};
+use super::{STREAM, deliveries, ends_as, key, queue, queue_of, redis_of, shop};
 use crate::http::assert_clean;
 use crate::support::{Shop, eventually, when};
 
@@ -14,15 +14,6 @@ async fn hasty_shop() -> Shop {
     shop.config.queue.deliveries_max = 2;
     shop.config.queue.claim_idle_ms = 200;
     shop
-}
-
-/// How often each entry of the item's queue was delivered, as far as it is there.
-async fn deliveries(shop: &Shop, item: i64) -> Vec<u64> {
-    let mut pending = redis::cmd("XPENDING");
-    pending.arg(key(shop, item, "queue")).arg("arbiter").arg("-").arg("+").arg(100);
-    let rows = pending.query_async(&mut redis_of(shop)).await;
-    let rows: Vec<(String, String, u64, u64)> = rows.expect("asked");
-    rows.into_iter().map(|row| row.3).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -22,7 +21,8 @@ use leaselock::LockName;
 use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
 use ledger::cache::Cache;
 use ledger::write::{
-    Answer, Answers, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence, ReadyAnswer,
+    Answer, AnswerSender, Answers, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence,
+    ReadyAnswer, answer_channel,
 };
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
@@ -44,7 +44,7 @@ struct Shared {
     mutex: Arc<dyn leaselock::Mutex>,
     /// The counter that the fences of an item's lock come from, as the ledger names it.
     fences: &'static str,
-    answers: Answers<EndedRequest>,
+    answers: Answers<StartedRequest>,
 }
 
 /// The outcome of a request that has begun.
@@ -56,7 +56,7 @@ struct SaleRequest {
     /// No try of the order begins after it.
     deadline: Instant,
     /// Gets the answer when the order is decided, also after the deadline of the request.
-    answer: oneshot::Sender<Outcome>,
+    answer: AnswerSender<Outcome>,
     /// The runtime on which the request waits.
     runtime: Handle,
     /// Ends when the batch begins.
@@ -69,8 +69,8 @@ struct StartedRequest {
     deadline: Instant,
     item: ItemId,
     runtime: Handle,
-    answer: oneshot::Sender<Outcome>,
-    /// Dropped after the answer is sent: this wakes the request.
+    answer: AnswerSender<Outcome>,
+    /// Its end wakes the request while that waits for its batch.
     _operation: Operation<SaleRequest, ()>,
 }
 
@@ -82,9 +82,7 @@ impl CombinedSale {
         mutex: &Arc<dyn leaselock::Mutex>,
         fences: &'static str,
     ) -> Self {
-        // A request that was cancelled has no receiver any more.
-        let answers =
-            Answers::new(|(begun, outcome): EndedRequest| drop(begun.answer.send(outcome)));
+        let answers = Answers::default();
         let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences, answers };
         let combiners = Cache::new(ITEMS_MAX);
         // Its tasks end with the items that they are for; a stop waits for the purchases instead.
@@ -105,12 +103,12 @@ impl CombinedSale {
     ) -> Result<Outcome, SubmitError> {
         let combiner =
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = answer_channel();
         let runtime = Handle::current();
         let _waiting = sale_locks::lock_wait(&purchase, &name);
         let request = SaleRequest { purchase, deadline, answer, runtime, _waiting };
         match combiner.submit(request, deadline).await {
-            Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
+            Ok(()) | Err(SubmitError::Unknown) => answered.await.ok_or(SubmitError::Unknown),
             Err(error) => Err(error),
         }
     }
@@ -227,15 +225,16 @@ impl Shared {
         self.answer(fenced);
     }
 
-    /// Has outcomes sent.
+    /// Gives outcomes to their requests, and has these woken.
     fn answer(&self, decided: impl IntoIterator<Item = EndedRequest>) {
-        self.answers.send(decided.into_iter().map(|(begun, outcome)| {
+        self.answers.wake(decided.into_iter().map(|(begun, outcome)| {
+            begun.answer.give(outcome);
             let runtime = begun.runtime.clone();
-            ReadyAnswer { runtime, item: begun.item, answer: (begun, outcome) }
+            ReadyAnswer { runtime, item: begun.item, sender: begun }
         }));
     }
 
-    /// Has the outcome sent to all requests.
+    /// Gives the outcome to all requests.
     fn answer_all(&self, begun: Vec<StartedRequest>, outcome: &Outcome) {
         self.answer(begun.into_iter().map(|one| (one, outcome.clone())));
     }

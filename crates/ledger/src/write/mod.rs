@@ -61,7 +61,7 @@ use shop_metrics::Metrics;
 
 use after_error::{RetryBudget, after_error};
 pub use after_error::{replay, replay_lines};
-pub use answers::{Answers, ReadyAnswer};
+pub use answers::{AnswerReceiver, AnswerSender, Answers, ReadyAnswer, answer_channel};
 use kept_connections::{KeptConnection, KeptConnections};
 use one_call::OrderCalls;
 use protocol::protocol;

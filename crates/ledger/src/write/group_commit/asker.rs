@@ -4,19 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch_orders::UNWRITTEN;
 use crate::threads::AtomicBool;
-use crate::write::{Answer, is_late};
-
-/// An answer with the side that waits for it.
-pub(super) type SentAnswer = (oneshot::Sender<Answer>, Answer);
+use crate::write::{Answer, AnswerReceiver, AnswerSender, answer_channel, is_late};
 
 /// The side that waits for the answer to an order.
 pub(super) struct Asker {
-    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) answer: AnswerSender<Answer>,
     /// The runtime on which it waits.
     pub(super) runtime: Handle,
     /// The instant after which no try of the order may begin.
@@ -31,8 +27,8 @@ impl Asker {
     /// runtime of the task that waits.
     pub(super) fn new(
         deadline: Option<Instant>,
-    ) -> (Self, oneshot::Receiver<Answer>, Arc<AtomicBool>) {
-        let (answer, answered) = oneshot::channel();
+    ) -> (Self, AnswerReceiver<Answer>, Arc<AtomicBool>) {
+        let (answer, answered) = answer_channel();
         let claimed = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&claimed);
         let runtime = Handle::current();
@@ -64,13 +60,8 @@ impl Asker {
 
     /// Answers an order that no batch has written.
     pub(super) fn answer(self, answer: Answer) {
-        send((self.answer, answer));
+        self.answer.give(answer);
     }
-}
-
-/// Sends an answer. The receiver may be dropped: a retry with the key reads the result from the ledger.
-pub(super) fn send((to, answer): SentAnswer) {
-    let _ = to.send(answer);
 }
 
 /// Claims an order; `false` when it was claimed before.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use super::asker::{Asker, SentAnswer, claim, send};
+use super::asker::{Asker, claim};
 use super::batch::BatchWriter;
 use super::batch_orders::{BatchOrders, of_whole_orders};
 use super::connections::BatchConnections;
@@ -15,7 +15,7 @@ use super::queue::{BatchQueue, Waiting};
 use super::tasks::BatchTasks;
 use crate::work::cache::Cache;
 use crate::work::item_permit::ItemPermits;
-use crate::write::{Answers, Arbiter, OrderWrite, StockWrite, in_time};
+use crate::write::{Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time};
 use shop_domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
 
 /// Items that have a queue of their own at once.
@@ -35,7 +35,7 @@ struct GroupCommitParts {
     shared: Vec<Arc<BatchQueue>>,
     own: Cache<ItemId, Arc<BatchQueue>>,
     quarantined: QuarantineCount,
-    answers: Answers<SentAnswer>,
+    answers: Answers<AnswerSender<Answer>>,
 }
 
 impl GroupCommit {
@@ -68,7 +68,7 @@ impl GroupCommit {
             tasks: tasks.into(),
             shared,
             own: Cache::new(ITEMS_MAX),
-            answers: Answers::new(send),
+            answers: Answers::default(),
         };
         Self { parts: Arc::new(parts) }
     }
@@ -109,10 +109,10 @@ impl GroupCommit {
             return Outcome::Unavailable(Unavailable::Overloaded);
         }
         let answer = match in_time(deadline, &mut answered).await {
-            Some(Ok(answer)) => return answer.unwrap_or_else(Outcome::from),
+            Some(Some(answer)) => return answer.unwrap_or_else(Outcome::from),
             // Too late, and no batch has it.
             _ if claim(&claimed) => return Outcome::Unavailable(Unavailable::Contended),
-            Some(broken) => broken,
+            Some(None) => None,
             None => answered.await,
         };
         // A writer that broke off between its COMMIT and the answer: only the ledger knows.
@@ -257,7 +257,7 @@ impl GroupCommit {
         &self.parts.tasks
     }
 
-    pub(super) fn answers(&self) -> &Answers<SentAnswer> {
+    pub(super) fn answers(&self) -> &Answers<AnswerSender<Answer>> {
         &self.parts.answers
     }
 

@@ -266,10 +266,11 @@ impl BatchQueue {
             // First this: whoever comes next must know which items to leave alone.
             has_objected |= self.note_objections(&group, &purchases, &answers);
             let whole = of_whole_orders(&purchases, answers).into_iter();
-            group.answers().send(whole.filter_map(|(index, answer)| {
-                let Asker { answer: to, runtime, .. } = askers[index].take()?;
+            group.answers().wake(whole.filter_map(|(index, answer)| {
+                let Asker { answer: sender, runtime, .. } = askers[index].take()?;
+                sender.give(answer);
                 let item = purchases[index].item.id;
-                Some(ReadyAnswer { runtime, item, answer: (to, answer) })
+                Some(ReadyAnswer { runtime, item, sender })
             }));
         };
         let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
