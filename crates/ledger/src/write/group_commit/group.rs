@@ -12,11 +12,13 @@ use super::connections::BatchConnections;
 use super::pipeline::BatchPipeline;
 use super::quarantine::{Quarantine, QuarantineCount};
 use super::queue::{BatchQueue, Waiting};
+use super::reads::find_written;
 use super::tasks::BatchTasks;
+use crate::sql::confirmed;
 use crate::work::cache::Cache;
 use crate::work::item_permit::ItemPermits;
 use crate::write::{Answers, Arbiter, OrderWrite, StockWrite, in_time};
-use shop_domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
+use shop_domain::{Doubt, ItemId, Order, Outcome, Purchase, Refusal, Unavailable};
 
 /// Items that have a queue of their own at once.
 const ITEMS_MAX: usize = 100_000;
@@ -118,6 +120,16 @@ impl GroupCommit {
         // A writer that broke off between its COMMIT and the answer: only the ledger knows.
         let answer = answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)));
         answer.unwrap_or_else(Outcome::from)
+    }
+
+    /// Finds the order of a purchase that was written before, rejected or not. Waits for a transaction that has its row.
+    ///
+    /// # Errors
+    /// The database's; then the order may be there.
+    pub async fn find_written(&self, purchase: &Purchase) -> sqlx::Result<Option<Order>> {
+        let pool = &self.parts.arbiter.pool;
+        let mut found = confirmed(pool, find_written(pool, &[purchase])).await?;
+        Ok(found.remove(&purchase.order_id))
     }
 
     /// The queue that an order belongs to; `None` for one with several lines that no shared queue takes: it is written
