@@ -125,8 +125,37 @@ async fn draw_places_wrong(
     }
     let places = count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?;
     let parties = count(connection, PARTIES_WRONG, &[id.get(); 2]).await?;
-    let passed = count(connection, PLACES_PASSED, &[id.get(); 4]).await?;
+    let passed = places_passed(connection, id).await?;
     Ok(Some(places + parties + passed))
+}
+
+/// Counts the entries that were owed a unit when a buyer bought without an offer: they were never offered one, or the
+/// offer was ended for them before, by a pause. Friends are owed as many units as they are, or none.
+async fn places_passed(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
+    type Time = Option<OffsetDateTime>;
+    let statement = ended_by_server(LAST_BOUGHT);
+    let last = sqlx::query_as(&statement).bind(id.get()).fetch_one(&mut *connection).await?;
+    let (of_one, of_two, of_three, of_four): (Time, Time, Time, Time) = last;
+    if of_one.is_none() {
+        return Ok(0);
+    }
+    let statement = ended_by_server(PLACES_OWED);
+    let rows = sqlx::query_as::<_, (i64, Time, Time)>(&statement);
+    let mut rows = rows.bind(id.get()).bind(id.get()).fetch(connection);
+    let mut passed = 0;
+    while let Some((members, offered_at, closed_at)) = rows.try_next().await? {
+        let bought = match members {
+            1 => of_one,
+            2 => of_two,
+            3 => of_three,
+            _ => of_four,
+        };
+        let is_owed = |at: OffsetDateTime| {
+            offered_at.is_none() || closed_at.is_some_and(|closed| closed < at)
+        };
+        passed += i64::from(bought.is_some_and(is_owed));
+    }
+    Ok(passed)
 }
 
 /// The rows of the item in the tables that strategies have.
@@ -203,8 +232,8 @@ async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
     Ok(fallen)
 }
 
-/// Counts the buyers whose count in a group that the item is or was in differs from their live orders. Of very many without
-/// a count, not all are found.
+/// Counts the buyers whose count in a group that the item is or was in differs from their live orders. Of very many
+/// without a count, not all are found.
 async fn group_buyers_miscounted(
     connection: &mut MySqlConnection,
     id: ItemId,
@@ -275,8 +304,8 @@ struct ByStatus {
 
 from_row!(ByStatus { id, status, expires_at, line_count });
 
-/// Reads at most [`ORDERS_TOGETHER_MAX`] orders of an item that are `which`, behind `last` if it is given, in the order of
-/// their index.
+/// Reads at most [`ORDERS_TOGETHER_MAX`] orders of an item that are `which`, behind `last` if it is given, in the order
+/// of their index.
 async fn orders_behind(
     connection: &mut MySqlConnection,
     item: ItemId,
@@ -449,8 +478,8 @@ const OFFERS_UNMATCHED: &str = "SELECT \
          AND orders.user_id = places.user_id AND orders.strategy = 'waiting-list' \
        WHERE places.item_id = ? AND places.status = 'accepted') + \
      (SELECT COUNT(*) FROM orders WHERE item_id = ? AND strategy = 'waiting-list' \
-       AND NOT EXISTS (SELECT 1 FROM waiting_list AS places WHERE places.item_id = ? \
-         AND places.user_id = orders.user_id AND places.order_id = orders.id \
+       AND NOT EXISTS (SELECT 1 FROM waiting_list AS places FORCE INDEX (waiting_list_live) \
+         WHERE places.item_id = ? AND places.user_id = orders.user_id AND places.order_id = orders.id \
          AND places.status = 'accepted'))";
 
 const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
@@ -476,8 +505,8 @@ const GROUP_OVER_LIMIT: &str = "SELECT COUNT(*) FROM ( \
 /// The groups that the item is or was in.
 const GROUPS: &str = "SELECT group_id FROM limit_group_items WHERE item_id = ?";
 
-/// Buyers of a group whose counts are read by one statement. Each such statement has one beside it that may read all orders
-/// of the group.
+/// Buyers of a group whose counts are read by one statement. Each such statement has one beside it that may read all
+/// orders of the group.
 const BUYERS_TOGETHER_MAX: usize = 65_536;
 
 /// The units of buyers in a group, as the limits count them.
@@ -511,8 +540,8 @@ const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_a
 const DRAW_PLACES_WRONG: &str = "SELECT COUNT(*) FROM ( \
      SELECT drawn.place, first_place, ROW_NUMBER() OVER (ORDER BY first_place) AS standing FROM ( \
        SELECT draw_entries.user_id, draw_entries.place, MIN(waiting_list.place) AS first_place \
-         FROM draw_entries LEFT JOIN waiting_list ON waiting_list.item_id = draw_entries.item_id \
-           AND waiting_list.user_id = draw_entries.user_id \
+         FROM draw_entries LEFT JOIN waiting_list FORCE INDEX (waiting_list_live) \
+           ON waiting_list.item_id = draw_entries.item_id AND waiting_list.user_id = draw_entries.user_id \
          WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line \
      WHERE place IS NULL OR first_place IS NULL OR place <> standing";
 
@@ -525,21 +554,20 @@ const PARTIES_WRONG: &str = "SELECT \
      (SELECT COUNT(*) FROM (SELECT party FROM draw_entries JOIN draws ON draws.item_id = draw_entries.item_id \
        WHERE draws.item_id = ? GROUP BY party HAVING COUNT(*) > MAX(party_max)) AS large)";
 
-/// Entries that were owed a unit when a buyer bought without an offer: they were never offered one, or the offer was
-/// ended for them before, by a pause. Friends are owed as many units as they are, or none.
-const PLACES_PASSED: &str = "SELECT COUNT(*) FROM ( \
-     SELECT draw_entries.item_id, COALESCE(members, 1) AS units, \
-         IF(offered_at IS NULL, '1970-01-01', closed_at) AS owed_from \
-       FROM draw_entries JOIN (SELECT item_id, user_id, MIN(place) AS place FROM waiting_list WHERE item_id = ? \
-         GROUP BY item_id, user_id) AS firsts \
-         ON firsts.item_id = draw_entries.item_id AND firsts.user_id = draw_entries.user_id \
-       JOIN waiting_list ON waiting_list.item_id = firsts.item_id AND waiting_list.place = firsts.place \
-       LEFT JOIN (SELECT item_id, party, COUNT(*) AS members FROM waiting_list \
-         WHERE item_id = ? AND party IS NOT NULL GROUP BY item_id, party) AS parties \
-         ON parties.item_id = waiting_list.item_id AND parties.party = waiting_list.party \
-       WHERE draw_entries.item_id = ? AND (status = 'ended' OR (status = 'waiting' AND offered_at IS NULL))) AS owed \
-     JOIN (SELECT item_id, MAX(created_at) AS of_one, MAX(IF(quantity > 1, created_at, NULL)) AS of_two, \
-         MAX(IF(quantity > 2, created_at, NULL)) AS of_three, MAX(IF(quantity > 3, created_at, NULL)) AS of_four \
-       FROM orders WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected') \
-       GROUP BY item_id) AS last ON last.item_id = owed.item_id \
-     WHERE owed_from < CASE units WHEN 1 THEN of_one WHEN 2 THEN of_two WHEN 3 THEN of_three ELSE of_four END";
+/// When an order was made last without an offer: of one unit or more, of two or more, of three, and of four.
+const LAST_BOUGHT: &str = "SELECT MAX(created_at), MAX(IF(quantity > 1, created_at, NULL)), \
+     MAX(IF(quantity > 2, created_at, NULL)), MAX(IF(quantity > 3, created_at, NULL)) FROM orders \
+     WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected')";
+
+/// Entries that were never offered a unit, or whose offer was ended, with the size of their party. The first place of a
+/// buyer is that of the entry. The tables are read in this order and by this index, however old the statistics are:
+/// otherwise a server may read all places again for each entry.
+const PLACES_OWED: &str = "SELECT STRAIGHT_JOIN members, offered_at, closed_at FROM ( \
+     SELECT item_id, user_id, status, offered_at, closed_at, \
+         IF(party IS NULL, 1, COUNT(*) OVER (PARTITION BY party)) AS members, \
+         ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY place) AS standing \
+       FROM waiting_list WHERE item_id = ?) AS line \
+     JOIN draw_entries FORCE INDEX (PRIMARY) \
+       ON draw_entries.item_id = line.item_id AND draw_entries.user_id = line.user_id \
+     WHERE draw_entries.item_id = ? AND standing = 1 \
+       AND (status = 'ended' OR (status = 'waiting' AND offered_at IS NULL))";
