@@ -322,8 +322,8 @@ async fn pages_read(pool: &Database) -> i64 {
     read.1.parse().expect("a number")
 }
 
-/// Makes a draw of an item that is over, with a line of this many buyers and a purchase that passed them, and returns the
-/// pages that the server reads for an audit.
+/// Makes a draw of an item that is over, with a line of this many buyers and a purchase that passed them, and returns
+/// the pages that the server reads for an audit.
 async fn pages_of_audit(pool: &Database, item: i64, buyers: i64) -> i64 {
     fill_line(pool, item, buyers).await;
     for statement in [
@@ -346,7 +346,8 @@ async fn pages_of_audit(pool: &Database, item: i64, buyers: i64) -> i64 {
     read
 }
 
-/// The statistics of the tables are of the time when these were empty. A server once read all places again for each entry.
+/// The statistics of the tables are of the time when these were empty. By them, a server may read all places again for
+/// each entry.
 #[tokio::test]
 async fn an_audit_of_a_draw_costs_in_proportion_to_its_entries() {
     const TIMES: i64 = 4;
