@@ -66,7 +66,7 @@ struct Planted {
     wrong: &'static str,
 }
 
-const PLANTED: [Planted; 21] = [
+const PLANTED: [Planted; 22] = [
     Planted {
         file: "crates/leaselock/src/core/hold.rs",
         right: "if state.phase != Phase::Held {",
@@ -217,15 +217,22 @@ const PLANTED: [Planted; 21] = [
         file: "src/consumer/decide.rs",
         right: "if !Box::pin(self.parts.arbiter.takes_others(purchase)).await {",
         wrong: r#"let asks = !crate::threads::planted("a ledger that takes none makes dead letters");
-            if asks && !Box::pin(self.parts.arbiter.takes_others(purchase)).await {"#,
+        if asks && !Box::pin(self.parts.arbiter.takes_others(purchase)).await {"#,
     },
     Planted {
         file: "src/consumer/decide.rs",
-        right: "outcome = self.outcome_of(purchase).await;\n        }",
-        wrong: r#"if !crate::threads::planted("a ledger that takes orders again makes a dead letter") {
-                outcome = self.outcome_of(purchase).await;
-            }
-        }"#,
+        right: "self.try_once(purchase).await\n    }",
+        wrong: r#"if crate::threads::planted("a ledger that takes orders again makes a dead letter") {
+            return decision;
+        }
+        self.try_once(purchase).await
+    }"#,
+    },
+    Planted {
+        file: "src/consumer/decide.rs",
+        right: "Ok(Some(order)) => Decision::Decided(order),",
+        wrong: r#"Ok(Some(_)) if crate::threads::planted("a sold order becomes a dead letter") => decision,
+            Ok(Some(order)) => Decision::Decided(order),"#,
     },
     Planted {
         file: "src/consumer/decide.rs",

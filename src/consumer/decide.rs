@@ -9,6 +9,7 @@ use futures::{FutureExt, StreamExt};
 use super::Consumers;
 use gates::redis_store::queue::{Entry, Intention};
 use ledger::rows::items;
+use ledger::sql::Fault;
 use ledger::write::{StockWrite, UnguardedWrite};
 use shop_domain::trace::SpanKind;
 use shop_domain::{
@@ -83,20 +84,38 @@ impl Consumers {
         purchase.trace = trace.clone();
         // A panic fails its own order, not the others.
         let written = AssertUnwindSafe(self.write(&purchase)).catch_unwind().await;
-        written.unwrap_or(Decision::Stuck("writing it panicked"))
+        let decision = written.unwrap_or(Decision::Stuck("writing it panicked"));
+        if !matches!(decision, Decision::Stuck(_)) {
+            return decision;
+        }
+        // An earlier delivery may have written it.
+        match Box::pin(self.parts.group_commit.find_written(&purchase)).await {
+            Ok(Some(order)) => Decision::Decided(order),
+            Ok(None) => decision,
+            Err(error) => {
+                tracing::warn!(%error, order = %purchase.order_id, "queued order not looked for in the ledger yet");
+                Decision::Later
+            }
+        }
     }
 
     async fn write(&self, purchase: &Purchase) -> Decision {
-        let mut outcome = self.outcome_of(purchase).await;
-        if is_faulty(&outcome) {
-            // A ledger that takes no order, as without one of its tables, says nothing of this one.
-            if !Box::pin(self.parts.arbiter.takes_others(purchase)).await {
-                return Decision::Later;
-            }
-            // Once more, because the ledger may take orders only since a moment ago.
-            outcome = self.outcome_of(purchase).await;
+        let decision = self.try_once(purchase).await;
+        if !matches!(decision, Decision::Stuck(_)) {
+            return decision;
         }
-        match outcome {
+        // A ledger that takes no order, as without one of its tables, says nothing of this one.
+        if !Box::pin(self.parts.arbiter.takes_others(purchase)).await {
+            return Decision::Later;
+        }
+        // Once more, because the ledger may take orders only since a moment ago.
+        self.try_once(purchase).await
+    }
+
+    /// Has the ledger decide about an order. It is stuck if the ledger answered its statements with an error that may be
+    /// the order's own.
+    async fn try_once(&self, purchase: &Purchase) -> Decision {
+        match self.outcome_of(purchase).await {
             Outcome::Sold(order) if order.id == purchase.order_id => Decision::Decided(order),
             // The key belongs to another order already: this one is not sold too.
             Outcome::Sold(_) | Outcome::Replayed(_) | Outcome::Refused(_) => {
@@ -104,11 +123,18 @@ impl Consumers {
                     Ok(order) => Decision::Decided(order),
                     Err(error) => {
                         tracing::warn!(%error, order = %purchase.order_id, "refused order not stored yet");
-                        Decision::Later
+                        match Fault::of(&error) {
+                            Fault::CheckViolated | Fault::DoesNotFit | Fault::Other => {
+                                Decision::Stuck("the ledger does not take its refusal")
+                            }
+                            _ => Decision::Later,
+                        }
                     }
                 }
             }
-            outcome if is_faulty(&outcome) => Decision::Stuck("the ledger does not take it"),
+            Outcome::Unavailable(Unavailable::Faulty(_)) => {
+                Decision::Stuck("the ledger does not take it")
+            }
             Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Queued(_) => Decision::Later,
         }
     }
@@ -143,15 +169,11 @@ impl Consumers {
         }
     }
 
-    /// Makes a dead letter of an entry that was delivered too often while the ledger answers.
+    /// Makes a dead letter of an entry that was delivered too often.
     async fn dead_letter(&self, item: ItemId, entry: &Entry, why: &'static str) -> bool {
         let reader = &self.parts.reader;
-        let too_often = match reader.deliveries(item, &entry.id).await {
-            Ok(deliveries) => deliveries >= self.parts.deliveries_max,
-            Err(_) => false,
-        };
-        // A failure while the ledger does not answer is not the order's fault.
-        if !too_often || items::find(&self.parts.pool, item).await.is_err() {
+        let deliveries = reader.deliveries(item, &entry.id).await;
+        if !deliveries.is_ok_and(|deliveries| deliveries >= self.parts.deliveries_max) {
             return false;
         }
         match reader.move_to_dead_letters(item, entry, why).await {
@@ -163,9 +185,4 @@ impl Consumers {
             Ok(false) | Err(_) => false,
         }
     }
-}
-
-/// Whether the ledger answered the statements of this order with an error that may be the order's own.
-fn is_faulty(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Unavailable(Unavailable::Faulty(_)))
 }

@@ -13,7 +13,8 @@
 //! * An order is delivered twice: its consumer died between COMMIT and ack, or was slow. By the
 //!   ledger's keys the second delivery finds the order of the first, and only one ack counts.
 //! * The ledger does not answer, or takes no order: the orders stay in the queue and are delivered again.
-//! * An order cannot be decided though the ledger takes others: after `queue.deliveries_max`
+//! * An order cannot be decided though the ledger takes others. The ledger is asked for it, because an
+//!   earlier delivery may have written it. If the ledger does not have it, after `queue.deliveries_max`
 //!   deliveries it becomes a dead letter, so that it does not delay others, and stays `queued`
 //!   until an operator resolves it.
 

@@ -96,6 +96,35 @@ const ALL: &[Planted] = &[
         load_test: &["I20"],
         service: &["I20"],
     },
+    // Behind more lines than one statement reads.
+    Planted {
+        statements: &[
+            "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+             request_key, created_at, expires_at, line_count) WITH RECURSIVE copies (n) AS \
+             (SELECT 1 UNION ALL SELECT n + 1 FROM copies WHERE n < 900) \
+             SELECT CONCAT(LEFT(id, 24), LPAD(LOWER(HEX(n)), 10, '0'), '00'), item_id, user_id, \
+             quantity, amount_cents, status, strategy, CONCAT(n, '-', request_key), created_at, \
+             expires_at, 1 FROM orders JOIN copies WHERE item_id = :item",
+            "UPDATE orders SET line_count = 2 WHERE item_id = :item AND line_count = 1 \
+             ORDER BY status DESC, expires_at DESC, id DESC LIMIT 1",
+        ],
+        load_test: &[],
+        service: &["I20"],
+    },
+    // Behind more buyers of a group than one statement reads.
+    Planted {
+        statements: &[
+            "INSERT INTO group_limits (group_id, user_id, bought, allowed) WITH RECURSIVE \
+             numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 299) \
+             SELECT group_id, 1000 + 300 * high.n + low.n, 0, 1 FROM limit_group_items \
+             JOIN numbers AS low JOIN numbers AS high WHERE item_id = :item",
+            "UPDATE group_limits JOIN limit_group_items \
+             ON limit_group_items.group_id = group_limits.group_id SET bought = 1 \
+             WHERE item_id = :item AND user_id = 90999",
+        ],
+        load_test: &[],
+        service: &["I14"],
+    },
     Planted {
         statements: &["UPDATE orders SET amount_cents = 1 WHERE item_id = :item LIMIT 1"],
         load_test: &["I22"],

@@ -155,6 +155,8 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     let said = provider.succeeded("m8", "p-zero", &unknown, 0);
     assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
     until_metric(&instance.stranger(), "seckill_refunds_open 5").await;
+    let counted = ledger::rows::payments::count_open_refunds(&shop.pool, 3).await;
+    assert_eq!(counted.expect("read"), 3, "no more are counted");
     // It is told after a restart, too.
     instance.stop().await;
     let instance = shop.start().await;

@@ -191,9 +191,11 @@ impl Reader {
         why: &str,
     ) -> Result<bool, NoAnswer> {
         self.run(|state| {
+            if state.entries.remove(&entry.id).is_none() {
+                return false;
+            }
             log(&format!("entry {} is a dead letter: {why}", entry.id));
             reach("dead letter", 1);
-            state.entries.remove(&entry.id);
             state.dead.extend(entry.order.as_ref().map(|order| order.order));
             true
         })

@@ -182,17 +182,29 @@ fn begin_troubles(book: &Arc<Book>, instance: &Instance) {
     }
 }
 
+/// Has the ledger refuse the orders of a buyer, now or soon. That is before a consumer gets an order a third time.
+fn refuse_soon(book: &Arc<Book>, buyer: UserId) {
+    if once_in(2) {
+        return book.refuse(buyer);
+    }
+    let book = Arc::clone(book);
+    crate::spawn(async move {
+        sleep(STEP * below(40)).await;
+        book.refuse(buyer);
+    });
+}
+
 /// The orders of a run.
 #[derive(Default)]
 struct Orders {
     asked: Vec<Asked>,
     queued: Vec<Purchase>,
-    /// The buyer of a queued order whose orders the ledger refuses with an error.
+    /// The buyer of a queued order whose orders the ledger refuses with an error, now or from some moment on.
     stuck: Option<UserId>,
 }
 
 /// Orders all. A queued order has passed its gate.
-fn order_all(book: &Book, queues: &Queues, instances: &[Instance], is_faulty: bool) -> Orders {
+fn order_all(book: &Arc<Book>, queues: &Queues, instances: &[Instance], is_faulty: bool) -> Orders {
     let mut orders = Orders::default();
     let mut before: Vec<Purchase> = Vec::new();
     for number in 0..AT_ONCE + LATER {
@@ -208,7 +220,7 @@ fn order_all(book: &Book, queues: &Queues, instances: &[Instance], is_faulty: bo
         }
         for line in lines {
             if is_new && orders.stuck.is_none() && once_in(4) {
-                book.refuse(line.buyer);
+                refuse_soon(book, line.buyer);
                 orders.stuck = Some(line.buyer);
             }
             queues.push(line.item.id, &Intention::of(&line));

@@ -24,22 +24,28 @@ pub(crate) mod limit_lock {
 
     use crate::book::Row;
     use crate::explore::reach;
-    use crate::sql::{MySqlConnection, Result};
+    use crate::sql::{MySqlConnection, Result, begin};
 
-    /// Locks those before the first that does not exist, without waiting.
-    pub(crate) async fn lock_all(
+    #[derive(Clone, Copy)]
+    pub(crate) enum Limit {
+        OfItem(ItemId),
+        /// No item is in a group.
+        OfGroup(LimitGroupId),
+    }
+
+    /// Locks a limit that is free. One that does not exist is not kept: another transaction may make it first.
+    pub(crate) async fn try_lock(
         transaction: &mut MySqlConnection,
+        limit: Limit,
         buyer: UserId,
-        items: &[ItemId],
-        _: &[LimitGroupId],
-    ) -> Result<std::result::Result<(), Option<ItemId>>> {
-        transaction.server.send().await?;
-        let row = |item: &ItemId| Row::Limit(item.get(), buyer.get());
-        let exists = |item: &&ItemId| transaction.server.book.units(&row(item), &[]) > 0;
-        let mut existing = items.iter().take_while(exists);
-        let locked = existing.find(|item| !transaction.try_lock(&row(item)));
-        reach("a limit is locked", u64::from(locked.is_some()));
-        Ok(locked.map_or(Ok(()), |item| Err(Some(*item))))
+    ) -> Result<bool> {
+        let Limit::OfItem(item) = limit else { return Ok(true) };
+        let looking = begin(&transaction.server).await?;
+        let row = Row::Limit(item.get(), buyer.get());
+        let exists = transaction.server.book.units(&row, &[]) > 0;
+        let is_free = if exists { transaction.try_lock(&row) } else { looking.try_lock(&row) };
+        reach("a limit is locked", u64::from(!is_free));
+        Ok(is_free)
     }
 }
 

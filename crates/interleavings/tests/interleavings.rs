@@ -131,9 +131,10 @@ fn mistakes_of_the_service_are_found() {
         ("a batch without an answer to COMMIT is rolled back", "and is written"),
         ("a slow COMMIT is not waited for", "and is written"),
         ("a call without an answer is forgotten", "and is written"),
-        ("a key of another order is not changed", "is not decided"),
+        ("a key of another order is not changed", "the ledger takes it"),
         ("a ledger that takes none makes dead letters", "the ledger takes it"),
         ("a ledger that takes orders again makes a dead letter", "the ledger takes it"),
+        ("a sold order becomes a dead letter", "is a dead letter and decided"),
         ("a queued order is decided as another one", "is not in the ledger"),
     ];
     for (mistake, says) in mistakes {

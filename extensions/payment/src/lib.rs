@@ -78,9 +78,8 @@ fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
 #[must_use]
 pub fn open_refunds(metrics: &Metrics) -> Gauge {
     let open = Gauge::default();
-    metrics.add(|registry| {
-        registry.register("refunds_open", "Payments that have to go back", open.clone());
-    });
+    let help = "Payments that have to go back, at most 100000";
+    metrics.add(|registry| registry.register("refunds_open", help, open.clone()));
     open
 }
 

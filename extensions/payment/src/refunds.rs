@@ -15,6 +15,8 @@ use ledger::rows::payments::{self, Payment};
 use shop_domain::LedgerError;
 use shop_domain::payment::{PaymentId, PaymentStatus};
 
+/// Open refunds that one run counts: with more, it would not get to telling the provider.
+const OPEN_COUNTED_MAX: u32 = 100_000;
 /// Refunds that one run tells the provider.
 const REFUNDS_MAX: u32 = 50;
 /// The pause after the first failed try to tell a refund; it doubles.
@@ -38,7 +40,7 @@ pub struct RefundRun {
 /// The job that asks for refunds.
 pub struct RequestRefunds {
     pub payments: Payments,
-    /// Payments that have to go back, and are not known to have done so.
+    /// Payments that have to go back, and are not known to have done so; at most 100,000.
     pub open: Gauge,
 }
 
@@ -60,7 +62,7 @@ impl Payments {
     pub async fn request_refunds(&self, open: &Gauge) -> ledger::Result<RefundRun> {
         let PaymentParts { ledger, provider, clock, .. } = &self.parts;
         let pool = &ledger.pool;
-        open.set(payments::count_open_refunds(pool).await?);
+        open.set(payments::count_open_refunds(pool, OPEN_COUNTED_MAX).await?);
         payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
         let mut asked = RefundRun::default();
         let provider = provider.as_ref();

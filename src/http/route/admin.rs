@@ -163,7 +163,7 @@ pub struct EditItemBody {
     options: Option<Vec<VariantOptionBody>>,
     strategy: Option<String>,
     /// Units to add to the stock; a negative number takes units out. A long waiting list gets many units in parts, within
-    /// seconds.
+    /// seconds; those that are not in the stock yet cannot be taken out.
     #[serde(default)]
     #[schema(value_type = Option<i64>)]
     stock_delta: Integer,

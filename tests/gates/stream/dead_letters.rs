@@ -1,10 +1,13 @@
 //! Dead letters: an entry of the queue that cannot be decided is tried again, then put aside.
 
-use gates::redis_store::queue::Reader;
+use futures::StreamExt;
+use gates::redis_store::queue::{DeadLetter, Push, Reader};
+use ledger::write::{Arbiter, StockWrite};
 use serde_json::json;
-use shop_domain::ItemId;
+use shop_domain::{ItemId, Outcome};
+use shop_metrics::Metrics;
 
-use super::{STREAM, deliveries, ends_as, key, queue, queue_of, redis_of, shop};
+use super::{STREAM, deliveries, ends_as, key, purchase, queue, queue_of, redis_of, shop};
 use crate::http::assert_clean;
 use crate::support::{Shop, eventually, when};
 
@@ -14,6 +17,26 @@ async fn hasty_shop() -> Shop {
     shop.config.queue.deliveries_max = 2;
     shop.config.queue.claim_idle_ms = 200;
     shop
+}
+
+/// Has the ledger answer an INSERT of such an order with an error.
+async fn refuse(shop: &Shop, condition: &str) {
+    let trigger = format!(
+        "CREATE TRIGGER refuses BEFORE INSERT ON orders FOR EACH ROW \
+         IF {condition} THEN SIGNAL SQLSTATE '45000'; END IF"
+    );
+    sqlx::raw_sql(&trigger).execute(&shop.pool).await.expect("a trigger");
+}
+
+/// Waits until the item has dead letters, and returns the ids of their orders.
+async fn parked(reader: &Reader, item: ItemId) -> Vec<String> {
+    let letters = eventually("an order to be put aside", || async {
+        let letters = reader.queue().dead_letters(item).await.expect("asked");
+        when(!letters.is_empty(), letters)
+    })
+    .await;
+    let order = |letter: &DeadLetter| letter.order.as_ref().expect("an order").order.to_string();
+    letters.iter().map(order).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,17 +130,72 @@ async fn an_order_that_the_ledger_refuses_alone_becomes_a_dead_letter() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let id = ItemId::new(item).expect("positive");
-    let trigger = "CREATE TRIGGER refuses BEFORE INSERT ON orders FOR EACH ROW \
-                   IF NEW.user_id = 1 THEN SIGNAL SQLSTATE '45000'; END IF";
-    sqlx::raw_sql(trigger).execute(&shop.pool).await.expect("a trigger");
-    let order = queue(&instance, item, 1).await;
-    let reader = Reader::new(queue_of(&shop));
-    let letters = eventually("it to be put aside", || async {
-        let letters = reader.queue().dead_letters(id).await.expect("asked");
-        when(!letters.is_empty(), letters)
+    refuse(&shop, "NEW.user_id = 1").await;
+    let orders = queue(&instance, item, 1).await;
+    assert_eq!(parked(&Reader::new(queue_of(&shop)), id).await, orders);
+    assert_eq!(instance.buyer(2).buy_for_good(STREAM, item).await.status, 201);
+}
+
+/// The key belongs to another order, and the ledger does not store the refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_whose_refusal_is_not_stored_becomes_a_dead_letter() {
+    let shop = hasty_shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let other = instance.buyer(1).buy_with_key("mysql-atomic", item, "k").await;
+    assert_eq!(other.status, 201, "{}", other.text);
+    refuse(&shop, "NEW.status = 'rejected'").await;
+    let refused = purchase(&shop, item, "k").await;
+    let queue = queue_of(&shop);
+    assert_eq!(queue.push(&refused, None, None).await.expect("asked"), Push::Queued);
+    let letters = parked(&Reader::new(queue), refused.item.id).await;
+    assert_eq!(letters, [refused.order_id.to_string()]);
+}
+
+/// The acknowledgement of a sold order is lost, and from then on the ledger answers its statements with an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sold_order_does_not_become_a_dead_letter() {
+    let shop = hasty_shop().await;
+    let maker = shop.start().await;
+    let item = maker.make_item(json!({})).await;
+    // Nothing consumes the queue meanwhile.
+    maker.stop().await;
+    let purchase = purchase(&shop, item, "k").await;
+    let queue = queue_of(&shop);
+    assert_eq!(queue.push(&purchase, None, None).await.expect("asked"), Push::Queued);
+    let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
+    let sold = arbiter.sell(&purchase, StockWrite::Guarded, None).await;
+    assert!(matches!(sold, Outcome::Sold(_)), "{sold:?}");
+    refuse(&shop, "NEW.user_id = 1").await;
+    let instance = shop.start().await;
+    let reader = Reader::new(queue);
+    let id = purchase.item.id;
+    let lengths = eventually("the entry to leave the queue", || async {
+        let lengths = reader.lengths(&[id]).concat().await;
+        matches!(lengths[..], [(_, Ok((0, _)))]).then_some(lengths)
     })
     .await;
-    let parked = letters[0].order.as_ref().map(|intention| intention.order.to_string());
-    assert_eq!((letters.len(), parked), (1, Ok(order[0].clone())));
-    assert_eq!(instance.buyer(2).buy_for_good(STREAM, item).await.status, 201);
+    assert!(matches!(lengths[..], [(_, Ok((0, 0)))]), "it is still queued: {lengths:?}");
+    assert_eq!(reader.queue().dead_letters(id).await.expect("asked"), []);
+    ends_as(&instance.buyer(1), &purchase.order_id.to_string(), "pending").await;
+    assert_eq!(assert_clean(&instance, item).await["held"], 1);
+}
+
+/// Two consumers have an entry. One acknowledges its order before the other one gives it up.
+#[tokio::test]
+async fn an_entry_that_is_acknowledged_does_not_become_a_dead_letter() {
+    let (shop, instance, item) = Shop::selling(json!({})).await;
+    instance.stop().await;
+    let queue = queue_of(&shop);
+    let purchase = purchase(&shop, item, "k").await;
+    assert_eq!(queue.push(&purchase, None, None).await.expect("asked"), Push::Queued);
+    let reader = Reader::new(queue);
+    let id = purchase.item.id;
+    let entries = reader.read(id, 10).await.expect("asked");
+    let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+    let intention = entry.order.as_ref().expect("an order");
+    assert!(reader.ack(id, &entry.id, intention, false).await.expect("asked"));
+    let moved = reader.move_to_dead_letters(id, entry, "for a test").await.expect("asked");
+    assert!(!moved, "it was in the queue no more");
+    assert_eq!(reader.queue().dead_letters(id).await.expect("asked"), []);
 }

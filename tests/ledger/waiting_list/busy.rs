@@ -322,6 +322,52 @@ async fn pages_read(pool: &Database) -> i64 {
     read.1.parse().expect("a number")
 }
 
+/// Makes a draw of an item that is over, with a line of this many buyers and a purchase that passed them, and returns
+/// the pages that the server reads for an audit.
+async fn pages_of_audit(pool: &Database, item: i64, buyers: i64) -> i64 {
+    fill_line(pool, item, buyers).await;
+    for statement in [
+        "INSERT INTO draws (item_id, rules, beacon, round, closes_at, drawn_at) \
+         VALUES (?, '', 'local', 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+        "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at, place) \
+         SELECT item_id, user_id, LPAD(user_id, 32, '0'), LPAD(user_id, 32, '0'), joined_at, \
+         ROW_NUMBER() OVER (ORDER BY place) FROM waiting_list WHERE item_id = ?",
+        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+         request_key, created_at, expires_at) SELECT UUID(), id, 1, 1, price_cents, 'paid', \
+         'mysql-atomic', 'k', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) FROM items WHERE id = ?",
+    ] {
+        sqlx::query(statement).bind(item).execute(pool).await.expect("a row");
+    }
+    let before = pages_read(pool).await;
+    let facts = rows::audit::facts(pool, ItemId::new(item).expect("positive")).await;
+    let read = pages_read(pool).await - before;
+    let passed = facts.expect("read").expect("an item").draw_places_wrong;
+    assert_eq!(passed, Some(buyers), "each buyer was passed");
+    read
+}
+
+/// The statistics of the tables are of the time when these were empty. By them, a server may read all places again for
+/// each entry.
+#[tokio::test]
+async fn an_audit_of_a_draw_costs_in_proportion_to_its_entries() {
+    const TIMES: i64 = 4;
+    let server = own_mysql(MysqlOptions::temporary()).await;
+    let url = server.url_of(&unique("seckill"));
+    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
+    let instance = shop.start().await;
+    let few = instance.make_item(json!({ "stock": 0 })).await;
+    let many = instance.make_item(json!({ "stock": 0 })).await;
+    instance.stop().await;
+    for table in ["waiting_list", "draw_entries", "orders"] {
+        let statement = format!("ALTER TABLE {table} STATS_AUTO_RECALC = 0");
+        sqlx::raw_sql(&statement).execute(&shop.pool).await.expect("old statistics");
+    }
+    let of_few = pages_of_audit(&shop.pool, few, 2_000).await;
+    let of_many = pages_of_audit(&shop.pool, many, 2_000 * TIMES).await;
+    let most = of_few * TIMES * 3 / 2;
+    assert!(of_many < most, "{of_many} pages for {TIMES} times the entries of {of_few} pages");
+}
+
 /// Offers as many units as there are buyers in a line, and returns the pages that the server has read for it.
 async fn pages_of_offers(shop: &Shop, waitlist: &Waitlist, item: i64, buyers: i64) -> i64 {
     fill_line(&shop.pool, item, buyers).await;

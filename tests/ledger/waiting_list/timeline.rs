@@ -52,7 +52,7 @@ pub async fn read(pool: &Database, item: i64, until: i64, outages: &[Outage]) ->
         returns.extend(std::iter::repeat_n(at, usize::try_from(units).expect("positive")));
         lates.extend(ended.map(|ended| (ended, at)));
     }
-    // A restock has the time at which its request began.
+    // A restock has the time at which its request began. None here is so large that a long line gets it in parts.
     let statement = format!(
         "SELECT {}, delta FROM restocks WHERE item_id = ? ORDER BY created_at",
         micros("created_at")

@@ -15,7 +15,8 @@ use super::steps::{statuses, step};
 use super::{assert_all_clean, items, left, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, patient, seed, until_running, when,
+    Answer, Instance, Shop, eventually, hold_stock_row, patient, seed, until_in_flight, until_running,
+    when,
 };
 
 /// Answers that said "try again", by code.
@@ -345,6 +346,68 @@ async fn a_cart_whose_buyer_waits_stops_no_other_item() {
     let (steps, ()) = tokio::join!(steps, others);
     assert!(steps.iter().all(|step| [200, 503].contains(&step.status)), "done, or contended");
     assert_all_clean(&instance, &items).await;
+}
+
+/// A shop with four transactions of each item at once, whose carts are written by themselves.
+async fn narrow_shop() -> (Shop, Instance) {
+    Shop::open_with(|config| {
+        config.mysql.pool_max = 16;
+        config.mysql.shared_queues = 0;
+        config.mysql.lock_wait_timeout_seconds = 5;
+    })
+    .await
+}
+
+/// Four carts of buyer 1 with a unit of each item; they end when `others` has.
+async fn four_carts(instance: &Instance, items: &[i64], others: impl Future<Output = ()>) {
+    let buyer = instance.buyer(1);
+    let both = [(items[0], 1), (items[1], 1)];
+    let carts = join_all((0..4).map(|_| reserve(&buyer, &both)));
+    let (carts, ()) = tokio::join!(carts, others);
+    assert!(carts.iter().all(|cart| [201, 503].contains(&cart.status)), "bought, or contended");
+    assert_all_clean(instance, items).await;
+}
+
+/// A purchase of such a buyer is the first one of the held item, so that the limit exists for nobody else yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cart_that_meets_a_new_limit_stops_no_other_item() {
+    let (shop, instance) = narrow_shop().await;
+    let items = items(&instance, 2).await;
+    let mut holder = hold_stock_row(&shop.pool, items[1]).await;
+    let count = "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 1, 0, 4)";
+    sqlx::query(count).bind(items[1]).execute(&mut *holder).await.expect("counted");
+    four_carts(&instance, &items, async {
+        // They wait for the held item alone.
+        until_running(&shop.pool, "%stock%FOR UPDATE%", 4).await;
+        let bought = instance.buyer(2).buy("mysql-atomic", items[0]).await;
+        assert_eq!(bought.status, 201, "{}", bought.text);
+        holder.rollback().await.expect("the rows are free");
+    })
+    .await;
+}
+
+/// A purchase of such a buyer has the limit of a group. It may wait for an item that is in no cart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cart_that_meets_a_limit_of_a_group_stops_no_other_buyer() {
+    let (shop, instance) = narrow_shop().await;
+    let body = json!({ "name": "Consoles", "per_buyer_limit": 9 });
+    let made = instance.admin().post("/api/admin/limit-groups", &body).await.expect_status(201);
+    let group = made.json["id"].as_i64().expect("an id");
+    let body = json!({ "stock": 100, "per_buyer_limit": 4, "limit_group_id": group });
+    let items = [instance.make_item(body.clone()).await, instance.make_item(body).await];
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    let count = "INSERT INTO group_limits (group_id, user_id, bought, allowed) VALUES (?, 1, 0, 9)";
+    sqlx::query(count).bind(group).execute(&mut *holder).await.expect("counted");
+    four_carts(&instance, &items, async {
+        // One for each line.
+        until_in_flight(&instance, 8).await;
+        for id in 2..42 {
+            let bought = instance.buyer(id).buy("mysql-atomic", items[0]).await;
+            assert_eq!(bought.status, 201, "{}", bought.text);
+        }
+        holder.rollback().await.expect("the limit is free");
+    })
+    .await;
 }
 
 /// How many of 120 purchases of a free item may be told to ask again, on a machine that is too busy for 40 clients.

@@ -110,33 +110,46 @@ fn sold_out_from_the_start_is_false() {
     assert!(example(&case.judge(), "I16").contains("since the start"));
 }
 
-#[test]
-fn a_restock_counts_from_its_answer_on() {
+/// Buyer 5 is told "sold out" at 2 s, after a restock that was answered at this moment.
+fn restocked(units: i64, accepted_ms: Option<u64>) -> Case {
     let mut case = Case::sound();
     for (buyer, answer) in (1..).zip(&mut case.answers) {
         *answer = at(answer.clone(), buyer, buyer + 1);
     }
     case.answers[4] = at(refused(5), 2_000, 2_001);
-    case.after.restocks = vec![Restock { id: "restock-1".into(), units: 4 }];
-    case.after.stock.as_mut().expect("stock").total += 4;
-    let restocked = |accepted_ms: Option<u64>| History {
-        restocks: vec![SentRestock {
-            units: 4,
-            sent_at_us: 900 * MS,
-            accepted_at_us: accepted_ms.map(|ms| ms * MS),
-        }],
-        ..History::default()
-    };
+    case.after.restocks = vec![Restock { id: "restock-1".into(), units }];
+    case.after.stock.as_mut().expect("stock").total += units;
+    let accepted_at_us = accepted_ms.map(|ms| ms * MS);
+    let restocks = vec![SentRestock { units, sent_at_us: 900 * MS, accepted_at_us }];
+    case.history = Some(History { restocks, ..History::default() });
+    case
+}
+
+#[test]
+fn a_restock_counts_from_its_answer_on() {
     for (accepted_ms, expected) in
         [(Some(1_000), State::Broken), (Some(1_800), State::Holds), (None, State::Holds)]
     {
-        case.history = Some(restocked(accepted_ms));
-        assert_eq!(state(&case, "I16"), expected, "{accepted_ms:?}");
+        assert_eq!(state(&restocked(4, accepted_ms), "I16"), expected, "{accepted_ms:?}");
     }
     // It was taken out again at an unknown moment.
-    case.history = Some(restocked(Some(1_000)));
+    let mut case = restocked(4, Some(1_000));
     case.after.restocks.push(Restock { id: "restock-2".into(), units: -4 });
     assert_eq!(state(&case, "I16"), State::Holds);
+}
+
+/// A long line gets a large restock in parts, at moments that no answer shows.
+#[test]
+fn a_restock_that_comes_in_parts_does_not_count() {
+    let waiting =
+        |number| Place { number, buyer: number, status: "waiting".into(), ..Place::default() };
+    for (units, buyers, expected) in
+        [(2_000, 1_001, State::Holds), (2_000, 1_000, State::Broken), (1_999, 1_001, State::Broken)]
+    {
+        let mut case = restocked(units, Some(1_000));
+        case.after.line.places = (1..=buyers).map(waiting).collect();
+        assert_eq!(state(&case, "I16"), expected, "{units} units, {buyers} buyers");
+    }
 }
 
 #[test]

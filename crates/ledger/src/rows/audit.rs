@@ -125,8 +125,37 @@ async fn draw_places_wrong(
     }
     let places = count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?;
     let parties = count(connection, PARTIES_WRONG, &[id.get(); 2]).await?;
-    let passed = count(connection, PLACES_PASSED, &[id.get(); 4]).await?;
+    let passed = places_passed(connection, id).await?;
     Ok(Some(places + parties + passed))
+}
+
+/// Counts the entries that were owed a unit when a buyer bought without an offer: they were never offered one, or the
+/// offer was ended for them before, by a pause. Friends are owed as many units as they are, or none.
+async fn places_passed(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
+    type Time = Option<OffsetDateTime>;
+    let statement = ended_by_server(LAST_BOUGHT);
+    let last = sqlx::query_as(&statement).bind(id.get()).fetch_one(&mut *connection).await?;
+    let (of_one, of_two, of_three, of_four): (Time, Time, Time, Time) = last;
+    if of_one.is_none() {
+        return Ok(0);
+    }
+    let statement = ended_by_server(PLACES_OWED);
+    let rows = sqlx::query_as::<_, (i64, Time, Time)>(&statement);
+    let mut rows = rows.bind(id.get()).bind(id.get()).fetch(connection);
+    let mut passed = 0;
+    while let Some((members, offered_at, closed_at)) = rows.try_next().await? {
+        let bought = match members {
+            1 => of_one,
+            2 => of_two,
+            3 => of_three,
+            _ => of_four,
+        };
+        let is_owed = |at: OffsetDateTime| {
+            offered_at.is_none() || closed_at.is_some_and(|closed| closed < at)
+        };
+        passed += i64::from(bought.is_some_and(is_owed));
+    }
+    Ok(passed)
 }
 
 /// The rows of the item in the tables that strategies have.
@@ -203,22 +232,49 @@ async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
     Ok(fallen)
 }
 
-/// Counts the buyers whose count in a group that the item is or was in differs from their live orders.
+/// Counts the buyers whose count in a group that the item is or was in differs from their live orders. Of very many
+/// without a count, not all are found.
 async fn group_buyers_miscounted(
     connection: &mut MySqlConnection,
     id: ItemId,
 ) -> sqlx::Result<i64> {
-    let mut differences: HashMap<(i64, i64), i64> = HashMap::new();
-    for (statement, sign) in [(GROUP_UNITS, 1), (GROUP_COUNTS, -1)] {
-        let statement = ended_by_server(statement);
-        let rows = sqlx::query_as(&statement).bind(id.get()).fetch_all(&mut *connection).await?;
-        let rows: Vec<(i64, i64, i64)> = rows;
-        for (group, buyer, units) in rows {
-            *differences.entry((group, buyer)).or_default() += sign * units;
+    let statement = ended_by_server(GROUPS);
+    let groups: Vec<i64> =
+        sqlx::query_scalar(&statement).bind(id.get()).fetch_all(&mut *connection).await?;
+    let mut miscounted = 0;
+    for group in groups {
+        let mut behind = Some(i64::MIN);
+        while let Some(after) = behind {
+            let limit = BUYERS_TOGETHER_MAX;
+            let counts = of_buyers(connection, GROUP_COUNTS, limit, &[group, after]).await?;
+            // With the last counts come all buyers behind them, who have none.
+            let is_last = counts.len() < limit;
+            behind = counts.last().filter(|_| !is_last).map(|(buyer, _)| *buyer);
+            let until = behind.unwrap_or(i64::MAX);
+            // One more than there are counts: of more buyers than counts, one is always seen to have none.
+            let binds = [group, after, until];
+            let bought = of_buyers(connection, GROUP_UNITS, limit + 1, &binds).await?;
+            let mut differences: HashMap<i64, i64> = counts.into_iter().collect();
+            for (buyer, units) in bought {
+                *differences.entry(buyer).or_default() -= units;
+            }
+            let wrong = differences.into_values().filter(|difference| *difference != 0);
+            miscounted += wrong.map(|_| 1).sum::<i64>();
         }
     }
-    let miscounted = differences.values().filter(|difference| **difference != 0).count();
-    Ok(i64::try_from(miscounted).unwrap_or(i64::MAX))
+    Ok(miscounted)
+}
+
+/// Reads buyers, at most `limit`, and a number for each.
+async fn of_buyers(
+    connection: &mut MySqlConnection,
+    statement: &str,
+    limit: usize,
+    binds: &[i64],
+) -> sqlx::Result<Vec<(i64, i64)>> {
+    let statement = ended_by_server(&format!("{statement} LIMIT {limit}"));
+    let query = binds.iter().fold(sqlx::query_as(&statement), |query, bind| query.bind(*bind));
+    query.fetch_all(connection).await
 }
 
 /// Counts the orders that several payments have paid, or that are not paid although one has. A payment names the first line
@@ -230,10 +286,10 @@ async fn orders_paid_wrongly(connection: &mut MySqlConnection, id: ItemId) -> sq
         return Ok(0);
     }
     let mut wrong = 0;
-    let mut page = orders_behind(connection, id, None).await?;
+    let mut page = orders_behind(connection, id, WHOLE, None).await?;
     while let Some(last) = page.last() {
         wrong += paid_wrongly(connection, &page).await?;
-        page = orders_behind(connection, id, Some(last)).await?;
+        page = orders_behind(connection, id, WHOLE, Some(last)).await?;
     }
     Ok(wrong)
 }
@@ -243,14 +299,17 @@ struct ByStatus {
     id: OrderId,
     status: String,
     expires_at: OffsetDateTime,
+    line_count: Option<u8>,
 }
 
-from_row!(ByStatus { id, status, expires_at });
+from_row!(ByStatus { id, status, expires_at, line_count });
 
-/// Reads at most [`PAID_TOGETHER_MAX`] orders of an item, behind `last` if it is given, in the order of their index.
+/// Reads at most [`ORDERS_TOGETHER_MAX`] orders of an item that are `which`, behind `last` if it is given, in the order
+/// of their index.
 async fn orders_behind(
     connection: &mut MySqlConnection,
     item: ItemId,
+    which: &str,
     last: Option<&ByStatus>,
 ) -> sqlx::Result<Vec<ByStatus>> {
     let behind = match last {
@@ -261,15 +320,15 @@ async fn orders_behind(
     };
     let statement = ended_by_server(&format!(
         "SELECT {} FROM orders FORCE INDEX (orders_item_status) \
-         WHERE item_id = ? AND {WHOLE} {behind} ORDER BY status, expires_at, id LIMIT ?",
+         WHERE item_id = ? AND {which} {behind} ORDER BY status, expires_at, id LIMIT ?",
         ByStatus::COLUMNS
     ));
     let mut select = sqlx::query_as(&statement).bind(item.get());
-    if let Some(ByStatus { id, status, expires_at }) = last {
+    if let Some(ByStatus { id, status, expires_at, .. }) = last {
         let at = datetime(*expires_at);
         select = select.bind(status).bind(status).bind(at).bind(at).bind(id.to_string());
     }
-    select.bind(PAID_TOGETHER_MAX).fetch_all(connection).await
+    select.bind(ORDERS_TOGETHER_MAX).fetch_all(connection).await
 }
 
 /// Counts the orders among these that several payments have paid, or that are not paid although one has.
@@ -295,31 +354,37 @@ type LineFacts = (String, i64, Option<u8>, bool);
 /// Counts the lines of orders that are not whole: a line of the order is missing, or has another status, another buyer or
 /// another number of lines, or one of the two has its movement alone.
 async fn orders_halved(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
-    let own = format!("{LINES} WHERE orders.item_id = ? AND orders.line_count IS NOT NULL");
-    let own = ended_by_server(&own);
-    let rows = sqlx::query(&own).bind(id.get()).fetch_all(&mut *connection).await?;
-    let own: Vec<(OrderId, LineFacts)> =
-        rows.iter().map(line_facts).collect::<sqlx::Result<_>>()?;
     let mut halved = 0;
-    for chunk in own.chunks(LINES_TOGETHER_MAX) {
-        let wanted = |(id, facts): &(OrderId, LineFacts)| {
-            let id = *id;
-            (0..facts.2.unwrap_or(1)).map(move |number| id.line(number))
-        };
-        let ids: Vec<OrderId> = chunk.iter().flat_map(wanted).collect();
-        let Some((places, padded)) = in_list(&ids) else { continue };
-        let all = ended_by_server(&format!("{LINES} WHERE orders.id IN ({places})"));
-        let query = padded.fold(sqlx::query(&all), |query, id| query.bind(id.to_string()));
-        let rows = query.fetch_all(&mut *connection).await?;
-        let found: HashMap<OrderId, LineFacts> =
-            rows.iter().map(line_facts).collect::<sqlx::Result<_>>()?;
-        let is_whole = |line: &&(OrderId, LineFacts)| {
-            let is_counted = line.0.line_number() < line.1.2.unwrap_or(1);
-            is_counted && wanted(line).all(|id| found.get(&id) == Some(&line.1))
-        };
-        halved += chunk.iter().filter(|line| !is_whole(line)).map(|_| 1).sum::<i64>();
+    let mut page = orders_behind(connection, id, IS_LINE, None).await?;
+    while let Some(last) = page.last() {
+        for lines in page.chunks(LINES_TOGETHER_MAX) {
+            halved += halved_lines(connection, lines).await?;
+        }
+        page = orders_behind(connection, id, IS_LINE, Some(last)).await?;
     }
     Ok(halved)
+}
+
+/// Counts the lines among these of which the order is not whole.
+async fn halved_lines(connection: &mut MySqlConnection, lines: &[ByStatus]) -> sqlx::Result<i64> {
+    let wanted = |line: &ByStatus| {
+        let id = line.id;
+        (0..line.line_count.unwrap_or(1)).map(move |number| id.line(number))
+    };
+    let ids: Vec<OrderId> = lines.iter().flat_map(wanted).collect();
+    let mut found: HashMap<OrderId, LineFacts> = HashMap::new();
+    if let Some((places, padded)) = in_list(&ids) {
+        let all = ended_by_server(&format!("{LINES} WHERE orders.id IN ({places})"));
+        let query = padded.fold(sqlx::query(&all), |query, id| query.bind(id.to_string()));
+        let rows = query.fetch_all(connection).await?;
+        found = rows.iter().map(line_facts).collect::<sqlx::Result<_>>()?;
+    }
+    let is_whole = |line: &&ByStatus| {
+        let is_counted = line.id.line_number() < line.line_count.unwrap_or(1);
+        let own = found.get(&line.id).filter(|_| is_counted);
+        own.is_some_and(|own| wanted(line).all(|id| found.get(&id) == Some(own)))
+    };
+    Ok(lines.iter().filter(|line| !is_whole(line)).map(|_| 1).sum::<i64>())
 }
 
 fn line_facts(row: &MySqlRow) -> sqlx::Result<(OrderId, LineFacts)> {
@@ -332,6 +397,8 @@ fn line_facts(row: &MySqlRow) -> sqlx::Result<(OrderId, LineFacts)> {
     );
     Ok((row.try_get("id")?, facts))
 }
+
+const IS_LINE: &str = "line_count IS NOT NULL";
 
 /// Lines whose other lines are read by one statement. An order has few.
 const LINES_TOGETHER_MAX: usize = 64;
@@ -411,8 +478,8 @@ const OFFERS_UNMATCHED: &str = "SELECT \
          AND orders.user_id = places.user_id AND orders.strategy = 'waiting-list' \
        WHERE places.item_id = ? AND places.status = 'accepted') + \
      (SELECT COUNT(*) FROM orders WHERE item_id = ? AND strategy = 'waiting-list' \
-       AND NOT EXISTS (SELECT 1 FROM waiting_list AS places WHERE places.item_id = ? \
-         AND places.user_id = orders.user_id AND places.order_id = orders.id \
+       AND NOT EXISTS (SELECT 1 FROM waiting_list AS places FORCE INDEX (waiting_list_live) \
+         WHERE places.item_id = ? AND places.user_id = orders.user_id AND places.order_id = orders.id \
          AND places.status = 'accepted'))";
 
 const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
@@ -435,18 +502,22 @@ const GROUP_OVER_LIMIT: &str = "SELECT COUNT(*) FROM ( \
      WHERE own.item_id = ? GROUP BY orders.limit_group_id, user_id \
      HAVING SUM(quantity) > MAX(limit_groups.per_buyer_limit)) AS buyers";
 
-/// The live units of each buyer in each group that the item is or was in, as the orders have them.
-const GROUP_UNITS: &str = "SELECT orders.limit_group_id, user_id, CAST(SUM(quantity) AS SIGNED) \
-     FROM limit_group_items AS own \
-     JOIN limit_group_items AS all_items ON all_items.group_id = own.group_id \
-     JOIN orders ON orders.item_id = all_items.item_id \
-       AND orders.limit_group_id = own.group_id AND status IN ('pending', 'paid') \
-     WHERE own.item_id = ? GROUP BY orders.limit_group_id, user_id";
+/// The groups that the item is or was in.
+const GROUPS: &str = "SELECT group_id FROM limit_group_items WHERE item_id = ?";
 
-/// And as the limits count them.
-const GROUP_COUNTS: &str = "SELECT group_limits.group_id, user_id, CAST(bought AS SIGNED) \
-     FROM limit_group_items AS own \
-     JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?";
+/// Buyers of a group whose counts are read by one statement. Each such statement has one beside it that may read all
+/// orders of the group.
+const BUYERS_TOGETHER_MAX: usize = 65_536;
+
+/// The units of buyers in a group, as the limits count them.
+const GROUP_COUNTS: &str = "SELECT user_id, CAST(bought AS SIGNED) FROM group_limits \
+     WHERE group_id = ? AND user_id > ? ORDER BY user_id";
+
+/// And the live units of buyers, as the orders have them.
+const GROUP_UNITS: &str = "SELECT user_id, CAST(SUM(quantity) AS SIGNED) \
+     FROM limit_group_items AS all_items JOIN orders ON orders.item_id = all_items.item_id \
+       AND orders.limit_group_id = all_items.group_id AND status IN ('pending', 'paid') \
+     WHERE all_items.group_id = ? AND user_id > ? AND user_id <= ? GROUP BY user_id";
 
 /// The price of an item never changes. As a decimal it does not overflow, whatever the row says.
 const ORDERS_MISPRICED: &str = "SELECT COUNT(*) FROM orders JOIN items ON items.id = orders.item_id \
@@ -455,8 +526,8 @@ const ORDERS_MISPRICED: &str = "SELECT COUNT(*) FROM orders JOIN items ON items.
 const HAS_PAYMENTS: &str = "SELECT COUNT(*) FROM \
      (SELECT 1 FROM payments WHERE status = 'accepted' LIMIT 1) AS accepted";
 
-/// Orders whose payments are read by one statement.
-const PAID_TOGETHER_MAX: u32 = 1_024;
+/// Orders that are read by one statement, and whose payments are.
+const ORDERS_TOGETHER_MAX: u32 = 1_024;
 
 /// The orders of payments that have paid. One of no money is not given back with its order. On shards the payments are read
 /// after the orders, and a payment may have come meanwhile: so those of the last minute are left out.
@@ -469,8 +540,8 @@ const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_a
 const DRAW_PLACES_WRONG: &str = "SELECT COUNT(*) FROM ( \
      SELECT drawn.place, first_place, ROW_NUMBER() OVER (ORDER BY first_place) AS standing FROM ( \
        SELECT draw_entries.user_id, draw_entries.place, MIN(waiting_list.place) AS first_place \
-         FROM draw_entries LEFT JOIN waiting_list ON waiting_list.item_id = draw_entries.item_id \
-           AND waiting_list.user_id = draw_entries.user_id \
+         FROM draw_entries LEFT JOIN waiting_list FORCE INDEX (waiting_list_live) \
+           ON waiting_list.item_id = draw_entries.item_id AND waiting_list.user_id = draw_entries.user_id \
          WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line \
      WHERE place IS NULL OR first_place IS NULL OR place <> standing";
 
@@ -483,21 +554,20 @@ const PARTIES_WRONG: &str = "SELECT \
      (SELECT COUNT(*) FROM (SELECT party FROM draw_entries JOIN draws ON draws.item_id = draw_entries.item_id \
        WHERE draws.item_id = ? GROUP BY party HAVING COUNT(*) > MAX(party_max)) AS large)";
 
-/// Entries that were owed a unit when a buyer bought without an offer: they were never offered one, or the offer was
-/// ended for them before, by a pause. Friends are owed as many units as they are, or none.
-const PLACES_PASSED: &str = "SELECT COUNT(*) FROM ( \
-     SELECT draw_entries.item_id, COALESCE(members, 1) AS units, \
-         IF(offered_at IS NULL, '1970-01-01', closed_at) AS owed_from \
-       FROM draw_entries JOIN (SELECT item_id, user_id, MIN(place) AS place FROM waiting_list WHERE item_id = ? \
-         GROUP BY item_id, user_id) AS firsts \
-         ON firsts.item_id = draw_entries.item_id AND firsts.user_id = draw_entries.user_id \
-       JOIN waiting_list ON waiting_list.item_id = firsts.item_id AND waiting_list.place = firsts.place \
-       LEFT JOIN (SELECT item_id, party, COUNT(*) AS members FROM waiting_list \
-         WHERE item_id = ? AND party IS NOT NULL GROUP BY item_id, party) AS parties \
-         ON parties.item_id = waiting_list.item_id AND parties.party = waiting_list.party \
-       WHERE draw_entries.item_id = ? AND (status = 'ended' OR (status = 'waiting' AND offered_at IS NULL))) AS owed \
-     JOIN (SELECT item_id, MAX(created_at) AS of_one, MAX(IF(quantity > 1, created_at, NULL)) AS of_two, \
-         MAX(IF(quantity > 2, created_at, NULL)) AS of_three, MAX(IF(quantity > 3, created_at, NULL)) AS of_four \
-       FROM orders WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected') \
-       GROUP BY item_id) AS last ON last.item_id = owed.item_id \
-     WHERE owed_from < CASE units WHEN 1 THEN of_one WHEN 2 THEN of_two WHEN 3 THEN of_three ELSE of_four END";
+/// When an order was made last without an offer: of one unit or more, of two or more, of three, and of four.
+const LAST_BOUGHT: &str = "SELECT MAX(created_at), MAX(IF(quantity > 1, created_at, NULL)), \
+     MAX(IF(quantity > 2, created_at, NULL)), MAX(IF(quantity > 3, created_at, NULL)) FROM orders \
+     WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected')";
+
+/// Entries that were never offered a unit, or whose offer was ended, with the size of their party. The first place of a
+/// buyer is that of the entry. The tables are read in this order and by this index, however old the statistics are:
+/// otherwise a server may read all places again for each entry.
+const PLACES_OWED: &str = "SELECT STRAIGHT_JOIN members, offered_at, closed_at FROM ( \
+     SELECT item_id, user_id, status, offered_at, closed_at, \
+         IF(party IS NULL, 1, COUNT(*) OVER (PARTITION BY party)) AS members, \
+         ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY place) AS standing \
+       FROM waiting_list WHERE item_id = ?) AS line \
+     JOIN draw_entries FORCE INDEX (PRIMARY) \
+       ON draw_entries.item_id = line.item_id AND draw_entries.user_id = line.user_id \
+     WHERE draw_entries.item_id = ? AND standing = 1 \
+       AND (status = 'ended' OR (status = 'waiting' AND offered_at IS NULL))";

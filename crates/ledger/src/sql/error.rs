@@ -61,8 +61,8 @@ pub enum Fault {
     Duplicate,
     /// 4025 (MariaDB) or 3819 (MySQL): a CHECK constraint refused the row.
     CheckViolated,
-    /// 1213 deadlock, 1205 lock wait timeout, 1020 changed since read, 3101 rolled back by the
-    /// group, and the conflicts of TiDB: rolled back, so try the whole transaction again.
+    /// 1213 deadlock, 1205 lock wait timeout, 3572 locked with NOWAIT (MariaDB: 1205), 1020 changed since read, 3101
+    /// rolled back by the group, and the conflicts of TiDB: try the whole transaction again.
     Transient,
     /// The connection is gone or none could be had, or the server is not part of its cluster
     /// (1047). At COMMIT the outcome is unknown.
@@ -129,7 +129,7 @@ impl Fault {
         match number {
             1062 => Self::Duplicate,
             4025 | 3819 => Self::CheckViolated,
-            1213 | 1205 | 1020 => Self::Transient,
+            1213 | 1205 | 3572 | 1020 => Self::Transient,
             // Group Replication has rolled the transaction back.
             3101 => Self::Transient,
             // TiDB has rolled it back: retry is disabled, schema changed (twice), foreign keys,
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(Fault::of_number(1062), Fault::Duplicate);
         assert_eq!(Fault::of_number(4025), Fault::CheckViolated);
         assert_eq!(Fault::of_number(3819), Fault::CheckViolated);
-        for number in [1213, 1205, 1020, 3101, 8002, 8022, 8028, 8147, 9007] {
+        for number in [1213, 1205, 3572, 1020, 3101, 8002, 8022, 8028, 8147, 9007] {
             assert_eq!(Fault::of_number(number), Fault::Transient);
         }
         for number in [1290, 1792, 1836] {

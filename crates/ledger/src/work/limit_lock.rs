@@ -1,12 +1,56 @@
-//! The locks of a buyer's limits by a transaction that has permits of several items: it waits for none of them. A purchase of
-//! the buyer has a limit while it waits for the stock row of its item.
+//! The locks of a buyer's limits by a transaction that has permits of several items: it waits for none of them. A
+//! purchase of the buyer has a limit while it waits for the stock row of its item.
 
 use sqlx::MySqlConnection;
 
-use crate::sql::statement::{Read, in_list};
+use crate::sql::Fault;
+use crate::sql::statement::{Binds, Read, in_list};
 use shop_domain::{ItemId, LimitGroupId, Order, UserId};
 
-/// Locks the limits in which the units of an order are counted, as [`lock_all`] does.
+/// A limit: the units of a buyer are counted in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    OfItem(ItemId),
+    OfGroup(LimitGroupId),
+}
+
+/// The tables of the limits, each with the column of the item or group.
+const OF_ITEMS: [&str; 2] = ["buyer_limits", "item_id"];
+const OF_GROUPS: [&str; 2] = ["group_limits", "group_id"];
+
+/// Locks a limit of a buyer, if it exists; `false` when another transaction has it, or has made it and is not
+/// committed. The caller then rolls back.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn try_lock(
+    transaction: &mut MySqlConnection,
+    limit: Limit,
+    buyer: UserId,
+) -> sqlx::Result<bool> {
+    let [table, column] = match limit {
+        Limit::OfItem(_) => OF_ITEMS,
+        Limit::OfGroup(_) => OF_GROUPS,
+    };
+    let id = match limit {
+        Limit::OfItem(item) => item.get(),
+        Limit::OfGroup(group) => group.get(),
+    };
+    // SKIP LOCKED would not tell a limit that another transaction has just made from one that nobody has made.
+    let statement = format!(
+        "SELECT {column} FROM {table} WHERE {column} = ? AND user_id = ? FOR UPDATE NOWAIT"
+    );
+    let locked: sqlx::Result<Option<i64>> =
+        sqlx::query_scalar(&statement).binds((id, buyer.get())).first(transaction).await;
+    match locked {
+        Ok(_) => Ok(true),
+        Err(error) if Fault::of(&error) == Fault::Transient => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Locks the limits in which the units of an order are counted. Returns the item of one that another transaction has,
+/// `None` for a group: the caller then rolls back.
 ///
 /// # Errors
 /// The database's.
@@ -14,44 +58,28 @@ pub(crate) async fn lock_of_order(
     transaction: &mut MySqlConnection,
     order: &Order,
 ) -> sqlx::Result<Result<(), Option<ItemId>>> {
-    let items: Vec<ItemId> = order.lines().map(|line| line.item_id).collect();
-    let groups: Vec<LimitGroupId> = order.lines().filter_map(|line| line.limit_group).collect();
-    lock_all(transaction, order.user_id, &items, &groups).await
-}
-
-/// Locks the limits of a buyer for some items and groups. Returns the item of one that another transaction has, `None` for
-/// a group: the caller then rolls back.
-///
-/// # Errors
-/// The database's.
-pub(crate) async fn lock_all(
-    transaction: &mut MySqlConnection,
-    buyer: UserId,
-    items: &[ItemId],
-    groups: &[LimitGroupId],
-) -> sqlx::Result<Result<(), Option<ItemId>>> {
-    let items: Vec<i64> = items.iter().map(|item| item.get()).collect();
-    if let Some(item) = lock_some(transaction, ["buyer_limits", "item_id"], buyer, &items).await? {
+    let buyer = order.user_id;
+    let items: Vec<i64> = order.lines().map(|line| line.item_id.get()).collect();
+    if let Some(item) = lock_some(transaction, OF_ITEMS, buyer, &items).await? {
         return Ok(Err(ItemId::new(item)));
     }
-    let groups: Vec<i64> = groups.iter().map(|group| group.get()).collect();
-    let taken = lock_some(transaction, ["group_limits", "group_id"], buyer, &groups).await?;
+    let groups = order.lines().filter_map(|line| line.limit_group).map(LimitGroupId::get);
+    let groups: Vec<i64> = groups.collect();
+    let taken = lock_some(transaction, OF_GROUPS, buyer, &groups).await?;
     Ok(taken.map_or(Ok(()), |_| Err(None)))
 }
 
-/// Locks limits of one table, up to the first that does not exist: an order counts in one after the other, so while it waits
-/// for that one it must have no later one. Returns the first that another transaction has.
+/// Locks the free limits of one table, and returns the first one that another transaction has.
 async fn lock_some(
     transaction: &mut MySqlConnection,
     table: [&str; 2],
     buyer: UserId,
     ids: &[i64],
 ) -> sqlx::Result<Option<i64>> {
+    let locked = read(transaction, table, buyer, ids, "FOR UPDATE SKIP LOCKED").await?;
+    // Compared with those that exist: lab items without an arbiter have none.
     let existing = read(transaction, table, buyer, ids, "").await?;
-    let exists = |id: &i64| existing.contains(id);
-    let wanted: Vec<i64> = ids.iter().copied().take_while(exists).collect();
-    let locked = read(transaction, table, buyer, &wanted, "FOR UPDATE SKIP LOCKED").await?;
-    Ok(wanted.into_iter().find(|id| !locked.contains(id)))
+    Ok(existing.into_iter().find(|id| !locked.contains(id)))
 }
 
 async fn read(

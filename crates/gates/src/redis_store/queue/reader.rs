@@ -146,7 +146,8 @@ impl Reader {
         self.ack(item, NO_ENTRY, order, refused).await
     }
 
-    /// Moves an entry to the dead letters; `false` when the item has [`DEAD_LETTERS_MAX`] already.
+    /// Moves an entry to the dead letters; `false` when the item has [`DEAD_LETTERS_MAX`] already, or when another
+    /// consumer has taken the entry out of the queue.
     pub async fn move_to_dead_letters(
         &self,
         item: ItemId,

@@ -206,7 +206,13 @@ fn returns<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>>
         .collect()
 }
 
-/// The restocks of the ledger, matched with those that were sent by their units.
+/// Units of a restock that a long line gets in parts, and the buyers in a line that is not long: as in
+/// `waiting_list/restocked.rs` of the ledger.
+const IN_PARTS_MIN: i64 = 2_000;
+const SHORT_LINE_MAX: usize = 1_000;
+
+/// The restocks of the ledger, matched with those that were sent by their units. One that may have come in parts does not
+/// count: no answer shows when the last part came.
 fn restocks<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>> {
     let before: HashSet<&str> =
         evidence.before.restocks.iter().map(|restock| restock.id.as_str()).collect();
@@ -216,6 +222,8 @@ fn restocks<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>
             *rows.entry(restock.units).or_default() += 1;
         }
     }
+    let is_long = evidence.after.line.places.len() > SHORT_LINE_MAX;
+    rows.retain(|units, _| !(is_long && *units >= IN_PARTS_MIN));
     let mut changes = Vec::new();
     for (units, count) in rows {
         let sent = in_time.history.restocks.iter().filter(|restock| restock.units == units);

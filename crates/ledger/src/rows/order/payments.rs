@@ -254,11 +254,13 @@ pub async fn refund_failed(
     .await
 }
 
-/// Counts the payments that have to go back and are not known to have done so.
-pub async fn count_open_refunds(pool: &Database) -> sqlx::Result<i64> {
+/// Counts the payments that have to go back and are not known to have done so, at most `most`.
+pub async fn count_open_refunds(pool: &Database, most: u32) -> sqlx::Result<i64> {
     sqlx::query_scalar(
-        "SELECT COUNT(*) FROM payments WHERE status IN ('refund_wanted', 'refund_requested')",
+        "SELECT COUNT(*) FROM (SELECT id FROM payments \
+         WHERE status IN ('refund_wanted', 'refund_requested') LIMIT ?) AS open_refunds",
     )
+    .bind(most)
     .one(pool)
     .await
 }

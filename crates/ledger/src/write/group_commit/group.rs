@@ -12,14 +12,18 @@ use super::connections::BatchConnections;
 use super::pipeline::BatchPipeline;
 use super::quarantine::{Quarantine, QuarantineCount};
 use super::queue::{BatchQueue, Waiting};
+use super::reads::find_written;
 use super::tasks::BatchTasks;
+use crate::sql::confirmed;
 use crate::work::cache::Cache;
 use crate::work::item_permit::ItemPermits;
-use crate::write::{Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time};
-use shop_domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
+use crate::write::{Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time, pause};
+use shop_domain::{Doubt, ItemId, Order, Outcome, Purchase, Refusal, Unavailable};
 
 /// Items that have a queue of their own at once.
 const ITEMS_MAX: usize = 100_000;
+/// Doublings of the pause of an order with several lines that finds rows locked again and again.
+const DOUBLINGS_MAX: u32 = 3;
 
 /// The queues of this process. Clones share them.
 #[derive(Clone)]
@@ -120,6 +124,16 @@ impl GroupCommit {
         answer.unwrap_or_else(Outcome::from)
     }
 
+    /// Finds the order of a purchase that was written before, rejected or not. Waits for a transaction that has its row.
+    ///
+    /// # Errors
+    /// The database's; then the order may be there.
+    pub async fn find_written(&self, purchase: &Purchase) -> sqlx::Result<Option<Order>> {
+        let pool = &self.parts.arbiter.pool;
+        let mut found = confirmed(pool, find_written(pool, &[purchase])).await?;
+        Ok(found.remove(&purchase.order_id))
+    }
+
     /// The queue that an order belongs to; `None` for one with several lines that no shared queue takes: it is written
     /// by itself. Each item is looked at once, because a quarantine may begin or end at any moment.
     fn queue_of(&self, lines: &[Purchase]) -> Option<Arc<BatchQueue>> {
@@ -156,12 +170,18 @@ impl GroupCommit {
         let items: Vec<ItemId> = lines.iter().map(|line| line.item.id).collect();
         // What waits for rows of an item waits first, without a connection.
         let mut taken = arbiter.concurrency.acquire_all(&items, deadline).await;
+        let mut tries = 0;
         while let Some(permits) = taken {
             match self.write_alone_with(&permits, lines, deadline).await {
                 Ok(outcome) => return outcome,
                 Err(item) => {
+                    drop(permits);
+                    // Whoever has a limit of a group may wait for an item that is not in this order.
+                    let _ = in_time(deadline, pause(tries)).await;
+                    tries = (tries + 1).min(DOUBLINGS_MAX);
+                    let none = ItemPermits::default();
                     let within = (&arbiter.pool, deadline);
-                    taken = arbiter.concurrency.acquire_after(permits, &items, item, within).await;
+                    taken = arbiter.concurrency.acquire_after(none, &items, item, within).await;
                 }
             }
         }

@@ -14,7 +14,8 @@ use super::stock_rows::take;
 use crate::rows::event::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
 use crate::work::item_permit::ItemPermits;
-use crate::work::{limit_lock, stock_lock};
+use crate::work::limit_lock::{self, Limit};
+use crate::work::stock_lock;
 use crate::write::fence::{Fence, raise_fence};
 use crate::write::new_order::{
     Written, count_buyers, count_in_groups, insert_movements, insert_orders,
@@ -163,20 +164,19 @@ async fn write_rows(
     failpoint!("batch-orders-inserted");
     protocol!("keys", purchases.iter().copied());
     // Only now: whoever waits for a key must have no limit.
-    if let Some(permits) = permits {
-        let items: Vec<ItemId> = permits.items().collect();
-        let locked = limit_lock::lock_all(connection, purchases[0].buyer, &items, &[]).await?;
-        if let Err(Some(item)) = locked {
+    let guarded = summed(purchases, |one| is_guarded(one).then(|| one.item.id.get()));
+    let grouped = summed(purchases, |one| one.counted_group().map(|group| group.id.get()));
+    if permits.is_some() {
+        if let Some(item) = count_alone(connection, &guarded, &grouped).await? {
             return Ok(Some(BatchResult::Locked(item)));
         }
-    }
-    let guarded = summed(purchases, |one| is_guarded(one).then(|| one.item.id.get()));
-    for chunk in powers_of_two(&guarded) {
-        answered(count_buyers(connection, chunk, false)).await?;
-    }
-    let grouped = summed(purchases, |one| one.counted_group().map(|group| group.id.get()));
-    for chunk in powers_of_two(&grouped) {
-        answered(count_in_groups(connection, chunk)).await?;
+    } else {
+        for chunk in powers_of_two(&guarded) {
+            answered(count_buyers(connection, chunk, false)).await?;
+        }
+        for chunk in powers_of_two(&grouped) {
+            answered(count_in_groups(connection, chunk)).await?;
+        }
     }
     failpoint!("batch-buyers-counted");
     protocol!("limits", purchases.iter().copied());
@@ -185,6 +185,32 @@ async fn write_rows(
     }
     outbox.inserted(connection, purchases, WRITTEN_AS).await?;
     failpoint!("batch-movements-inserted");
+    Ok(None)
+}
+
+/// Counts the units of an order with several lines in one limit after the other. It has permits of all its items, so it
+/// waits for no limit: returns the item of one that another transaction has.
+async fn count_alone(
+    connection: &mut MySqlConnection,
+    guarded: &[(&Purchase, i64)],
+    grouped: &[(&Purchase, i64)],
+) -> sqlx::Result<Option<ItemId>> {
+    for counted in guarded.chunks(1) {
+        let purchase = counted[0].0;
+        let limit = Limit::OfItem(purchase.item.id);
+        if !limit_lock::try_lock(connection, limit, purchase.buyer).await? {
+            return Ok(Some(purchase.item.id));
+        }
+        answered(count_buyers(connection, counted, false)).await?;
+    }
+    for counted in grouped.chunks(1) {
+        let purchase = counted[0].0;
+        let Some(group) = purchase.counted_group() else { continue };
+        if !limit_lock::try_lock(connection, Limit::OfGroup(group.id), purchase.buyer).await? {
+            return Ok(Some(purchase.item.id));
+        }
+        answered(count_in_groups(connection, counted)).await?;
+    }
     Ok(None)
 }
 
