@@ -4,6 +4,8 @@
 //! all lists in one transaction. Rows have no order, so the orders of an item stand in the list as the reads show it:
 //! of two reads one has everything that the other has. `SECKILL_TEST_ROUNDS=100` makes the history longer.
 
+mod failovers;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
