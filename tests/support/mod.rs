@@ -22,6 +22,7 @@ pub mod webhook_receiver;
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use dev_servers::{
     Certificates, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, MysqlSet, RedisCluster,
@@ -117,6 +118,13 @@ pub async fn own_mysql(mut options: MysqlOptions) -> MysqlServer {
 pub fn rounds(few: u32) -> u32 {
     let asked = std::env::var("SECKILL_TEST_ROUNDS").ok();
     asked.map_or(few, |text| text.parse().expect("SECKILL_TEST_ROUNDS is a number"))
+}
+
+/// How long a test without an end of its own goes on: `SECKILL_TEST_SECONDS`, else a few seconds.
+pub fn seconds(few: u64) -> Duration {
+    let asked = std::env::var("SECKILL_TEST_SECONDS").ok();
+    let number = |text: String| text.parse().expect("SECKILL_TEST_SECONDS is a number");
+    Duration::from_secs(asked.map_or(few, number))
 }
 
 /// Whether the whole of a test that has a small form is asked for: `make test-all` sets `SECKILL_TEST_ALL`.
