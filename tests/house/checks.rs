@@ -173,8 +173,8 @@ fn is_test(name: &str) -> bool {
 
 /// Where a package may be.
 fn folders_of(package: &str) -> Vec<PathBuf> {
-    let folders = ["crates", "extensions"].map(|folder| root().join(folder).join(package));
-    let mut folders = folders.to_vec();
+    let folders = ["crates", "extensions", "tests"];
+    let mut folders = folders.map(|folder| root().join(folder).join(package)).to_vec();
     match package {
         "seckill" => folders.push(root()),
         "service-bench" => folders.push(root().join("bench/service")),
