@@ -78,9 +78,9 @@ fn audits() -> Vec<String> {
 
 /// The models. Each of their planted mistakes has a test, too.
 fn models() -> Vec<String> {
-    let tests = read("crates/protocol-models/tests/models.rs");
+    let tests = read("tests/protocol-models/tests/models.rs");
     let mut found = Vec::new();
-    for path in files_below("crates/protocol-models/src", "rs") {
+    for path in files_below("tests/protocol-models/src", "rs") {
         let text = fs::read_to_string(&path).expect("a readable file");
         let mistakes = variants(&text, "Mistake");
         if mistakes.is_empty() {

@@ -1,4 +1,4 @@
-//! Runs of group commit on a database server are paths of its model (`crates/protocol-models`): in each round two instances
+//! Runs of group commit on a database server are paths of its model (`tests/protocol-models`): in each round two instances
 //! write the model's orders, and what their batches decide is replayed by the model's steps.
 
 use std::sync::Arc;
