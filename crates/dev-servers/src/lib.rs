@@ -5,7 +5,6 @@ mod etcd;
 pub mod faulty_link;
 mod guardian;
 mod home;
-pub mod linearizability;
 mod mysql;
 mod ports;
 mod program;
