@@ -10,7 +10,6 @@ mod ports;
 mod program;
 mod redis;
 mod server;
-mod small_disk;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -30,7 +29,6 @@ pub use self::redis::{
     RedisSentinels, RedisServer,
 };
 pub use self::server::Server;
-pub use self::small_disk::SmallDisk;
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};
 
 /// Locks a value of which every panic leaves a usable one.
