@@ -2,7 +2,6 @@
 
 mod error;
 mod etcd;
-pub mod faulty_link;
 mod guardian;
 mod home;
 mod mysql;

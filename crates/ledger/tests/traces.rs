@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dev_servers::faulty_link::{FaultyLink, Trap};
 use dev_servers::{DATABASE, MysqlOptions, MysqlServer};
+use faulty_link::{FaultyLink, Trap};
 use futures::future::join_all;
 use ledger::catalog::{NewItems, create};
 use ledger::failover::pool_of;
