@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::shared::Shared;
 use crate::account::{self, Accounts, HashingPool};
 use crate::config::Config;
-use crate::http::item_form::ItemForm;
+use crate::http::item_form::read_item;
 use crate::order::Orders;
 use crate::purchase::Purchases;
 use crate::trial::TrialSales;
@@ -92,7 +92,7 @@ pub(super) fn core(
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,
-        item_form: Arc::new(ItemForm),
+        read_item,
         new_items: Arc::new(shared.catalog.clone()),
         trial_sales: Arc::new(TrialSales {
             catalog: shared.catalog.clone(),

@@ -10,7 +10,7 @@ use super::{ExitResult, parse};
 use crate::account::Actor;
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::http::item_form::ItemForm;
+use crate::http::item_form::read_item;
 use files::{Encoding, FaultBody, read_table};
 use gates::redis_store::{Counters, RedisClient};
 use ledger::catalog::KeyedRequest;
@@ -51,7 +51,7 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let currency = config.as_ref().map_or(Ok(Currency::USD), Config::currency)?;
     let bytes = table;
     let charset = arguments.charset.map(|Charset(charset)| charset);
-    let mut table = read_table(&bytes, charset, currency, &ItemForm);
+    let mut table = read_table(&bytes, charset, currency, read_item);
     let (Some(user), Some(config)) = (arguments.operator, config) else {
         if !table.faults.is_empty() {
             return refused(&path, &table.faults);

@@ -1,8 +1,8 @@
-//! New items by the text of their fields: the port of the extension `files` to the fields of a new sale.
+//! New items by the text of their fields: the ports of the extension `files` to new sales.
 
 use crate::account::Actor;
 use async_trait::async_trait;
-use extension::ports::{self, Created, KeyedRequest, NewItems, UnknownName};
+use extension::ports::{Created, KeyedRequest, NewItems, UnknownName};
 use shop_domain::{Currency, NewItem};
 use web::body::Integer;
 use web::problem::Problem;
@@ -12,20 +12,14 @@ use super::route::admin::{CreateItemBody, new_item};
 use super::route::options_of_table;
 use crate::catalog::{Catalog, CreateError, check};
 
-/// Reads a new item of the text of its fields.
-#[derive(Clone, Copy)]
-pub struct ItemForm;
-
-impl ports::ItemForm for ItemForm {
-    fn read(
-        &self,
-        field: &dyn Fn(&str) -> Option<String>,
-        currency: Currency,
-    ) -> Result<NewItem, Problem> {
-        let new = new_item(body_of(field)?, currency, None)?;
-        check(&new).map_err(Problem::from)?;
-        Ok(new)
-    }
+/// Reads a new item of the text of its fields: a [`ReadItem`](extension::ports::ReadItem).
+pub fn read_item(
+    field: &dyn Fn(&str) -> Option<String>,
+    currency: Currency,
+) -> Result<NewItem, Problem> {
+    let new = new_item(body_of(field)?, currency, None)?;
+    check(&new).map_err(Problem::from)?;
+    Ok(new)
 }
 
 #[async_trait]
@@ -101,7 +95,7 @@ mod tests {
     const RIGHT: &str = "Lamp,250,10,2026-11-22T10:00:00Z,2026-11-22T11:00:00Z,mysql-atomic,\n";
 
     fn faults(table: &str) -> Vec<(u64, String, String)> {
-        let faults = read_table(table.as_bytes(), None, Currency::USD, &ItemForm).faults;
+        let faults = read_table(table.as_bytes(), None, Currency::USD, read_item).faults;
         let brief = |it: FaultBody| (it.line, it.column.unwrap_or_default(), it.code);
         faults.into_iter().map(brief).collect()
     }
@@ -118,7 +112,7 @@ mod tests {
         let formula = "'=1+1,1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,false\n";
         let table = format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}");
         let Table { sales: new, faults, .. } =
-            read_table(table.as_bytes(), None, Currency::USD, &ItemForm);
+            read_table(table.as_bytes(), None, Currency::USD, read_item);
         assert_eq!(faults, []);
         let names: Vec<_> = new.iter().map(|item| &*item.name).collect();
         assert_eq!(names, ["Lamp", "Lamp, \"big\"", "=1+1"]);
@@ -151,7 +145,7 @@ mod tests {
         let heads = ["x,".repeat(100_000), ",".repeat(100_000), "x".repeat(100_000)];
         let tables = heads.into_iter().map(|head| (head, 1)).chain([(rows, 1_000)]);
         for (table, expected) in tables {
-            let faults = read_table(table.as_bytes(), None, Currency::USD, &ItemForm).faults;
+            let faults = read_table(table.as_bytes(), None, Currency::USD, read_item).faults;
             let bytes = serde_json::to_string(&faults).expect("JSON").len();
             assert!(faults.len() == expected && bytes < expected * 500, "{bytes} bytes");
         }

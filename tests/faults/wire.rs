@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dev_servers::faulty_link::{Fault, FaultyLink, Trap};
+use faulty_link::{Fault, FaultyLink, Trap};
 
 use crate::Run;
 

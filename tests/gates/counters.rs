@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dev_servers::faulty_link::Trap;
+use faulty_link::Trap;
 use futures::future::join_all;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
 use ledger::rows::stock;

@@ -2,7 +2,7 @@
 //! the same time. The arbiter is off in most of these tests: then a unit that is counted twice is
 //! a unit that is sold twice.
 
-use dev_servers::faulty_link::Fault;
+use faulty_link::Fault;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
 use ledger::rows::stock;
 use redis::AsyncCommands;

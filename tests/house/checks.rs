@@ -78,9 +78,9 @@ fn audits() -> Vec<String> {
 
 /// The models. Each of their planted mistakes has a test, too.
 fn models() -> Vec<String> {
-    let tests = read("crates/protocol-models/tests/models.rs");
+    let tests = read("tests/protocol-models/tests/models.rs");
     let mut found = Vec::new();
-    for path in files_below("crates/protocol-models/src", "rs") {
+    for path in files_below("tests/protocol-models/src", "rs") {
         let text = fs::read_to_string(&path).expect("a readable file");
         let mistakes = variants(&text, "Mistake");
         if mistakes.is_empty() {
@@ -173,8 +173,8 @@ fn is_test(name: &str) -> bool {
 
 /// Where a package may be.
 fn folders_of(package: &str) -> Vec<PathBuf> {
-    let folders = ["crates", "extensions"].map(|folder| root().join(folder).join(package));
-    let mut folders = folders.to_vec();
+    let folders = ["crates", "extensions", "tests"];
+    let mut folders = folders.map(|folder| root().join(folder).join(package)).to_vec();
     match package {
         "seckill" => folders.push(root()),
         "service-bench" => folders.push(root().join("bench/service")),

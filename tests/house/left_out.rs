@@ -103,7 +103,8 @@ fn a_library_without_a_test_program_has_no_test() {
 
 /// The manifest of each package beside the program.
 fn manifests() -> Vec<PathBuf> {
-    let found = ["crates", "extensions"].into_iter().flat_map(|folder| files_below(folder, "toml"));
+    let folders = ["crates", "extensions", "tests"].into_iter();
+    let found = folders.flat_map(|folder| files_below(folder, "toml"));
     let found: Vec<PathBuf> = found.filter(|path| path.ends_with("Cargo.toml")).collect();
     assert!(found.len() > 20, "{found:?}");
     found

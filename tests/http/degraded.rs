@@ -1,7 +1,7 @@
 //! What still works while a server is away, and that it is not waited for over and over.
 
 use dev_servers::RedisServer;
-use dev_servers::faulty_link::Fault;
+use faulty_link::Fault;
 use futures::future::join_all;
 use reqwest::Method;
 use seckill::config::Config;

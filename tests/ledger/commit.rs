@@ -6,7 +6,7 @@ mod replaced;
 mod same_key;
 mod unknown;
 
-use dev_servers::faulty_link::Trap;
+use faulty_link::Trap;
 use seckill::config::Config;
 use serde_json::json;
 use settings::Secret;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use dev_servers::faulty_link::Trap;
 use dev_servers::{MysqlOptions, MysqlServer};
+use faulty_link::Trap;
 use futures::future::join_all;
 use ledger::breaker::Breakers;
 use ledger::order::OrderSteps;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dev_servers::faulty_link::Trap;
+use faulty_link::Trap;
 use futures::future::join_all;
 use ledger::rows::{self, items};
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dev_servers::faulty_link::Trap;
+use faulty_link::Trap;
 use gates::redis_store::RedisClient;
 use ledger::rows;
 use seckill::config::Config;

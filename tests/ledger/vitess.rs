@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dev_servers::faulty_link::FaultyLink;
 use dev_servers::{MysqlOptions, MysqlServer};
+use faulty_link::FaultyLink;
 use ledger::rows::{self, Writer, check, monitor};
 use settings::Secret;
 use shop_domain::ItemId;

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use dev_servers::{MysqlOptions, MysqlServer, RedisServer, SmallDisk};
+use dev_servers::{MysqlOptions, MysqlServer, RedisServer};
+use forgetful_disk::SmallDisk;
 use serde_json::{Value, json};
 use settings::Secret;
 

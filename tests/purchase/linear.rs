@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use dev_servers::faulty_link::FaultyLink;
-use dev_servers::linearizability::{Recorder, Specification};
+use faulty_link::FaultyLink;
 use gates::redis_store::{Counters, RedisClient, Take};
+use linearizability::{Recorder, Specification};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use files::{FaultBody, charset_named, read_table};
-use seckill::http::item_form::ItemForm;
+use seckill::http::item_form::read_item;
 use shop_domain::{Currency, NewItem};
 use web::problem::rfc3339;
 
@@ -296,7 +296,7 @@ fn each_form_has_one_answer() {
         let what = format!("{file} {charset:?}");
         let bytes = std::fs::read(folder().join(file)).unwrap_or_else(|it| panic!("{what}: {it}"));
         let charset = charset.map(|name| charset_named(name).expect("a charset"));
-        let table = read_table(&bytes, charset, Currency::USD, &ItemForm);
+        let table = read_table(&bytes, charset, Currency::USD, read_item);
         let faults = &table.faults;
         match expected {
             Taken(sales) => {

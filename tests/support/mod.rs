@@ -33,7 +33,7 @@ use futures::future::join_all;
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
-pub use dev_servers::faulty_link::FaultyLink;
+pub use faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
 pub use instance::{
     DRAW_KEY, Instance, Shop, hold_stock_row, item_body, patient, patient_transaction, redis_of,

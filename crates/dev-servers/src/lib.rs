@@ -2,16 +2,13 @@
 
 mod error;
 mod etcd;
-pub mod faulty_link;
 mod guardian;
 mod home;
-pub mod linearizability;
 mod mysql;
 mod ports;
 mod program;
 mod redis;
 mod server;
-mod small_disk;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -31,7 +28,6 @@ pub use self::redis::{
     RedisSentinels, RedisServer,
 };
 pub use self::server::Server;
-pub use self::small_disk::SmallDisk;
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};
 
 /// Locks a value of which every panic leaves a usable one.

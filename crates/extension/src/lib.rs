@@ -25,7 +25,7 @@ use web::problem::ProblemType;
 
 use job::ScheduledJob;
 use ports::{
-    AnnounceDraws, IdentityProvider, ItemForm, Items, NewItems, OrdersToPay, PaidElsewhere,
+    AnnounceDraws, IdentityProvider, Items, NewItems, OrdersToPay, PaidElsewhere, ReadItem,
     SessionOpener, TrialSales, WaitingLists,
 };
 
@@ -67,8 +67,7 @@ pub struct Core {
     pub currency: Currency,
     /// Sales that are tried out.
     pub trial_sales: Arc<dyn TrialSales>,
-    /// Reads a sale of its fields.
-    pub item_form: Arc<dyn ItemForm>,
+    pub read_item: ReadItem,
     /// Creates sales.
     pub new_items: Arc<dyn NewItems>,
 }

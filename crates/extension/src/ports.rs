@@ -59,18 +59,9 @@ pub struct TrialPurchase {
     pub key: RequestKey,
 }
 
-/// Reads a new item of the text of its fields, which are those of the request that creates one.
-pub trait ItemForm: Send + Sync {
-    /// `field` gives the text of a field, if it has one. An item without a currency has `currency`.
-    ///
-    /// # Errors
-    /// The problem of the first field that is wrong.
-    fn read(
-        &self,
-        field: &dyn Fn(&str) -> Option<String>,
-        currency: Currency,
-    ) -> Result<NewItem, Problem>;
-}
+/// Reads a new item of the text of its fields, which are those of the request that creates one, or gives the problem of
+/// the first field that is wrong. The function gives the text of a field; an item without a currency has this one.
+pub type ReadItem = fn(&dyn Fn(&str) -> Option<String>, Currency) -> Result<NewItem, Problem>;
 
 /// Creates several items, all or none.
 #[async_trait]

@@ -1,11 +1,11 @@
-//! Runs of group commit on a database server are paths of its model (`crates/protocol-models`): in each round two instances
+//! Runs of group commit on a database server are paths of its model (`tests/protocol-models`): in each round two instances
 //! write the model's orders, and what their batches decide is replayed by the model's steps.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use dev_servers::faulty_link::{FaultyLink, Trap};
 use dev_servers::{DATABASE, MysqlOptions, MysqlServer};
+use faulty_link::{FaultyLink, Trap};
 use futures::future::join_all;
 use ledger::catalog::{NewItems, create};
 use ledger::failover::pool_of;

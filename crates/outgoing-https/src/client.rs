@@ -2,6 +2,7 @@
 //! limit.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::target::{PrivateNetworks, Target};
+use super::tls;
 
 /// How long the rest of an answer may take whose status is known, for its connection to be kept.
 const REST_MAX: Duration = Duration::from_secs(1);
@@ -26,10 +28,8 @@ const REST_MAX: Duration = Duration::from_secs(1);
 /// Sends requests to other systems. Clones share the trusted certificates.
 #[derive(Clone)]
 pub struct HttpsClient {
-    /// Private networks that may be reached.
-    pub networks: PrivateNetworks,
-    /// Encryption.
-    pub tls: Arc<ClientConfig>,
+    networks: PrivateNetworks,
+    tls: Arc<ClientConfig>,
     /// How long one request may take, from the look-up of the name to the answer, with its body where that is read.
     pub timeout: Duration,
 }
@@ -45,8 +45,22 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl HttpsClient {
-    /// Sends a request without an address of its own to `target`, and reads the answer up to
-    /// `bytes_max`.
+    /// A client that reaches public addresses and `networks`, and trusts the authorities of the system and those in
+    /// the PEM file `ca_file`, unless its name is empty.
+    ///
+    /// # Errors
+    /// A sentence for the operator, which begins with the name of a setting.
+    pub fn new(
+        networks: PrivateNetworks,
+        ca_file: &Path,
+        timeout: Duration,
+    ) -> Result<Self, String> {
+        let tls = tls::client(ca_file).map_err(|why| format!("ca_file cannot be used: {why}"))?;
+        Ok(Self { networks, tls: Arc::new(tls), timeout })
+    }
+
+    /// Sends a request to `target`, and reads the answer up to `bytes_max`: JSON, unless the request asks for
+    /// something else.
     ///
     /// # Errors
     /// A sentence for the log.
@@ -57,7 +71,8 @@ impl HttpsClient {
         bytes_max: usize,
     ) -> Result<(StatusCode, Bytes), String> {
         let exchange = async {
-            request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+            let json = HeaderValue::from_static("application/json");
+            request.headers_mut().entry(ACCEPT).or_insert(json);
             let answer = self.connect(target).await?.send(target, request).await?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), bytes_max).collect().await;

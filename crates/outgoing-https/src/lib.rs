@@ -1,11 +1,10 @@
-//! Requests to other systems: webhooks, the identity provider, the payment provider, drand.
+//! Requests to other systems: webhooks, the identity provider, the payment provider, drand, the collector of traces.
 //!
-//! [`HttpsClient`] sends them, to a [`Target`] whose address [`PrivateNetworks`] permits. [`tls`] says which
-//! authorities are trusted.
+//! [`HttpsClient`] sends them, to a [`Target`] whose address [`PrivateNetworks`] permits.
 
 mod client;
 mod target;
-pub mod tls;
+mod tls;
 
 pub use client::{Connection, HttpsClient};
 pub use target::{PrivateNetworks, Target};

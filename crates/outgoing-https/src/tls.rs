@@ -10,7 +10,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 ///
 /// # Errors
 /// A sentence when the file cannot be read.
-pub fn client(own: &Path) -> Result<ClientConfig, String> {
+pub(super) fn client(own: &Path) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if !own.as_os_str().is_empty() {

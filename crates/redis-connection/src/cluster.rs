@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, ErrorKind, RedisError, RedisResult, from_redis_value,
 };
@@ -29,14 +29,12 @@ const ANSWERS_MIN: usize = 2;
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 /// The shortest time between two questions.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// A slot without an owner.
-const NOBODY: u16 = u16::MAX;
 
 /// The slots and their owners.
 #[derive(Default)]
 pub(crate) struct SlotMap {
-    /// For each slot the index of its primary.
-    owners: Vec<u16>,
+    /// For each slot its primary, with the epoch in which that one claims it.
+    owners: Vec<Option<(u64, Node)>>,
     pub(crate) primaries: Vec<Node>,
     pub(crate) replicas: usize,
 }
@@ -101,7 +99,8 @@ impl Cluster {
             self.look().await?;
             map = self.map();
         }
-        let owner = slot.and_then(|slot| map.owner(slot)).or_else(|| map.any());
+        let owner = slot.and_then(|slot| map.owner(slot));
+        let owner = owner.or_else(|| map.primaries.choose(&mut rand::rng()));
         owner.cloned().ok_or_else(|| unreachable_cluster("no node has slots"))
     }
 
@@ -178,30 +177,24 @@ impl Cluster {
 
     /// One map of several views: of two owners of a slot, the one with the higher epoch.
     fn merged(&self, views: &[View]) -> RedisResult<SlotMap> {
-        let mut map = SlotMap { owners: vec![NOBODY; SLOTS.into()], ..SlotMap::default() };
-        let mut epochs = vec![0; SLOTS.into()];
-        let mut indexes: BTreeMap<&str, u16> = BTreeMap::new();
+        let mut owners: Vec<Option<(u64, Node)>> = vec![None; SLOTS.into()];
+        let mut nodes: BTreeMap<&str, Node> = BTreeMap::new();
         for primary in views.iter().flat_map(|view| &view.primaries) {
-            let index = match indexes.get(&*primary.id) {
-                Some(index) => *index,
-                None => {
-                    let index = u16::try_from(map.primaries.len()).unwrap_or(NOBODY);
-                    map.primaries.push(self.node(&primary.host, primary.port)?);
-                    indexes.insert(&primary.id, index);
-                    index
-                }
-            };
+            let named = self.node(&primary.host, primary.port)?;
+            let node = nodes.entry(&primary.id).or_insert(named);
             for slot in primary.ranges.iter().flat_map(|(first, last)| *first..=*last) {
-                let slot = usize::from(slot);
-                if map.owners[slot] == NOBODY || epochs[slot] < primary.epoch {
-                    map.owners[slot] = index;
-                    epochs[slot] = primary.epoch;
+                let owner = &mut owners[usize::from(slot)];
+                if owner.as_ref().is_none_or(|(epoch, _)| *epoch < primary.epoch) {
+                    *owner = Some((primary.epoch, node.clone()));
                 }
             }
         }
-        map.drop_idle();
+        // Some may have lost all their slots to others.
+        let has_slots = |node: &Node| owners.iter().flatten().any(|(_, owner)| owner.is(node));
+        let primaries = nodes.into_values().filter(has_slots).collect();
         // The view with the most of them: a node that has just joined knows few.
-        map.replicas = views.iter().map(|view| view.replicas.len()).max().unwrap_or(0);
+        let replicas = views.iter().map(|view| view.replicas.len()).max().unwrap_or(0);
+        let map = SlotMap { owners, primaries, replicas };
         self.forget_others(&map, views);
         Ok(map)
     }
@@ -232,41 +225,7 @@ impl Cluster {
 
 impl SlotMap {
     pub(crate) fn owner(&self, slot: Slot) -> Option<&Node> {
-        self.primaries.get(usize::from(*self.owners.get(slot.index())?))
-    }
-
-    fn any(&self) -> Option<&Node> {
-        if self.primaries.is_empty() {
-            return None;
-        }
-        self.primaries.get(rand::random_range(0..self.primaries.len()))
-    }
-
-    /// Drops primaries that have lost all their slots to others.
-    fn drop_idle(&mut self) {
-        let busy: Vec<bool> = {
-            let mut busy = vec![false; self.primaries.len()];
-            for owner in &self.owners {
-                if let Some(busy) = busy.get_mut(usize::from(*owner)) {
-                    *busy = true;
-                }
-            }
-            busy
-        };
-        let mut next = 0;
-        let indexes: Vec<u16> = busy
-            .iter()
-            .map(|busy| {
-                let index = next;
-                next += u16::from(*busy);
-                if *busy { index } else { NOBODY }
-            })
-            .collect();
-        for owner in &mut self.owners {
-            *owner = indexes.get(usize::from(*owner)).copied().unwrap_or(NOBODY);
-        }
-        let mut is_busy = busy.into_iter();
-        self.primaries.retain(|_| is_busy.next().unwrap_or(false));
+        self.owners.get(slot.index())?.as_ref().map(|(_, owner)| owner)
     }
 }
 

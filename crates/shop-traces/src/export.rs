@@ -5,15 +5,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::{ACCEPT, HeaderValue};
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
 use opentelemetry::trace::{
     SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };
@@ -22,14 +20,9 @@ use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{RetryPolicy, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter, SpanLinks};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use outgoing_https::{HttpsClient, PrivateNetworks, Target};
 use tokio::sync::mpsc;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
-use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::TraceOptions;
 use shop_domain::trace::{self, Attribute, EndedSpan, TraceContext};
@@ -64,19 +57,17 @@ impl Exporter {
     ) -> Result<Self, String> {
         let headers = headers(options.headers.reveal())?;
         let timeout = Duration::from_millis(options.timeout_ms);
-        let unusable =
-            |error: &dyn fmt::Display| format!("traces.endpoint cannot be used: {error}");
-        let tls = outgoing_https::tls::client(&options.ca_file)
-            .map_err(|error| format!("traces.ca_file cannot be used: {error}"))?;
+        let client = HttpsClient::new(PrivateNetworks::all(), &options.ca_file, timeout)
+            .map_err(|error| format!("traces.{error}"))?;
         let mut otlp = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
-            .with_http_client(CollectorClient { tls: Arc::new(tls), timeout })
+            .with_http_client(CollectorClient(client))
             .with_endpoint(&options.endpoint)
             .with_timeout(timeout)
             .with_headers(headers)
             .with_retry_policy(RetryPolicy::disabled())
             .build()
-            .map_err(|error| unusable(&error))?;
+            .map_err(|error| format!("traces.endpoint cannot be used: {error}"))?;
         let resource = Resource::builder_empty()
             .with_service_name("seckill")
             .with_attributes([
@@ -213,10 +204,7 @@ fn headers(text: &str) -> Result<HashMap<String, String>, String> {
 
 /// The connection to the collector: a new one for each batch.
 #[derive(Clone)]
-struct CollectorClient {
-    tls: Arc<ClientConfig>,
-    timeout: Duration,
-}
+struct CollectorClient(HttpsClient);
 
 impl fmt::Debug for CollectorClient {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -224,43 +212,16 @@ impl fmt::Debug for CollectorClient {
     }
 }
 
-/// A stream of bytes, encrypted or not.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
 #[async_trait]
 impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        tokio::time::timeout(self.timeout, self.send(request)).await?
-    }
-}
-
-impl CollectorClient {
-    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let authority = request.uri().authority().ok_or("an address without a host")?.clone();
-        let is_encrypted = request.uri().scheme_str() == Some("https");
-        let port = authority.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
-        let host = authority.host().trim_matches(['[', ']']).to_owned();
-        let stream = TcpStream::connect((host.as_str(), port)).await?;
-        let stream: Box<dyn Stream> = if is_encrypted {
-            let connector = TlsConnector::from(Arc::clone(&self.tls));
-            Box::new(connector.connect(ServerName::try_from(host)?, stream).await?)
-        } else {
-            Box::new(stream)
-        };
-        let (mut sender, driver) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let _driver = AbortOnDropHandle::new(tokio::spawn(async move {
-            // An error shows in the request that it breaks.
-            let _ = driver.await;
-        }));
-        let (mut parts, body) = request.into_parts();
-        parts.headers.insert(HOST, HeaderValue::from_str(authority.as_str())?);
-        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        parts.uri = path.parse()?;
-        let answer = sender.send_request(Request::from_parts(parts, Full::new(body))).await?;
-        let (parts, body) = answer.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
-        Ok(Response::from_parts(parts, body))
+        let target = Target::parse(&request.uri().to_string())?;
+        let mut request = request.map(Full::new);
+        let protobuf = HeaderValue::from_static("application/x-protobuf");
+        request.headers_mut().insert(ACCEPT, protobuf);
+        let (status, body) = self.0.fetch(&target, request, ANSWER_BYTES_MAX).await?;
+        let mut answer = Response::new(body);
+        *answer.status_mut() = status;
+        Ok(answer)
     }
 }

@@ -20,7 +20,7 @@ pub struct ConnectionLimiter {
 struct Connections {
     count: usize,
     /// What large answers to all of them may hold.
-    budget: Arc<Budget>,
+    budget: Budget,
 }
 
 impl Default for Connections {
@@ -35,7 +35,7 @@ pub struct ConnectionPermit {
     /// `None` when the address is not limited.
     counted: Option<IpAddr>,
     /// What large answers to this address may hold; `None` when it is not limited.
-    pub budget: Option<Arc<Budget>>,
+    pub budget: Option<Budget>,
 }
 
 impl ConnectionLimiter {
@@ -60,7 +60,7 @@ impl ConnectionLimiter {
                 return None;
             }
             connections.count += 1;
-            budget = Some(Arc::clone(&connections.budget));
+            budget = Some(connections.budget.clone());
         }
         Some(ConnectionPermit { limiter: self.clone(), counted, budget })
     }
@@ -101,7 +101,7 @@ mod tests {
             .collect();
         assert!(exempt.iter().all(Option::is_some));
         let budget = |permit: &ConnectionPermit| permit.budget.clone().expect("a limited address");
-        assert!(Arc::ptr_eq(&budget(&first), &budget(&second)), "one budget for an address");
+        assert!(Arc::ptr_eq(&budget(&first).0, &budget(&second).0), "one budget for an address");
         drop(second);
         assert!(acquire("9.9.9.9").is_some());
         assert!(exempt.iter().flatten().all(|permit| permit.budget.is_none()));

@@ -15,7 +15,7 @@ use tower::util::{Either, option_layer};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// The header of an answer that an earlier request with the same key has got.
-pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Marks the answer of a repetition.
 pub fn mark_repeated(response: &mut Response, is_repeated: bool) {

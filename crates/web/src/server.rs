@@ -107,7 +107,7 @@ pub async fn serve(
 /// What all connections share.
 struct Server<A> {
     slots: Arc<Semaphore>,
-    process_budget: Arc<Budget>,
+    process_budget: Budget,
     builder: Arc<auto::Builder<StreamExecutor>>,
     application: Arc<TowerToHyperService<A>>,
     options: ServerOptions,
@@ -168,7 +168,7 @@ impl<A: Application> Server<A> {
         let address_budget = permits.as_ref().and_then(|permits| permits.1.budget.clone());
         let connection = Connection {
             stream,
-            budgets: Budgets::of_connection(address_budget, Arc::clone(&self.process_budget)),
+            budgets: Budgets::of_connection(address_budget, self.process_budget.clone()),
             builder: Arc::clone(&self.builder),
             head_timeout: self.options.head_timeout,
             write_timeout: self.options.write_timeout,

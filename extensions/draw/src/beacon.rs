@@ -110,7 +110,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use outgoing_https::{PrivateNetworks, tls};
+    use outgoing_https::PrivateNetworks;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -131,11 +131,9 @@ mod tests {
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         });
-        let client = HttpsClient {
-            networks: PrivateNetworks::parse("127.0.0.1").expect("an address"),
-            tls: tls::client(Path::new("")).expect("roots").into(),
-            timeout: Duration::from_secs(20),
-        };
+        let networks = PrivateNetworks::parse("127.0.0.1").expect("an address");
+        let client = HttpsClient::new(networks, Path::new(""), Duration::from_secs(20));
+        let client = client.expect("roots");
         Beacons::new(client, "drand", &url, Arc::default()).expect("an address")
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use ::settings::Sections;
 use extension::job::ScheduledJob;
 use extension::{Core, Extension, Parts};
-use outgoing_https::{HttpsClient, PrivateNetworks, tls};
+use outgoing_https::{HttpsClient, PrivateNetworks};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
@@ -55,11 +55,10 @@ fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
 }
 
 fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
-    let networks =
-        PrivateNetworks::parse(&settings.private_networks).map_err(|why| format!("draw.{why}"))?;
-    let tls = tls::client(Path::new("")).map_err(|why| format!("ca_file cannot be used: {why}"))?;
     let timeout = Duration::from_millis(settings.timeout_ms);
-    let client = HttpsClient { networks, tls: Arc::new(tls), timeout };
+    let client = PrivateNetworks::parse(&settings.private_networks)
+        .and_then(|networks| HttpsClient::new(networks, Path::new(""), timeout))
+        .map_err(|why| format!("draw.{why}"))?;
     let entries_max = settings.entries_max.into();
     let keys = Arc::new(settings.keys().ok_or("draw.signing_key is no key")?);
     let transactions = ledger::draw::Draws::new(

@@ -252,7 +252,7 @@ impl Service<'_> {
             None => Err(Failure::Away("address or filter not readable".to_owned())),
         };
         if sent.is_ok() {
-            self.deliverer.metrics.delivered(message.len());
+            self.deliverer.metrics.delivered.inc_by(message.len() as u64);
             self.endpoint.failures = 0;
         }
         sent
@@ -326,7 +326,7 @@ impl Service<'_> {
         if let Source::Replay(replay) = source {
             self.claim.skip_replay(&self.deliverer.pool, replay, (position, 0)).await?;
         }
-        self.deliverer.metrics.set_aside();
+        self.deliverer.metrics.dead_letters.inc();
         self.endpoint.delivered = delivered;
         (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
         *self.limit_of(source) = self.deliverer.batch_max as usize;

@@ -21,7 +21,7 @@ use std::time::Duration;
 use ::settings::Sections;
 use extension::job::ScheduledJob;
 use extension::{Core, Extension, Parts};
-use outgoing_https::{HttpsClient, PrivateNetworks, tls};
+use outgoing_https::{HttpsClient, PrivateNetworks};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
@@ -72,9 +72,9 @@ fn run(
     metrics: &EventMetrics,
     parts: &mut Parts,
 ) -> Result<(), String> {
-    let tls = tls::client(&settings.ca_file).map_err(|why| format!("events.{why}"))?;
     let timeout = Duration::from_millis(settings.timeout_ms);
-    let https = HttpsClient { networks, tls: Arc::new(tls), timeout };
+    let https = HttpsClient::new(networks, &settings.ca_file, timeout)
+        .map_err(|why| format!("events.{why}"))?;
     let poll = Duration::from_millis(settings.poll_ms);
     let pool = &core.ledger.pool;
     let deliverer = Deliverer {

@@ -21,13 +21,16 @@ struct FailureLabel {
 shop_metrics::metrics! {
     /// The metrics. Clones share the counts.
     pub struct EventMetrics {
-        delivered: Counter,
+        /// Events that an endpoint has accepted.
+        pub delivered: Counter,
             "events_delivered", "Events that endpoints have accepted from this instance";
         failures: Family<FailureLabel, Counter>,
             "events_delivery_failures", "Failed deliveries of events";
-        dead_letters: Counter,
+        /// Events that were set aside.
+        pub dead_letters: Counter,
             "events_dead_letters", "Events set aside because their receiver refused them";
-        waiting: Gauge,
+        /// The number of rows in the outbox.
+        pub waiting: Gauge,
             "events_outbox_rows", "Rows of the outbox that are not in the event log yet";
         behind: Family<EndpointLabel, Gauge>,
             "events_behind", "Events that an endpoint has not got";
@@ -37,25 +40,10 @@ shop_metrics::metrics! {
 }
 
 impl EventMetrics {
-    /// Counts events that an endpoint has accepted.
-    pub fn delivered(&self, events: usize) {
-        self.delivered.inc_by(events as u64);
-    }
-
     /// Counts a failed delivery.
     pub fn failed(&self, is_refusal: bool) {
         let failure = if is_refusal { "refused" } else { "away" };
         self.failures.get_or_create(&FailureLabel { failure }).inc();
-    }
-
-    /// Counts a dead letter.
-    pub fn set_aside(&self) {
-        self.dead_letters.inc();
-    }
-
-    /// Sets the number of rows in the outbox.
-    pub fn set_waiting(&self, rows: i64) {
-        self.waiting.set(rows);
     }
 
     /// Sets how far an endpoint is behind, in events and seconds.

@@ -35,7 +35,7 @@ impl TendEvents {
 
     async fn measure(&self) -> ledger::Result<()> {
         let metrics = &self.metrics;
-        metrics.set_waiting(event_log::waiting(&self.pool).await?);
+        metrics.waiting.set(event_log::waiting(&self.pool).await?);
         let lags = deliveries::lags(&self.pool).await?;
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let now: HashSet<i64> = lags.iter().map(|lag| lag.endpoint.get()).collect();

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::problems;
 use crate::table::{FaultBody, Table, charset_named, read_table};
 use extension::actor_of;
-use extension::ports::{Created, ItemForm, KeyedRequest, NewItems};
+use extension::ports::{Created, KeyedRequest, NewItems, ReadItem};
 use shop_domain::Currency;
 use web::body::CsvBody;
 use web::cors::mark_repeated;
@@ -47,7 +47,7 @@ pub struct ImportBody {
         (status = "5XX", description = "Send it again with the same key"),
     ))]
 pub async fn import(
-    State(form): State<Arc<dyn ItemForm>>,
+    State(read_item): State<ReadItem>,
     State(shelf): State<Arc<dyn NewItems>>,
     State(shop_currency): State<Currency>,
     operator: Operator,
@@ -62,7 +62,7 @@ pub async fn import(
         _ => return Err(problems::INVALID_QUERY_PARAMETER.problem()),
     };
     let charset = charset.as_deref().map(charset_of).transpose()?;
-    let mut table = read_table(&bytes, charset, shop_currency, &*form);
+    let mut table = read_table(&bytes, charset, shop_currency, read_item);
     table.check_names(&*shelf).await?;
     let Table { sales: new, faults, .. } = table;
     if dry_run {

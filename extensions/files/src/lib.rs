@@ -11,7 +11,7 @@ mod writer;
 
 use std::sync::Arc;
 
-use extension::ports::{ItemForm, NewItems};
+use extension::ports::{NewItems, ReadItem};
 use extension::{Core, Extension, Parts};
 use ledger::Ledger;
 use settings::Sections;
@@ -27,8 +27,7 @@ pub use table::{FaultBody, Table, charset_named, read_table};
 
 routes_state!(FilesState, FilesParts {
     exporter: Exporter,
-    /// Reads a sale of its fields.
-    form: Arc<dyn ItemForm>,
+    read_item: ReadItem,
     /// Creates sales.
     shelf: Arc<dyn NewItems>,
     currency: Currency,
@@ -49,7 +48,7 @@ pub static EXTENSION: Extension = Extension {
 fn build(core: &Core, _: &Sections) -> Result<Parts, String> {
     let parts = FilesParts {
         exporter: Exporter::new(core.ledger.clone()),
-        form: Arc::clone(&core.item_form),
+        read_item: core.read_item,
         shelf: Arc::clone(&core.new_items),
         currency: core.currency,
         ledger: core.ledger.clone(),

@@ -180,7 +180,7 @@ fn key(value: Value, accepted: &[Algorithm]) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outgoing_https::{HttpsClient, PrivateNetworks, tls};
+    use outgoing_https::{HttpsClient, PrivateNetworks};
     use serde_json::json;
     use tokio::net::TcpListener;
 
@@ -247,11 +247,8 @@ mod tests {
     async fn tokens_that_wait_for_a_silent_provider_go_on_together() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let client = HttpsClient {
-            networks: PrivateNetworks::parse("127.0.0.1").expect("an address"),
-            tls: tls::client(Path::new("")).expect("roots").into(),
-            timeout: READ_PAUSE,
-        };
+        let networks = PrivateNetworks::parse("127.0.0.1").expect("an address");
+        let client = HttpsClient::new(networks, Path::new(""), READ_PAUSE).expect("roots");
         let provider =
             Arc::new(Provider::new(client, &url, &format!("{url}/keys")).expect("addresses"));
         let old = Keys::new(Source::Provider(provider), ALL.to_vec(), Duration::ZERO);

@@ -21,7 +21,7 @@ use std::time::Duration;
 use ::settings::Sections;
 use extension::ports::IdentityProvider;
 use extension::{Core, Extension, Parts};
-use outgoing_https::{HttpsClient, PrivateNetworks, tls};
+use outgoing_https::{HttpsClient, PrivateNetworks};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
@@ -57,16 +57,15 @@ fn client(core: &Core, settings: &Settings) -> Result<Option<Arc<Client>>, Strin
     if settings.issuer.is_empty() {
         return Ok(None);
     }
-    let networks = PrivateNetworks::parse(&settings.private_networks)
-        .map_err(|why| format!("identity.{why}"))?;
-    let tls = tls::client(&settings.ca_file)
-        .map_err(|why| format!("identity.ca_file cannot be used: {why}"))?;
     let timeout = Duration::from_millis(settings.timeout_ms);
+    let https = PrivateNetworks::parse(&settings.private_networks)
+        .and_then(|networks| HttpsClient::new(networks, &settings.ca_file, timeout))
+        .map_err(|why| format!("identity.{why}"))?;
     let parts = ClientParts {
         ledger: core.ledger.clone(),
         accounts: Arc::clone(&core.accounts),
         clock: core.kit.clock.clone(),
-        https: HttpsClient { networks, tls: Arc::new(tls), timeout },
+        https,
     };
     Client::new(settings, parts).map(Arc::new).map(Some)
 }

@@ -37,7 +37,7 @@ pub async fn run(parts: &LabParts, running: &TrackedRun, cells: Vec<StrategyChoi
         if running.cancelled.is_cancelled() {
             break;
         }
-        let mut cell = running.cell(index);
+        let mut cell = running.run().cells[index].clone();
         if !parts.sales.is_available(chosen.card.name) {
             cell.state = CellState::Skipped;
             note(&mut cell, "Its servers are not configured here.");
@@ -58,7 +58,8 @@ pub async fn run(parts: &LabParts, running: &TrackedRun, cells: Vec<StrategyChoi
     }
     let cancelled = running.cancelled.is_cancelled();
     let mut failed = false;
-    for mut cell in running.cells() {
+    let cells = running.run().cells.clone();
+    for mut cell in cells {
         failed |= cell.state == CellState::Failed;
         let unfinished =
             matches!(cell.state, CellState::Waiting | CellState::Running | CellState::Auditing);

@@ -42,7 +42,7 @@ impl Lab {
     pub fn start(&self, plan: &Plan, operator: UserId) -> Result<Run, Busy> {
         let (cells, chosen): (Vec<_>, Vec<_>) = plan.cells().into_iter().unzip();
         let mut runs = self.runs();
-        if runs.front().is_some_and(|newest| newest.is_running()) {
+        if runs.front().is_some_and(|newest| newest.run().state == RunState::Running) {
             return Err(Busy);
         }
         let run = Run {
@@ -60,7 +60,7 @@ impl Lab {
         self.parts.tasks.spawn(async move {
             let work = AssertUnwindSafe(run::run(&parts, &running, chosen)).catch_unwind();
             if work.await.is_err() {
-                tracing::error!(run = running.snapshot().id, "lab run panicked");
+                tracing::error!(run = running.run().id, "lab run panicked");
                 running.finish(RunState::Failed);
             }
         });
@@ -70,13 +70,13 @@ impl Lab {
     /// The last runs, newest first.
     #[must_use]
     pub fn list(&self) -> Vec<Run> {
-        self.runs().iter().map(|running| running.snapshot()).collect()
+        self.runs().iter().map(|running| running.run().clone()).collect()
     }
 
     /// A run by its id.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<Run> {
-        self.running(id).map(|running| running.snapshot())
+        self.running(id).map(|running| running.run().clone())
     }
 
     /// Ends a run; one that has ended stays as it is. Purchases under way finish by themselves.
@@ -84,7 +84,7 @@ impl Lab {
     pub fn cancel(&self, id: &str) -> Option<Run> {
         let running = self.running(id)?;
         running.cancelled.cancel();
-        Some(running.snapshot())
+        Some(running.run().clone())
     }
 
     /// The present state of a run, and its events from then on.
@@ -94,7 +94,7 @@ impl Lab {
     }
 
     fn running(&self, id: &str) -> Option<Arc<TrackedRun>> {
-        self.runs().iter().find(|running| running.is(id)).cloned()
+        self.runs().iter().find(|running| running.run().id == id).cloned()
     }
 
     fn runs(&self) -> MutexGuard<'_, VecDeque<Arc<TrackedRun>>> {

@@ -53,32 +53,11 @@ impl TrackedRun {
         }
     }
 
-    /// Whether this is its id.
-    pub(crate) fn is(&self, id: &str) -> bool {
-        self.run().id == id
-    }
-
     /// The present state, and the events from then on.
     pub(crate) fn watch(&self) -> (Run, broadcast::Receiver<Event>) {
         // Under one lock with the changes, so that none falls in between.
         let run = self.run();
         (run.clone(), self.events.subscribe())
-    }
-
-    pub(crate) fn snapshot(&self) -> Run {
-        self.run().clone()
-    }
-
-    pub(crate) fn is_running(&self) -> bool {
-        self.run().state == RunState::Running
-    }
-
-    pub(crate) fn cell(&self, index: usize) -> Cell {
-        self.run().cells[index].clone()
-    }
-
-    pub(crate) fn cells(&self) -> Vec<Cell> {
-        self.run().cells.clone()
     }
 
     /// Stores a cell and sends it to the watchers.
@@ -101,7 +80,8 @@ impl TrackedRun {
         self.publish(Event::Done);
     }
 
-    fn run(&self) -> MutexGuard<'_, Run> {
+    /// Its present state, locked.
+    pub(crate) fn run(&self) -> MutexGuard<'_, Run> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,7 +21,7 @@ use ::settings::Sections;
 use extension::job::ScheduledJob;
 use extension::ports::PaidElsewhere;
 use extension::{Core, Extension, Parts};
-use outgoing_https::{HttpsClient, PrivateNetworks, Target, tls};
+use outgoing_https::{HttpsClient, PrivateNetworks, Target};
 use prometheus_client::metrics::gauge::Gauge;
 use shop_metrics::Metrics;
 use utoipa_axum::router::OpenApiRouter;
@@ -104,14 +104,10 @@ fn provider(
                 .map_err(|why| format!("payment.refund_url cannot be used: {why}"))?,
         ),
     };
-    let tls = tls::client(&outgoing.ca_file)
-        .map_err(|why| format!("events.ca_file cannot be used: {why}"))?;
-    let https = HttpsClient {
-        // The operator who writes the settings may name any address.
-        networks: PrivateNetworks::all(),
-        tls: Arc::new(tls),
-        timeout: Duration::from_millis(outgoing.timeout_ms),
-    };
+    let timeout = Duration::from_millis(outgoing.timeout_ms);
+    // The operator who writes the settings may name any address.
+    let https = HttpsClient::new(PrivateNetworks::all(), &outgoing.ca_file, timeout)
+        .map_err(|why| format!("events.{why}"))?;
     Ok(Some(Arc::new(Provider {
         checkout_template: settings.checkout_url.clone(),
         secret: secret.to_owned(),

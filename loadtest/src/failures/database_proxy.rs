@@ -5,7 +5,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use dev_servers::faulty_link::{FaultyLink, Server, Trap};
+use faulty_link::{FaultyLink, Server, Trap};
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::timeout;
 

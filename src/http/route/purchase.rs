@@ -21,14 +21,12 @@ use shop_domain::trace::{Span, SpanKind, TraceContext};
 use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
 use shop_traces::Traces;
 use web::body::{Integer, OptionalJsonBody};
+use web::cors::mark_repeated;
 use web::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs};
 use web::order_body::OrderBody;
 use web::problem::Problem;
 
 const PATH: &str = "/api/seckill/{strategy}/{item_id}";
-
-/// The response header of a purchase that an earlier request with the same key has made.
-pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The response header of a traced request, as the draft of W3C Trace Context Level 3 has it.
 const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
@@ -167,9 +165,7 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
     let (status, order) = placed(outcome)?;
     let location = [("location", format!("/api/orders/{}", order.id))];
     let mut response = (status, location, Json(OrderBody::from(order))).into_response();
-    if is_replayed {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    }
+    mark_repeated(&mut response, is_replayed);
     Ok(response)
 }
 

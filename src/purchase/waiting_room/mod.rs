@@ -24,6 +24,7 @@ mod tickets;
 mod wait;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 
 use gates::redis_store::Room;
-use gates::redis_store::room::{Leaving, Left, RoomPoll, RoomStanding, RoomStatus, ShownTicket};
+use gates::redis_store::room::{Leaving, Left, RoomPoll, RoomStatus, ShownTicket};
 use ledger::breaker::Breaker;
 use proof::Proofs;
 use shop_domain::outcome::Dependency;
@@ -147,7 +148,8 @@ impl WaitingRoom {
             proof: shown.altcha.and_then(|text| self.proofs.read(text, (item.id, buyer))),
             life: room_life(item, now),
         };
-        let standing = self.poll(&poll).await?;
+        let standing = self.ask(item.id, self.parts.room.poll(&poll)).await.ok_or(NO_REDIS)?;
+        self.parts.metrics.waiting_room_left("expired", standing.expired);
         let now = from_ms(standing.now_ms);
         match standing.status {
             RoomStatus::Ended => Err(Denied::Refused(Refusal::SaleEnded)),
@@ -173,22 +175,12 @@ impl WaitingRoom {
     /// # Errors
     /// When Redis does not answer; the buyer may be out.
     pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<(), Denied> {
-        let permit = self.parts.breaker.enter().ok_or(NO_REDIS)?;
         let shift = self.parts.clock.shifted();
-        match self.parts.room.leave(item, buyer, Leaving::GivesBack, shift).await {
-            Ok(left) => {
-                permit.answered();
-                if left != Left::Nowhere {
-                    self.parts.metrics.waiting_room_left("left", 1);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                tracing::debug!(%error, %item, "waiting room not left");
-                permit.failed();
-                Err(NO_REDIS)
-            }
+        let leaving = self.parts.room.leave(item, buyer, Leaving::GivesBack, shift);
+        if self.ask(item, leaving).await.ok_or(NO_REDIS)? != Left::Nowhere {
+            self.parts.metrics.waiting_room_left("left", 1);
         }
+        Ok(())
     }
 
     /// Counts the exit of a buyer whose purchase had this outcome, beside the purchase. An exit that is
@@ -218,41 +210,27 @@ impl WaitingRoom {
     /// When the ticket is over, or was given back.
     pub async fn admit(&self, ticket: ShownTicket) -> Result<(), Refusal> {
         let clock = &self.parts.clock;
-        let is_good = match self.room_takes(ticket).await {
-            Some(is_good) => is_good,
-            None => from_ms(ticket.ends_ms) > clock.now(),
-        };
+        let is_good = self.ask(ticket.item, self.parts.room.takes(ticket, clock.shifted())).await;
+        let is_good = is_good.unwrap_or_else(|| from_ms(ticket.ends_ms) > clock.now());
         if is_good { Ok(()) } else { Err(Refusal::TicketExpired) }
     }
 
-    /// Whether the room says that a ticket is good; `None` when Redis does not answer.
-    async fn room_takes(&self, ticket: ShownTicket) -> Option<bool> {
+    /// The answer of Redis about the room of an item; `None` when it does not answer.
+    async fn ask<T, E: fmt::Display>(
+        &self,
+        item: ItemId,
+        question: impl Future<Output = Result<T, E>>,
+    ) -> Option<T> {
         let permit = self.parts.breaker.enter()?;
-        match self.parts.room.takes(ticket, self.parts.clock.shifted()).await {
-            Ok(is_good) => {
+        match question.await {
+            Ok(answer) => {
                 permit.answered();
-                Some(is_good)
+                Some(answer)
             }
             Err(error) => {
-                tracing::debug!(%error, item = %ticket.item, "ticket not looked up");
+                tracing::warn!(%error, %item, "waiting room does not answer");
                 permit.failed();
                 None
-            }
-        }
-    }
-
-    async fn poll(&self, poll: &RoomPoll) -> Result<RoomStanding, Denied> {
-        let permit = self.parts.breaker.enter().ok_or(NO_REDIS)?;
-        match self.parts.room.poll(poll).await {
-            Ok(standing) => {
-                permit.answered();
-                self.parts.metrics.waiting_room_left("expired", standing.expired);
-                Ok(standing)
-            }
-            Err(error) => {
-                tracing::warn!(%error, item = %poll.item, "waiting room does not answer");
-                permit.failed();
-                Err(NO_REDIS)
             }
         }
     }

@@ -1,7 +1,7 @@
 /**
  * Runs the program of a strategy for two or three buyers, one step at a time, and searches all schedules.
  *
- * It is the same machine as `crates/schedules`, and a test compares both on random schedules. The file is a
+ * It is the same machine as `tests/schedules`, and a test compares both on random schedules. The file is a
  * plain script, because a page that was opened as a file may not load modules.
  */
 'use strict';

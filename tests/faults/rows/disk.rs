@@ -6,7 +6,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dev_servers::{MysqlOptions, MysqlServer, SmallDisk};
+use dev_servers::{MysqlOptions, MysqlServer};
+use forgetful_disk::SmallDisk;
 use sqlx::mysql::MySqlConnection;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use dev_servers::faulty_link::Server;
 use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels, RedisServer};
+use faulty_link::Server;
 use futures::future::join_all;
 use gates::redis_store::CounterError;
 use gates::redis_store::queue::{Push, is_unknown};

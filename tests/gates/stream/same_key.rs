@@ -1,6 +1,6 @@
 //! One key, several requests: with a queued order there is one order for the key.
 
-use dev_servers::faulty_link::Fault;
+use faulty_link::Fault;
 use futures::StreamExt;
 use gates::redis_store::queue::{Push, Reader};
 use reqwest::Method;

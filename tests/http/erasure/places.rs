@@ -1,6 +1,6 @@
 //! The places of deleted people: in waiting lists, in draws and among friends.
 
-use dev_servers::faulty_link::Trap;
+use faulty_link::Trap;
 use futures::future::join_all;
 use ledger::breaker::Breakers;
 use ledger::rows::outbox::Outbox;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dev_servers::faulty_link::{Fault, Trap};
+use faulty_link::{Fault, Trap};
 use ledger::rows as store;
 use ledger::write::{
     Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite, order_routine,

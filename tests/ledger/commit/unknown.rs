@@ -1,6 +1,6 @@
 //! A server is away after COMMIT. If it is the ledger, the outcome is unknown, and the key tells it later.
 
-use dev_servers::faulty_link::Fault;
+use faulty_link::Fault;
 use serde_json::json;
 use settings::Secret;
 

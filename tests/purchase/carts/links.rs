@@ -1,6 +1,6 @@
 //! The connection breaks between the statements of a cart, or at COMMIT: it is whole or absent.
 
-use dev_servers::faulty_link::{Fault, Trap};
+use faulty_link::{Fault, Trap};
 use serde_json::json;
 use settings::Secret;
 

@@ -1,4 +1,4 @@
-//! Says what a lock decides, for a check that compares a run with the lock's model (`crates/protocol-models`).
+//! Says what a lock decides, for a check that compares a run with the lock's model (`tests/protocol-models`).
 //!
 //! They are events of `tracing` at the level `TRACE` and under the target `leaselock::protocol`: each costs a look at
 //! one number while nobody listens. A command is said when it is sent and when it is answered; the server runs it at some

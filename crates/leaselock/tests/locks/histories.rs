@@ -9,7 +9,7 @@
 //!   fences. Each addition has read what the addition before it has written, whatever happens to the
 //!   holders: that is what the fence is for.
 
-use dev_servers::linearizability::Specification;
+use linearizability::Specification;
 
 /// What a caller did with a lock. Holds are numbered by the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use dev_servers::RedisServer;
-use dev_servers::linearizability::Recorder;
 use leaselock::demo::setnx_expire::Repair;
 use leaselock::{
     AcquireError, AcquireOptions, Capabilities, Fencing, Guard, LeasedMutex, Mutex, ReleaseOutcome,
     Wait, demo,
 };
+use linearizability::Recorder;
 use rand::RngExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

@@ -1,6 +1,6 @@
 //! A link to Redis that can be broken in the ways in which links break.
 
-use dev_servers::faulty_link::{Fault, FaultyLink, Server, Trap};
+use faulty_link::{Fault, FaultyLink, Server, Trap};
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 /// What the link does with what it is given.

@@ -1,4 +1,4 @@
-//! Runs of `token` on Redis are paths of its model (`crates/protocol-models`): each process has a thread and a runtime of
+//! Runs of `token` on Redis are paths of its model (`tests/protocol-models`): each process has a thread and a runtime of
 //! its own, and what they decide is replayed by the model's steps.
 
 use std::collections::BTreeSet;

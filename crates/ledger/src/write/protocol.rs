@@ -1,5 +1,5 @@
 //! Says what batches and orders decide, for a check that compares a run with the batches' model
-//! (`crates/protocol-models`).
+//! (`tests/protocol-models`).
 //!
 //! They are events of `tracing` at the level `TRACE` and under the target `ledger::protocol`: each costs a look at one
 //! number while nobody listens.

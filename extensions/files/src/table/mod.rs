@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 use crate::formula;
 use crate::problems;
 use columns::{Column, Kind};
-use extension::ports::{ItemForm, NewItems};
+use extension::ports::{NewItems, ReadItem};
 use heads::Head;
 use records::{Record, Records, Spot};
 use shop_domain::{Currency, NewItem};
@@ -88,7 +88,7 @@ pub fn read_table(
     bytes: &[u8],
     charset: Option<&'static Encoding>,
     shop_currency: Currency,
-    form: &dyn ItemForm,
+    read_item: ReadItem,
 ) -> Table {
     let mut table = Table { sales: Vec::new(), spots: Vec::new(), faults: Vec::new() };
     let top = Spot { row: 1, line: 1 };
@@ -98,7 +98,7 @@ pub fn read_table(
             match read_heads(&mut records) {
                 Ok((heads, count)) => {
                     let cells_max = cells_max(&heads, count, &records);
-                    Rows { heads, cells_max, shop_currency, form }.read(records, &mut table);
+                    Rows { heads, cells_max, shop_currency, read_item }.read(records, &mut table);
                 }
                 Err(faults) => table.faults = faults,
             }
@@ -161,15 +161,15 @@ struct Field {
 type Fields = HashMap<&'static str, Field>;
 
 /// How the rows of a table are read.
-struct Rows<'a> {
+struct Rows {
     heads: Vec<Head>,
     /// The most cells of a row.
     cells_max: usize,
     shop_currency: Currency,
-    form: &'a dyn ItemForm,
+    read_item: ReadItem,
 }
 
-impl Rows<'_> {
+impl Rows {
     /// Reads rows until there are [`FAULTS_MAX`] faults.
     fn read(&self, records: Records<'_>, table: &mut Table) {
         for record in records {
@@ -217,7 +217,7 @@ impl Rows<'_> {
             .iter()
             .filter_map(|column| value_fault(record.spot, column, fields.get(column.name)?))
             .collect();
-        let first = match self.form.read(&text_of, self.shop_currency) {
+        let first = match (self.read_item)(&text_of, self.shop_currency) {
             Ok(new) if faults.is_empty() => return Ok(new),
             Ok(_) => return Err(faults),
             Err(problem) => problem,
@@ -231,7 +231,7 @@ impl Rows<'_> {
             let only = |name: &str| {
                 if is_checked(name) { text_of(name) } else { sample(name).map(str::to_owned) }
             };
-            if let Err(problem) = self.form.read(&only, self.shop_currency) {
+            if let Err(problem) = (self.read_item)(&only, self.shop_currency) {
                 let body = fault(record.spot, &problem).column(column.name);
                 faults.push(self.located(body, column, fields.get(column.name)));
             }

@@ -3,7 +3,7 @@
 //! COMMIT") before or after the server has acted on it.
 //!
 //! ```rust
-//! use dev_servers::faulty_link::{Fault, FaultyLink, Trap};
+//! use faulty_link::{Fault, FaultyLink, Trap};
 //!
 //! # async fn example() -> std::io::Result<()> {
 //! let link = FaultyLink::to("127.0.0.1:3306").await?;
@@ -41,7 +41,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -50,8 +50,6 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use fault::Fault;
 pub use trap::Trap;
 use trap::{Direction, TrapEffect};
-
-use crate::lock;
 
 /// A TCP proxy on a loopback port in front of one server. It ends when dropped.
 #[derive(Debug)]
@@ -391,6 +389,11 @@ async fn serve(client: TcpStream, server: Server, number: usize, shared: Arc<Sha
             connection::join(client, from, to, number, &shared).await;
         }
     }
+}
+
+/// Locks a value of which every panic leaves a usable one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where `pattern` begins in `bytes`.

@@ -11,7 +11,7 @@ use schedules::program::expand;
 use schedules::{Machine, Program, Settings};
 use serde_json::{Value, json};
 
-const SHARED: &str = include_str!("../../gates/src/kit/shared_programs.json");
+const SHARED: &str = include_str!("../../../crates/gates/src/kit/shared_programs.json");
 /// Schedules that both machines run, over all programs.
 const SCHEDULES: usize = 10_000;
 
@@ -134,7 +134,7 @@ fn both_machines_run_ten_thousand_random_schedules_alike() {
         let all: String = (0..each).map(|seed| lines(&program, seed as u64)).collect();
         expected.push((name, all));
     }
-    let script = root().join("crates/schedules/tests/compare.js");
+    let script = root().join("tests/schedules/tests/compare.js");
     let output =
         Command::new("node").arg(script).arg(each.to_string()).output().expect("node runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

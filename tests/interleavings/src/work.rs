@@ -1,11 +1,11 @@
 //! The permits of items, which an order with several lines waits for.
 
-#[path = "../../ledger/src/work/attempts.rs"]
+#[path = "../../../crates/ledger/src/work/attempts.rs"]
 mod attempts;
-#[path = "../../ledger/src/work/cache.rs"]
+#[path = "../../../crates/ledger/src/work/cache.rs"]
 pub mod cache;
 include!(concat!(env!("OUT_DIR"), "/item_concurrency.rs"));
-#[path = "../../ledger/src/work/item_permit.rs"]
+#[path = "../../../crates/ledger/src/work/item_permit.rs"]
 pub(crate) mod item_permit;
 
 pub(crate) use attempts::{ATTEMPTS_MAX, pause};

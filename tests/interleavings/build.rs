@@ -16,7 +16,7 @@ const MODULES: [(&str, &str); 4] = [
 ];
 
 /// What this crate has instead of some files.
-const STATEMENTS: &str = "crates/interleavings/src/statements";
+const STATEMENTS: &str = "tests/interleavings/src/statements";
 /// Files that no run needs: they are empty.
 const LEFT_OUT: [&str; 3] = ["checks.rs", "order_routine.rs", "restock.rs"];
 

@@ -5,7 +5,7 @@
 //! ```rust
 //! use std::time::Instant;
 //!
-//! use dev_servers::linearizability::{Recorder, Specification};
+//! use linearizability::{Recorder, Specification};
 //!
 //! /// A flag that one caller may set once.
 //! struct Flag;
@@ -41,15 +41,13 @@
 //! The checker is that of the crate `todc-utils`: Wing and Gong's search with Lowe's memory of states
 //! that were tried.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History};
 
 pub use todc_utils::specifications::Specification;
-
-use crate::lock;
 
 /// Operations with the times of their calls and answers. Clones share them.
 #[derive(Clone, Debug)]
@@ -79,13 +77,17 @@ impl<T: Clone> Recorder<T> {
     pub fn add(&self, operation: T, called: impl Into<Instant>, answered: impl Into<Instant>) {
         let called = called.into();
         let answered = answered.into();
-        lock(&self.0).push(TimedOperation { operation, called, answered });
+        self.operations().push(TimedOperation { operation, called, answered });
     }
 
     /// Number of operations that `which` applies to.
     pub fn count(&self, which: impl Fn(&T) -> bool) -> usize {
-        let operations = lock(&self.0);
+        let operations = self.operations();
         operations.iter().filter(|recorded| which(&recorded.operation)).count()
+    }
+
+    fn operations(&self) -> MutexGuard<'_, Vec<TimedOperation<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the history is linearizable.
@@ -94,7 +96,7 @@ impl<T: Clone> Recorder<T> {
     where
         S: Specification<Operation = T>,
     {
-        let operations = lock(&self.0).clone();
+        let operations = self.operations().clone();
         // At one moment calls come before answers: the two may have overlapped.
         let mut events = Vec::with_capacity(operations.len() * 2);
         for (process, recorded) in operations.into_iter().enumerate() {

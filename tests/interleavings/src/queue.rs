@@ -15,7 +15,7 @@ use crate::sql::{Process, travel};
 use crate::time::Instant;
 
 #[allow(dead_code, reason = "it has callers that this crate has not")]
-#[path = "../../gates/src/redis_store/queue/intention.rs"]
+#[path = "../../../crates/gates/src/redis_store/queue/intention.rs"]
 mod intention;
 
 pub(crate) use intention::Intention;

@@ -1,4 +1,5 @@
-//! A disk whose power can be cut, for tests: it forgets what was not flushed.
+//! Disks for tests: one whose power can be cut, and which forgets what was not flushed; and a small one
+//! ([`SmallDisk`]), which can be full.
 //!
 //! `kill -9` of a database does not test its flushes, because the operating system keeps what the process has written.
 //! [`ForgetfulDisk`] is a file system (FUSE) over a folder. It carries out each write at once and remembers what was
@@ -8,6 +9,7 @@
 //! Bytes that were added to a file survive from their front on, as with `data=ordered`.
 
 mod files;
+mod small_disk;
 #[cfg(test)]
 mod tests;
 mod unflushed;
@@ -20,6 +22,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{BackgroundSession, Config, MountOption};
+
+pub use crate::small_disk::SmallDisk;
 
 use crate::files::Files;
 use crate::unflushed::Unflushed;

@@ -1,4 +1,4 @@
-//! A ledger in memory, with the semantics of the model of the batches (`crates/protocol-models`): a transaction keeps the
+//! A ledger in memory, with the semantics of the model of the batches (`tests/protocol-models`): a transaction keeps the
 //! locks of its rows until it ends, a condition sees what was committed last, and all changes are made at COMMIT.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,7 +11,7 @@ use schedules::{Action, Bounds, Machine, Program, Search, Settings, search};
 const STATES_MAX: usize = 3_000_000;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../gates/src")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/gates/src")
 }
 
 fn program(name: &str) -> Program {
