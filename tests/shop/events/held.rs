@@ -5,6 +5,7 @@ use dev_servers::VitessCluster;
 use shop_domain::OrderId;
 use sqlx::{MySqlConnection, MySqlPool};
 
+use super::shop_with_events;
 use crate::ledger::reparents::can_start;
 use crate::support::shards::clustered_shop;
 use crate::support::{Shop, eventually, patient_transaction, when};
@@ -87,7 +88,13 @@ async fn assert_a_lost_relay_is_waited_for(shop: &Shop, cluster: &VitessCluster)
     assert!(last.is_sorted_by(|later, earlier| later > earlier), "{last:?}");
 }
 
-/// The items lie in two shards of Vitess. In `make test-all`.
+#[tokio::test]
+async fn a_purchase_delays_its_own_event_alone() {
+    let (shop, _instance) = shop_with_events().await.opened().await;
+    assert_only_the_held_wait(&shop).await;
+}
+
+/// The same where the items lie in two shards of Vitess. In `make test-all`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_shards() {
     if !can_start() {
