@@ -3,9 +3,15 @@
 //! Three servers for a test are slow: `make test-all` runs them. `make test-engines` runs the walk of all strategies on
 //! each of them, and `writer.rs` a pair in every `make test`.
 
+use std::time::Duration;
+
 use dev_servers::{Replication, VitessServer};
+use leaselock::mysql::named;
+use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait};
 use ledger::rows::engine::Engine;
 use settings::Secret;
+use sqlx::MySqlPool;
+use tokio_util::task::TaskTracker;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on};
 use crate::support::{Shop, eventually, when};
@@ -54,6 +60,23 @@ async fn a_group_sells_on_without_its_primary() {
     sells_on_without_its_writer(Replication::Group).await;
 }
 
+/// A named lock outlives its lease. For these locks a vtgate has a connection of its own, which a renewal has to ask.
+async fn assert_a_named_lock_is_renewed(shop: &Shop) {
+    let options = (*MySqlPool::connect_options(&shop.pool)).clone();
+    let tasks = TaskTracker::new();
+    let mutex = named::mutex(options, "engines", named::SESSION_IDLE_MIN, &tasks);
+    let name = LockName::new("item").expect("a name");
+    let options = AcquireOptions { lease: Duration::from_secs(2), wait: Wait::Never };
+    let guard = mutex.acquire(&name, options).await.expect("granted");
+    let granted_until = guard.deadline();
+    eventually("a renewal", || async {
+        assert!(!guard.is_lost(), "the renewal does not find the lock");
+        when(guard.deadline() > granted_until, ())
+    })
+    .await;
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+}
+
 /// A keyspace of one shard sells through vtgate, and sells on when vtgate, and when the MySQL server behind it, was
 /// killed and has come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,6 +94,7 @@ async fn a_keyspace_of_vitess_sells_on() {
     .await;
     let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
     assert!(said.contains("Vitess, 1 of 1 primaries serve"), "{said}");
+    assert_a_named_lock_is_renewed(&shop).await;
     let instance = shop.start().await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql_replication"], "ok", "{}", ready.text);
