@@ -9,7 +9,9 @@ use dev_servers::{Replication, VitessServer};
 use leaselock::mysql::named;
 use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait};
 use ledger::rows::engine::Engine;
+use ledger::rows::{self, audit, export};
 use settings::Secret;
+use shop_domain::ItemId;
 use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
@@ -77,6 +79,18 @@ async fn assert_a_named_lock_is_renewed(shop: &Shop) {
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
+/// What reads one snapshot leaves no session behind that reads one, too: a step of an order reads after it has waited.
+async fn assert_snapshots_end(shop: &Shop) {
+    let pool = rows::pool_of(&shop.config, 1).expect("the URL is fine");
+    let none = audit::facts(&pool, ItemId::new(1).expect("an id")).await.expect("it answers");
+    assert!(none.is_none(), "{none:?}");
+    drop(export::begin(&pool).await.expect("it begins"));
+    let level = sqlx::query_scalar("SELECT CAST(@@transaction_isolation AS CHAR)");
+    let level: String = level.fetch_one(&pool).await.expect("it answers");
+    assert_eq!(level, "READ-COMMITTED");
+    pool.close().await;
+}
+
 /// A keyspace of one shard sells through vtgate, and sells on when vtgate, and when the MySQL server behind it, was
 /// killed and has come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,6 +109,7 @@ async fn a_keyspace_of_vitess_sells_on() {
     let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
     assert!(said.contains("Vitess, 1 of 1 primaries serve"), "{said}");
     assert_a_named_lock_is_renewed(&shop).await;
+    assert_snapshots_end(&shop).await;
     let instance = shop.start().await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql_replication"], "ok", "{}", ready.text);
