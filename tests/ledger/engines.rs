@@ -3,9 +3,17 @@
 //! Three servers for a test are slow: `make test-all` runs them. `make test-engines` runs the walk of all strategies on
 //! each of them, and `writer.rs` a pair in every `make test`.
 
+use std::time::Duration;
+
 use dev_servers::{Replication, VitessServer};
+use leaselock::mysql::named;
+use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait};
 use ledger::rows::engine::Engine;
+use ledger::rows::{self, audit, export};
 use settings::Secret;
+use shop_domain::ItemId;
+use sqlx::MySqlPool;
+use tokio_util::task::TaskTracker;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on};
 use crate::support::{Shop, eventually, when};
@@ -54,6 +62,35 @@ async fn a_group_sells_on_without_its_primary() {
     sells_on_without_its_writer(Replication::Group).await;
 }
 
+/// A named lock outlives its lease. For these locks a vtgate has a connection of its own, which a renewal has to ask.
+async fn assert_a_named_lock_is_renewed(shop: &Shop) {
+    let options = (*MySqlPool::connect_options(&shop.pool)).clone();
+    let tasks = TaskTracker::new();
+    let mutex = named::mutex(options, "engines", named::SESSION_IDLE_MIN, &tasks);
+    let name = LockName::new("item").expect("a name");
+    let options = AcquireOptions { lease: Duration::from_secs(2), wait: Wait::Never };
+    let guard = mutex.acquire(&name, options).await.expect("granted");
+    let granted_until = guard.deadline();
+    eventually("a renewal", || async {
+        assert!(!guard.is_lost(), "the renewal does not find the lock");
+        when(guard.deadline() > granted_until, ())
+    })
+    .await;
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+}
+
+/// What reads one snapshot leaves no session behind that reads one, too: a step of an order reads after it has waited.
+async fn assert_snapshots_end(shop: &Shop) {
+    let pool = rows::pool_of(&shop.config, 1).expect("the URL is fine");
+    let none = audit::facts(&pool, ItemId::new(1).expect("an id")).await.expect("it answers");
+    assert!(none.is_none(), "{none:?}");
+    drop(export::begin(&pool).await.expect("it begins"));
+    let level = sqlx::query_scalar("SELECT CAST(@@transaction_isolation AS CHAR)");
+    let level: String = level.fetch_one(&pool).await.expect("it answers");
+    assert_eq!(level, "READ-COMMITTED");
+    pool.close().await;
+}
+
 /// A keyspace of one shard sells through vtgate, and sells on when vtgate, and when the MySQL server behind it, was
 /// killed and has come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,6 +108,8 @@ async fn a_keyspace_of_vitess_sells_on() {
     .await;
     let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
     assert!(said.contains("Vitess, 1 of 1 primaries serve"), "{said}");
+    assert_a_named_lock_is_renewed(&shop).await;
+    assert_snapshots_end(&shop).await;
     let instance = shop.start().await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql_replication"], "ok", "{}", ready.text);

@@ -3,6 +3,7 @@
 mod cost;
 mod endpoints;
 mod filters;
+mod held;
 mod volume;
 
 use std::cell::Cell;

@@ -389,8 +389,7 @@ impl Place<'_> {
         first: u32,
         shards: &[NewShard<'_>],
     ) -> Result<Vec<Tablet>, StartError> {
-        let is_lone = shards.iter().all(|(_, tablets)| *tablets == 1);
-        let policy = if is_lone { "none" } else { "semi_sync" };
+        let policy = if are_lone(shards) { "none" } else { "semi_sync" };
         let policy = format!("--durability-policy={policy}");
         let make = ["CreateKeyspace", &policy, self.keyspace];
         control(self.vtctld, "make a keyspace", &make).await?;
@@ -413,10 +412,15 @@ impl Place<'_> {
             let is_lone = *tablets == 1;
             starts.extend(numbers.map(|number| self.start_tablet(shard, number, is_lone)));
         }
-        let tablets = try_join_all(starts).await?;
+        let mut tablets = try_join_all(starts).await?;
         for (shard, primary) in primaries {
             let make = ["PlannedReparentShard", "--new-primary", &primary, &shard];
             control(self.vtctld, "make a primary", &make).await?;
+        }
+        if are_lone(shards) {
+            // Without semi-sync, a tablet that was made the primary refuses atomic commits, until it starts again.
+            let restarts = tablets.iter_mut().map(|tablet| tablet.program.restart());
+            try_join_all(restarts).await?;
         }
         Ok(tablets)
     }
@@ -453,6 +457,11 @@ impl Place<'_> {
         let program = VitessProgram::start("vttablet", "grpc-port", root.path(), flags).await?;
         Ok(Tablet { number, program, mysql, _root: root })
     }
+}
+
+/// Whether each shard has one tablet, so that its commits wait for no replica.
+fn are_lone(shards: &[NewShard<'_>]) -> bool {
+    shards.iter().all(|(_, tablets)| *tablets == 1)
 }
 
 /// The keyspace of a shard.

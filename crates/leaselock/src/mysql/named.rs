@@ -22,7 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::{ConnectOptions, MySqlConnection};
+use sqlx::{ConnectOptions, MySqlConnection, Row};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
@@ -93,8 +93,15 @@ struct Session {
     opened_to: Option<Arc<MySqlConnectOptions>>,
     /// How long the server keeps it without a command.
     idle_max: Duration,
-    /// The names that this session holds, with the tokens of their holders.
-    holds: HashMap<LockName, String>,
+    /// The names that this session holds.
+    holds: HashMap<LockName, Hold>,
+}
+
+struct Hold {
+    /// Of the holder.
+    token: String,
+    /// The server's connection that has the name. A vtgate of Vitess keeps one for these functions alone.
+    connection: i64,
 }
 
 impl NamedStore {
@@ -136,31 +143,31 @@ impl NamedStore {
         Ok(())
     }
 
-    /// Runs one of the lock functions on the session; its answer 1 means yes.
+    /// Runs lock functions on the session, each with the name as its first argument; their answers. Each is a column by
+    /// itself: else a vtgate of Vitess would ask another connection.
     async fn ask(
         &self,
         session: &mut Session,
-        function: &str,
+        functions: &str,
         name: &LockName,
-    ) -> sqlx::Result<bool> {
+    ) -> sqlx::Result<Vec<Option<i64>>> {
         let Some(mut connection) = session.connection.take() else {
-            return Ok(false);
+            return Ok(Vec::new());
         };
-        let answer: sqlx::Result<Option<i64>> = sqlx::query_scalar(function)
-            .bind(self.server_name(name))
-            .fetch_one(&mut connection)
-            .await;
-        if answer.is_ok() {
-            session.connection = Some(connection);
-        }
-        Ok(answer? == Some(1))
+        let name = self.server_name(name);
+        let places = functions.matches('?').count();
+        let query = (0..places).fold(sqlx::query(functions), |query, _| query.bind(&name));
+        let row = query.fetch_one(&mut connection).await?;
+        session.connection = Some(connection);
+        // The engines differ in whether the number of a connection has a sign.
+        (0..row.len()).map(|column| row.try_get_unchecked(column)).collect()
     }
 }
 
 impl Session {
     /// Whether `token` has the name, and the session in which it got it is still there.
     fn has(&self, name: &LockName, token: &Token) -> bool {
-        let owner = self.holds.get(name).map(String::as_str);
+        let owner = self.holds.get(name).map(|hold| hold.token.as_str());
         self.connection.is_some() && owner == Some(token.as_str())
     }
 }
@@ -178,11 +185,12 @@ impl LeaseStore for NamedStore {
         if session.holds.contains_key(name) {
             return Ok(session.has(name, token).then_some(Grant::UNFENCED));
         }
-        let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0)", name);
-        if !asked.await.map_err(backend_error)? {
+        let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0), IS_USED_LOCK(?)", name);
+        let [Some(1), Some(connection)] = asked.await.map_err(backend_error)?[..] else {
             return Ok(None);
-        }
-        session.holds.insert(name.clone(), token.as_str().to_owned());
+        };
+        let hold = Hold { token: token.as_str().to_owned(), connection };
+        session.holds.insert(name.clone(), hold);
         Ok(Some(Grant::UNFENCED))
     }
 
@@ -192,8 +200,9 @@ impl LeaseStore for NamedStore {
         if !session.has(name, token) {
             return Ok(false);
         }
-        let question = "SELECT IS_USED_LOCK(?) = CONNECTION_ID()";
-        self.ask(&mut session, question, name).await.map_err(backend_error)
+        let held = session.holds.get(name).map(|hold| hold.connection);
+        let asked = self.ask(&mut session, "SELECT IS_USED_LOCK(?)", name);
+        Ok(asked.await.map_err(backend_error)? == [held])
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
@@ -203,6 +212,6 @@ impl LeaseStore for NamedStore {
         }
         let freed = self.ask(&mut session, "SELECT RELEASE_LOCK(?)", name).await;
         session.holds.remove(name);
-        freed.map_err(backend_error)
+        Ok(freed.map_err(backend_error)? == [Some(1)])
     }
 }

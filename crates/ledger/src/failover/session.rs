@@ -13,7 +13,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{ConnectOptions, Executor};
+use sqlx::pool::PoolConnection;
+use sqlx::{ConnectOptions, Executor, MySql};
 
 use super::replication;
 use crate::sql::statement::Read;
@@ -136,6 +137,21 @@ pub(crate) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlCon
 async fn is_of_vitess(error: &sqlx::Error, connection: &mut MySqlConnection) -> bool {
     error.as_database_error().is_some()
         && replication::leads_to_vitess(connection).await.unwrap_or(false)
+}
+
+/// Takes a connection whose next transaction reads one snapshot. A vtgate of Vitess sets that for the whole session,
+/// and what reads after it has waited would read what is over: there the connection is closed after use.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn for_snapshot(pool: &Database) -> sqlx::Result<PoolConnection<MySql>> {
+    let mut connection = pool.acquire().await?;
+    if replication::leads_to_vitess(&mut connection).await? {
+        connection.close_on_drop();
+    }
+    let isolation = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+    connection.execute(sqlx::raw_sql(isolation)).await?;
+    Ok(connection)
 }
 
 /// The statements that set up a session of a pool.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use futures::TryStreamExt;
 use sqlx::mysql::MySqlRow;
-use sqlx::{Executor, MySqlConnection, Row};
+use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::item::items::datetime;
 use super::order::orders::WHOLE;
 use super::tables::TABLES;
+use crate::failover::session;
 use crate::sql::limits::ended_by_server;
 use crate::sql::statement::in_list;
 use crate::sql::{Database, begin_on};
@@ -21,9 +22,8 @@ const SALES_TOGETHER_MAX: u32 = 1_000;
 
 /// Reads the facts of one item; `None` when it does not exist. The Redis counter is not read here.
 pub async fn facts(pool: &Database, id: ItemId) -> sqlx::Result<Option<Facts>> {
-    let mut connection = pool.acquire().await?;
     // One snapshot for all figures, or a sale in progress would seem broken.
-    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+    let mut connection = session::for_snapshot(pool).await?;
     let mut transaction = begin_on(&mut connection).await?;
     let facts = read(&mut transaction, id).await?;
     transaction.rollback().await?;

@@ -3,6 +3,7 @@
 use sqlx::{Executor as _, MySql, MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
+use crate::failover::session;
 use crate::sql::limits::LONG_READ_MAX;
 use crate::sql::statement::{Binds, Read};
 use crate::sql::{Database, answered, within};
@@ -64,16 +65,13 @@ pub type Snapshot = sqlx::pool::PoolConnection<MySql>;
 
 /// Begins a snapshot: a transaction that sees the ledger as it is at its first read.
 pub async fn begin(pool: &Database) -> sqlx::Result<Snapshot> {
-    let mut connection = pool.acquire().await?;
     let begin = async {
-        connection
-            .execute(sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-            .await?;
+        let mut connection = session::for_snapshot(pool).await?;
         let begin = sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
-        connection.execute(begin).await
+        connection.execute(begin).await?;
+        Ok(connection)
     };
-    answered(begin).await?;
-    Ok(connection)
+    answered(begin).await
 }
 
 /// Reads orders behind the id `after`, by id.

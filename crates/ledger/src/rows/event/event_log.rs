@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use crate::failover::replication::leads_to_vitess;
 use crate::rows::item::items::datetime;
 use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::statement::{Binds, Read, Write};
+use crate::sql::statement::{Binds, Read, Write, in_list};
 use crate::sql::{Database, transact, within};
 
 /// Rows that one transaction moves, and where they pass through this program.
@@ -86,8 +86,9 @@ async fn move_in_server(connection: &mut MySqlConnection, last: i64) -> sqlx::Re
     .await?
     .rows_affected();
     sqlx::query(
-        "DELETE outbox FROM outbox JOIN event_log ON event_log.outbox_seq = outbox.seq \
-         WHERE event_log.position > ?",
+        // By key: a short table would be read whole, and rows of purchases that are not committed waited for.
+        "DELETE outbox FROM event_log STRAIGHT_JOIN outbox FORCE INDEX (PRIMARY) \
+         ON outbox.seq = event_log.outbox_seq WHERE event_log.position > ?",
     )
     .bind(last)
     .execute(connection)
@@ -95,16 +96,31 @@ async fn move_in_server(connection: &mut MySqlConnection, last: i64) -> sqlx::Re
     Ok(moved)
 }
 
-/// Moves rows that may lie in shards, to the log that lies beside them; returns how many. A commit of several shards comes to
-/// each at its own time, so the rows are locked: those that another instance has moved a moment ago are waited for, and gone.
+/// Moves rows that may lie in shards, to the log that lies beside them; returns how many.
+///
+/// Only committed rows are read, without a lock: a purchase that is not committed delays no event of others, and a
+/// later call finds its row. With a row, a shard shows all that was committed before that row was written, so the
+/// events of an item keep their order.
+///
+/// Then these rows are locked by their keys, which waits for nobody but another relay. A commit of several shards comes
+/// to each at its own time: rows that another instance has moved a moment ago are gone then. SKIP LOCKED would pass
+/// over the rows of an instance that was killed, and later events would come before them.
 async fn move_by_hand(connection: &mut MySqlConnection, last: i64) -> sqlx::Result<u64> {
-    let rows: Vec<LoggedEvent> = sqlx::query_as(
-        "SELECT seq AS position, id, type, payload, created_at FROM outbox \
-         ORDER BY seq LIMIT ? FOR UPDATE",
+    let mut rows: Vec<LoggedEvent> = sqlx::query_as(
+        "SELECT seq AS position, id, type, payload, created_at FROM outbox ORDER BY seq LIMIT ?",
     )
     .bind(MOVED_BY_HAND_MAX)
-    .fetch_all(&mut *connection)
+    .all(&mut *connection)
     .await?;
+    let seen: Vec<i64> = rows.iter().map(|row| row.position).collect();
+    let Some((places, numbers)) = in_list(&seen) else { return Ok(0) };
+    let numbers: Vec<i64> = numbers.collect();
+    // Without the hint, here and below, a short table is read whole, and the rows of purchases are waited for.
+    let lock =
+        format!("SELECT seq FROM outbox FORCE INDEX (PRIMARY) WHERE seq IN ({places}) FOR UPDATE");
+    let query = numbers.iter().fold(sqlx::query_scalar(&lock), |query, number| query.bind(*number));
+    let locked: Vec<i64> = query.all(&mut *connection).await?;
+    rows.retain(|row| locked.contains(&row.position));
     if rows.is_empty() {
         return Ok(0);
     }
@@ -116,13 +132,9 @@ async fn move_by_hand(connection: &mut MySqlConnection, last: i64) -> sqlx::Resu
         row.push_bind(&moved.kind).push_bind(&moved.payload).push_bind(datetime(moved.created_at));
     });
     insert.build().persistent(false).run(&mut *connection).await?;
-    let mut delete = QueryBuilder::new("DELETE FROM outbox WHERE seq IN (");
-    let mut numbers = delete.separated(", ");
-    for row in &rows {
-        numbers.push_bind(row.position);
-    }
-    delete.push(")");
-    delete.build().persistent(false).run(connection).await?;
+    let delete = format!("DELETE /*+ INDEX(outbox PRIMARY) */ FROM outbox WHERE seq IN ({places})");
+    let query = numbers.iter().fold(sqlx::query(&delete), |query, number| query.bind(*number));
+    query.run(connection).await?;
     Ok(rows.len() as u64)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::MySqlConnection;
+use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
 use crate::sql::Database;
@@ -91,19 +91,26 @@ pub async fn forget_messages(pool: &Database, days: u32, limit: u32) -> sqlx::Re
     .binds((days, limit)).changed(pool).await
 }
 
-/// Finds and locks a payment.
+/// Finds and locks a payment. The lock is a statement of its own: a vtgate of Vitess also locks what a subquery of the
+/// columns reads, the shop's currency, and one payment would wait for all others.
 pub async fn find_for_update(
     connection: &mut MySqlConnection,
     id: &PaymentId,
 ) -> sqlx::Result<Option<Payment>> {
-    let statement = format!("SELECT {COLUMNS} FROM payments WHERE id = ? FOR UPDATE");
-    sqlx::query_as(&statement).bind(id.as_str()).first(connection).await
+    let lock = sqlx::query("SELECT id FROM payments WHERE id = ? FOR UPDATE").bind(id.as_str());
+    match lock.first(&mut *connection).await? {
+        Some(_) => find(connection, id).await,
+        None => Ok(None),
+    }
 }
 
 /// Finds a payment.
-pub async fn find(pool: &Database, id: &PaymentId) -> sqlx::Result<Option<Payment>> {
+pub async fn find(
+    executor: impl MySqlExecutor<'_>,
+    id: &PaymentId,
+) -> sqlx::Result<Option<Payment>> {
     let statement = format!("SELECT {COLUMNS} FROM payments WHERE id = ?");
-    sqlx::query_as(&statement).bind(id.as_str()).first(pool).await
+    sqlx::query_as(&statement).bind(id.as_str()).first(executor).await
 }
 
 /// Inserts a payment.
