@@ -26,7 +26,7 @@ use crate::rows::draw::draws;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::WaitingLine;
 use crate::work::cache::Cache;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, stock_lock};
 use draw_proof::{Micros, ShopKeys};
 use shop_domain::{DrawEntry, ItemId, LedgerError, PartyChoice, Refusal, UserId};

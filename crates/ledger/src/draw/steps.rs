@@ -12,7 +12,7 @@ use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::sql::{transact, within};
 use crate::waiting_list::LineChange;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::stock_lock;
 use draw_proof::{Entry, Hash, Head, ShopKey, rules_hash};
 use shop_domain::{DrawBeacon, ItemId, UserId};

@@ -20,7 +20,7 @@ use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
 use crate::sql::statement::{Binds, in_list};
 use crate::sql::{Database, Fault, answered, begin_on, transact, within};
 use crate::waiting_list::WaitingLine;
-use crate::work::item_permit::{ItemPermit, ItemPermits};
+use crate::work::item_concurrency::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
 use crate::work::stock_lock::wait_until_free;
 use shop_domain::order::MovementReason;

@@ -19,8 +19,7 @@ use tokio::time::Instant;
 
 use crate::sql::{WorkError, answered};
 use crate::waiting_list::WaitingLine;
-use crate::work::item_concurrency::step_deadline;
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::{ItemPermits, step_deadline};
 use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};

@@ -10,7 +10,7 @@ use crate::rows::order::orders;
 use crate::sql::statement::{Binds, Write};
 use crate::sql::{Database, Fault};
 use crate::waiting_list::{LineChange, WaitingLine};
-use crate::work::item_permit::{ItemPermit, ItemPermits};
+use crate::work::item_concurrency::{ItemPermit, ItemPermits};
 use crate::work::{limit_lock, stock_lock};
 use shop_domain::order::{MovementReason, Step, Transition};
 use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus, UserId};

@@ -25,7 +25,7 @@ use crate::rows::event::outbox::{OfferChange, Outbox};
 use crate::rows::order::buyers;
 use crate::rows::waiting_list;
 use crate::sql::Fault;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::stock_lock;
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, SaleWindow, UserId, WaitingStatus};
 use shop_metrics::Metrics;

@@ -4,7 +4,7 @@ use super::{JoinRefusal, LineChange, WaitingLine};
 use crate::rows::account::erased;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::{transact, within};
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, stock_lock};
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 

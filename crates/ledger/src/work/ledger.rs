@@ -4,8 +4,7 @@
 use futures::future::BoxFuture;
 
 use super::breaker::{Breaker, BreakerPermit};
-use super::item_concurrency::ItemConcurrency;
-use super::item_permit::ItemPermit;
+use super::item_concurrency::{ItemConcurrency, ItemPermit};
 use super::{ATTEMPTS_MAX, pause};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence, within_limit};
 use crate::sql::{

@@ -50,8 +50,7 @@ use crate::rows::event::outbox::Outbox;
 use crate::rows::item::stock::StockRow;
 use crate::sql::{Database, Fault};
 use crate::work::breaker::Breaker;
-use crate::work::item_concurrency::ItemConcurrency;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::{ItemConcurrency, ItemPermit};
 use shop_domain::outcome::Dependency;
 use shop_domain::{
     ArbiterMode, Doubt, ItemId, OrderId, OrderStatus, Outcome, Purchase, Quantity, RequestKey,

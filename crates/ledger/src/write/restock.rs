@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use crate::rows::tables::TABLES;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::LineChange;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use shop_domain::{Item, ItemId, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.

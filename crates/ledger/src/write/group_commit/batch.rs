@@ -24,7 +24,7 @@ use super::reads::{find_written, locked_by_others};
 use super::sql::{BatchError, BatchResult, commit};
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::{Fault, within};
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::ItemPermits;
 use crate::write::protocol::{self, protocol};
 use crate::write::{
     ATTEMPTS_MAX, Arbiter, BATCH_MAX, Fence, LOST_COMMIT_READS_MAX, OrderWrite, StockWrite,

@@ -14,7 +14,7 @@ use super::quarantine::{Quarantine, QuarantineCount};
 use super::queue::{BatchQueue, Waiting};
 use super::tasks::BatchTasks;
 use crate::work::cache::Cache;
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::ItemPermits;
 use crate::write::{Answers, Arbiter, OrderWrite, StockWrite, in_time};
 use shop_domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
 

@@ -13,7 +13,7 @@ use super::pipeline::PipelineSlot;
 use super::stock_rows::take;
 use crate::rows::event::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::ItemPermits;
 use crate::work::{limit_lock, stock_lock};
 use crate::write::fence::{Fence, raise_fence};
 use crate::write::new_order::{
