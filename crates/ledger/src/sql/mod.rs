@@ -8,7 +8,6 @@ mod new_id;
 mod shown;
 pub(crate) mod statement;
 mod transaction;
-mod vitess;
 
 pub use database::{Database, Destination};
 pub(crate) use error::out_of_range;
