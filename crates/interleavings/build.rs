@@ -18,7 +18,7 @@ const MODULES: [(&str, &str); 4] = [
 /// What this crate has instead of some files.
 const STATEMENTS: &str = "crates/interleavings/src/statements";
 /// Files that no run needs: they are empty.
-const LEFT_OUT: [&str; 3] = ["checks.rs", "order_routine.rs", "restock.rs"];
+const LEFT_OUT: [&str; 2] = ["checks.rs", "restock.rs"];
 
 /// Texts that are other ones in each copy: this crate has locks of its own, full batches of few orders, rounds of few answers,
 /// buyers on other runtimes, and runs that see private items.

@@ -7,7 +7,7 @@
 //! One order is written like this:
 //!
 //! 1. [`Arbiter::write`] tries the transaction until it is decided, and counts a refusal;
-//! 2. one try is a call of the server's procedure (`one_call.rs`, `order_routine.sql`), or one
+//! 2. one try is a call of the server's procedure (`order_routine.rs`), or one
 //!    statement after the other (`transaction.rs`) where there is no procedure;
 //! 3. an error is sorted by `after_error.rs`: rolled back and tried again, refused, or unknown.
 //!
@@ -20,7 +20,7 @@
 //! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
 //! the connection died after *COMMIT* was sent, and the ledger is asked what became of it
-//! (`after_error.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
+//! (`after_error.rs`); or it died after the *call* of the whole order was sent (`order_routine.rs`).
 //! Such a call may still run when the ledger has been asked. So the order is tried again under the same
 //! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
 
@@ -31,7 +31,6 @@ mod fence;
 mod group_commit;
 mod kept_connections;
 pub(crate) mod new_order;
-mod one_call;
 pub mod order_routine;
 mod protocol;
 mod reject;
@@ -62,7 +61,7 @@ use after_error::{RetryBudget, after_error};
 pub use after_error::{replay, replay_lines};
 pub use answers::{Answers, ReadyAnswer};
 use kept_connections::{KeptConnection, KeptConnections};
-use one_call::OrderCalls;
+use order_routine::OrderCalls;
 use protocol::protocol;
 
 pub use fence::Fence;
