@@ -4,7 +4,6 @@
 //! clock ends no hold.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
@@ -16,9 +15,9 @@ use super::step::{
 use super::{OrderSteps, StepError};
 use crate::rows::item::items::datetime;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
-use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
+use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::sql::statement::{Binds, in_list};
-use crate::sql::{Database, Fault, answered, begin_on, transact, within};
+use crate::sql::{Database, Fault, answered, begin_on, transact_within, within};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_concurrency::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
@@ -66,7 +65,7 @@ impl OrderSteps {
     /// another item whose stock row others have: nothing waits for that item. [`LedgerError::Contended`] when others
     /// have a limit of a buyer.
     pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, Overdue::First(limit), LONG_READ_MAX).await
+        self.expire_some(item, Overdue::First(limit)).await
     }
 
     /// Expires one order, if it is overdue. Waits for no limit of its buyer.
@@ -74,25 +73,18 @@ impl OrderSteps {
     /// # Errors
     /// As for [`OrderSteps::expire`].
     pub async fn expire_one(&self, item: ItemId, order: OrderId) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, Overdue::One(order), TRANSACTION_MAX).await
+        self.expire_some(item, Overdue::One(order)).await
     }
 
     /// Waits for the item, and for nothing while it holds the item.
-    async fn expire_some(
-        &self,
-        item: ItemId,
-        which: Overdue,
-        limit: Duration,
-    ) -> Result<ExpiryBatch, StepError> {
-        let permits = ItemPermits::of_job(item, false);
-        match within_limit(limit, Box::pin(self.expire_together(item, which, permits))).await {
+    async fn expire_some(&self, item: ItemId, which: Overdue) -> Result<ExpiryBatch, StepError> {
+        match self.expire_together(item, which, ItemPermits::of_job(item, false)).await {
             // An order with lines of other items found the row locked, and did not wait for it.
             Err(StepError::Locked(locked)) if locked == item => {}
             ended => return ended,
         }
         wait_until_free(&self.ledger.pool, &ItemPermit::of_job(item)).await?;
-        let permits = ItemPermits::of_job(item, true);
-        within_limit(limit, Box::pin(self.expire_together(item, which, permits))).await
+        self.expire_together(item, which, ItemPermits::of_job(item, true)).await
     }
 
     async fn expire_together(
@@ -105,7 +97,11 @@ impl OrderSteps {
         let mut sent = None;
         let batch = &mut sent;
         let permits = &mut permits;
-        let work = transact(&ledger.pool, |transaction| {
+        let limit = match which {
+            Overdue::First(_) => LONG_READ_MAX,
+            Overdue::One(_) => TRANSACTION_MAX,
+        };
+        let work = transact_within(limit, &ledger.pool, |transaction| {
             Box::pin(async move {
                 let line = &self.line;
                 *batch = Some(expire_batch(transaction, item, which, permits, line).await?);

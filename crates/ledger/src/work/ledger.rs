@@ -125,8 +125,7 @@ impl Ledger {
         policy: RetryPolicy,
         work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
     ) -> Result<T, E> {
-        // Boxed: it would make the future of each caller larger.
-        policy.run(|| Box::pin(change(&self.breaker, transact(&self.pool, &work)))).await
+        policy.run(|| change(&self.breaker, transact(&self.pool, &work))).await
     }
 
     /// Reads behind the breaker. The read may be the probe of an open breaker.

@@ -4,9 +4,8 @@ use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
 
 use super::sessions;
-use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, Fault, confirmed, is_taken_id, transact, with_new_id, within};
+use crate::sql::{Database, Fault, confirmed, is_taken_id, transact, with_new_id};
 use shop_domain::columns::Text;
 use shop_domain::{UserId, Username, username};
 
@@ -130,7 +129,7 @@ pub async fn change_password(
     id: UserId,
     (old, new): (&str, &str),
 ) -> sqlx::Result<Option<u32>> {
-    let changing = transact(pool, |transaction| {
+    let changed = transact(pool, |transaction| {
         Box::pin(async move {
             let updated = sqlx::query(
                 "UPDATE users SET password_hash = ? WHERE id = ? AND password_hash = ?",
@@ -144,7 +143,7 @@ pub async fn change_password(
             }
         })
     });
-    within(TRANSACTION_MAX, changing).await
+    changed.await
 }
 
 from_row!(Account {
