@@ -120,7 +120,10 @@ impl OrderSteps {
             let sent = &sent;
             let line = &self.line;
             Box::pin(async move {
-                let made = step::apply(transaction, id, owner, step, turn, line).await?;
+                let locked = step::lock(transaction, id, turn).await?;
+                let locked = locked.filter(|locked| locked.order.user_id == owner);
+                let locked = locked.ok_or(StepError::NotFound)?;
+                let made = step::apply(transaction, locked, step, turn, line).await?;
                 failpoint!("step-applied");
                 if made.changed {
                     *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());

@@ -7,13 +7,13 @@ use time::OffsetDateTime;
 
 use super::{StepError, Turn, terms};
 use crate::rows::order::orders;
-use crate::sql::statement::{Binds, Write};
+use crate::sql::statement::{Binds, Read, Write};
 use crate::sql::{Database, Fault};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::work::item_concurrency::{ItemPermit, ItemPermits};
 use crate::work::{limit_lock, stock_lock};
 use shop_domain::order::{MovementReason, Step, Transition};
-use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus, UserId};
+use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -62,33 +62,49 @@ pub(super) async fn find(pool: &Database, id: OrderId) -> sqlx::Result<Option<Or
     Ok(found.pop())
 }
 
+/// An order whose row and further lines are locked.
+pub(super) struct LockedOrder {
+    pub(super) order: Order,
+    /// The time of the ledger.
+    now: OffsetDateTime,
+}
+
+/// Locks an order with its lines; `None` when there is none. Whoever changes an order locks its first line first, so that
+/// no two wait for each other.
+///
+/// # Errors
+/// The database's, and that lines are missing.
+pub(super) async fn lock(
+    connection: &mut MySqlConnection,
+    id: OrderId,
+    turn: &Turn,
+) -> sqlx::Result<Option<LockedOrder>> {
+    orders::lock(connection, &[id], turn.first_item()).await?;
+    let columns = orders::COLUMNS;
+    let statement =
+        format!("SELECT {columns}, UTC_TIMESTAMP(6) AS ledger_now FROM orders WHERE id = ?");
+    let row = sqlx::query(&statement).bind(id.to_string()).first(&mut *connection).await?;
+    let Some(row) = row else { return Ok(None) };
+    let mut order = orders::read(&row)?;
+    let now = row.try_get("ledger_now")?;
+    if order.is_further_line() {
+        return Ok(None);
+    }
+    orders::lock_lines(connection, slice::from_mut(&mut order)).await?;
+    Ok(Some(LockedOrder { order, now }))
+}
+
 /// Makes one step within the caller's transaction, which is to be rolled back after an error. The event
 /// of a change is written before the stock row is locked.
 pub(super) async fn apply(
     connection: &mut MySqlConnection,
-    id: OrderId,
-    owner: UserId,
+    locked: LockedOrder,
     step: Step,
     turn: &Turn,
     line: &WaitingLine,
 ) -> Result<StepResult, StepError> {
+    let LockedOrder { order, now } = locked;
     let permits = &turn.permits;
-    orders::lock(connection, &[id], turn.first_item()).await?;
-    let statement = format!(
-        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders WHERE id = ? AND user_id = ?",
-        orders::COLUMNS
-    );
-    let row = sqlx::query(&statement)
-        .binds((id.to_string(), owner.get()))
-        .fetch_optional(&mut *connection)
-        .await?;
-    let row = row.ok_or(StepError::NotFound)?;
-    let order = orders::read(&row)?;
-    let now = row.try_get("ledger_now")?;
-    if order.is_further_line() {
-        return Err(StepError::NotFound);
-    }
-    let order = lock_lines(connection, order).await?;
     lock_limits(connection, &order, step).await?;
     match order.status.step(step) {
         Transition::Already => Ok(StepResult::without_stock(order, false)),
@@ -121,21 +137,6 @@ pub(super) async fn apply(
             Ok(StepResult { order, changed: true, returned })
         }
     }
-}
-
-/// Locks the further lines of an order, whose first line is locked. Whoever changes the order locks the first
-/// line first, so that no two wait for each other.
-///
-/// # Errors
-/// The database's, and that lines are missing.
-pub(super) async fn lock_lines(
-    connection: &mut MySqlConnection,
-    order: Order,
-) -> sqlx::Result<Order> {
-    let mut orders = [order];
-    orders::lock_lines(connection, &mut orders).await?;
-    let [order] = orders;
-    Ok(order)
 }
 
 /// Locks the limits that a step of an order with several lines changes, and waits for none of them.
