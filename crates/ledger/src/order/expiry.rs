@@ -3,15 +3,10 @@
 //! The statement compares `expires_at` with the database's clock, so that an instance with a wrong
 //! clock ends no hold.
 
-use std::collections::BTreeMap;
-
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::step::{
-    ReturnedUnits, count_back, count_back_in_group, insert_movement, lock_stock, permit_of,
-    return_stock,
-};
+use super::step::{ReturnedUnits, give_limits_back, give_stock_back};
 use super::{OrderSteps, StepError};
 use crate::rows::item::items::datetime;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
@@ -228,38 +223,15 @@ async fn expire_batch(
             expired.push(order);
         }
     }
-    // All limits by item, then all by group, as a batch of purchases counts them. The item may have changed
-    // its group between two orders, so the buyers' order is not that of the groups.
     let mut lines: Vec<&Order> = expired.iter().flat_map(Order::lines).collect();
     lines.sort_by_key(|line| (line.item_id, line.user_id, line.id));
-    for line in &lines {
-        count_back(connection, line, true).await.map_err(of_buyer)?;
-    }
-    let mut by_group = lines.clone();
-    by_group.sort_by_key(|line| (line.limit_group, line.user_id));
-    for line in by_group {
-        count_back_in_group(connection, line).await.map_err(of_buyer)?;
-    }
-    for line in &lines {
-        let units = line.quantity.signed();
-        insert_movement(connection, line, MovementReason::Expired, units).await?;
-    }
+    give_limits_back(connection, &lines, true).await.map_err(of_buyer)?;
     line.outbox().changed(connection, &expired).await?;
-    // The stock rows once and last: locked before the limits, they could deadlock with a purchase.
-    let mut units: BTreeMap<ItemId, i64> = BTreeMap::new();
-    for line in expired.iter().flat_map(Order::lines) {
-        *units.entry(line.item_id).or_default() += line.quantity.signed();
+    for one in &lines {
+        permits.add_of_job(one.item_id);
     }
-    for item in units.keys() {
-        permits.add_of_job(*item);
-    }
-    lock_stock(connection, permits).await?;
-    let mut returned = Vec::new();
-    for (item, units) in units {
-        let permit = permit_of(permits, item)?;
-        let line = return_stock(&mut *connection, permit, units, line).await?;
-        returned.push(ReturnedUnits { item, units, line });
-    }
+    let reason = MovementReason::Expired;
+    let returned = give_stock_back(connection, &lines, reason, permits, line).await?;
     let at = if expired.is_empty() {
         None
     } else {
