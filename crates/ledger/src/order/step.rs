@@ -271,17 +271,14 @@ async fn return_stock(
     units: i64,
     line: &WaitingLine,
 ) -> sqlx::Result<LineChange> {
-    let done = sqlx::query(
+    let version = sqlx::query(
         "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ?",
     )
     .binds((units, permit.item().get()))
-    .execute(&mut *connection)
+    .noted(&mut *connection)
     .await?;
-    if done.rows_affected() != 1 {
-        return Err(sqlx::Error::RowNotFound);
-    }
-    let version = done.last_insert_id();
+    let version = version.ok_or(sqlx::Error::RowNotFound)?;
     Ok(line.hand_out(connection, permit).await?.after_return(units, version))
 }
 
@@ -320,17 +317,15 @@ async fn take_again(
     for one in lines {
         let item = permit_of(permits, one.item_id)?.item();
         let units = one.quantity.signed();
-        let done = sqlx::query(
+        let version = sqlx::query(
             "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
              WHERE item_id = ? AND available >= ?",
         )
         .binds((units, item.get(), units))
-        .execute(&mut *connection)
+        .noted(&mut *connection)
         .await?;
-        if done.rows_affected() != 1 {
-            return Err(StepError::SoldOut);
-        }
-        let line = LineChange::default().after_return(-units, done.last_insert_id());
+        let version = version.ok_or(StepError::SoldOut)?;
+        let line = LineChange::default().after_return(-units, version);
         taken.push(ReturnedUnits { item, units: -units, line });
     }
     Ok(taken)

@@ -40,10 +40,10 @@ pub(super) async fn add_next(
          version = LAST_INSERT_ID(version + 1) WHERE item_id = ?",
     )
     .binds((units, units, item.get()))
-    .execute(transaction)
+    .noted(transaction)
     .await?;
-    if taken != 1 || added.rows_affected() != 1 {
-        return Err(sqlx::Error::RowNotFound);
+    match added {
+        Some(version) if taken == 1 => Ok(Some((units, version))),
+        _ => Err(sqlx::Error::RowNotFound),
     }
-    Ok(Some((units, added.last_insert_id())))
 }

@@ -179,14 +179,8 @@ async fn move_units(
     item: ItemId,
     units: i64,
 ) -> sqlx::Result<u64> {
-    let moved = sqlx::query(statement)
-        .binds((units, units, item.get(), units))
-        .execute(transaction)
-        .await?;
-    match moved.rows_affected() {
-        1 => Ok(moved.last_insert_id()),
-        _ => Err(sqlx::Error::RowNotFound),
-    }
+    let moved = sqlx::query(statement).binds((units, units, item.get(), units));
+    moved.noted(transaction).await?.ok_or(sqlx::Error::RowNotFound)
 }
 
 /// Gives open offers their whole time from the end of the pause on, at most `count`. Returns whether more are left. A step
