@@ -58,7 +58,7 @@ use shop_domain::{
 use shop_metrics::Metrics;
 
 use after_error::{RetryBudget, after_error};
-pub use after_error::{replay, replay_lines};
+pub use after_error::{replay, replay_lines, unavailable};
 pub use answers::{Answers, ReadyAnswer};
 use kept_connections::{KeptConnection, KeptConnections};
 use order_routine::OrderCalls;
@@ -341,10 +341,7 @@ impl Arbiter {
         if may_run {
             return Ok(UNANSWERED);
         }
-        Ok(Outcome::Unavailable(match fault {
-            Fault::Transient => Unavailable::Contended,
-            _ => Unavailable::Dependency(Dependency::Mysql),
-        }))
+        Ok(Outcome::Unavailable(unavailable(fault)))
     }
 
     /// Waits for a connection. What waits for rows of one item waits first, without a connection.
