@@ -172,8 +172,7 @@ impl Writers {
             batch_pools.push(pool);
         }
         let tasks = BatchTasks::on(runtime.cloned(), shared.lifecycle.purchases().clone());
-        let group_commit =
-            GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
+        let group_commit = GroupCommit::new(arbiter.clone(), connections, tasks, shared_queues);
         Self { arbiter, group_commit, batch_pools }
     }
 }

@@ -39,22 +39,11 @@ struct GroupCommitParts {
 }
 
 impl GroupCommit {
-    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that
-    /// run on `tasks`. Each item has a queue of its own.
+    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that run on `tasks`. The items
+    /// share queues: one over each of the `shared` connections, [`SHARED_CONNECTIONS`](super::SHARED_CONNECTIONS) each, whose
+    /// sessions wait for a row no longer than a second. Without them each item has a queue of its own.
     #[must_use]
     pub fn new(
-        arbiter: Arbiter,
-        connections: BatchConnections,
-        tasks: impl Into<BatchTasks>,
-    ) -> Self {
-        Self::with_shared_queues(arbiter, connections, tasks, Vec::new())
-    }
-
-    /// Group commit like [`GroupCommit::new`], where the items share queues: one over each of the
-    /// last connections, [`SHARED_CONNECTIONS`](super::SHARED_CONNECTIONS) each, whose sessions wait for a row no longer than
-    /// a second.
-    #[must_use]
-    pub fn with_shared_queues(
         arbiter: Arbiter,
         connections: BatchConnections,
         tasks: impl Into<BatchTasks>,
