@@ -20,8 +20,8 @@ use super::batch_orders::{Batch, BatchOrders, Tell, UNWRITTEN, lines_at, orders_
 use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{choose, items_of};
-use super::reads::{find_written, locked_by_others};
 use super::sql::{BatchError, BatchResult, commit};
+use super::statements::{find_written, locked_by_others};
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::{Fault, within};
 use crate::work::item_concurrency::ItemPermits;

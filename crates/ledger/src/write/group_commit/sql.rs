@@ -10,7 +10,7 @@ use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
-use super::stock_rows::take;
+use super::statements::take;
 use crate::rows::event::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
 use crate::work::item_concurrency::ItemPermits;
