@@ -26,7 +26,6 @@
 
 mod after_error;
 mod answers;
-pub mod checks;
 mod fence;
 mod group_commit;
 mod kept_connections;
