@@ -1,4 +1,4 @@
-//! The pages of the shop: the files of `static` and the documents, which are inside the program, or those of a folder.
+//! The pages of the shop: the files of `static`, which are inside the program, or those of a folder; and the documents.
 //!
 //! The program needs no folder beside it, wherever it is started. Entity tags and
 //! compressed forms are made once in a process, not for each request.
@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 use axum::routing::get;
 use axum_extra::headers::{ETag, HeaderMapExt, IfNoneMatch};
 use flate2::Compression;
@@ -88,14 +88,29 @@ fn file(name: &str) -> Option<Vec<u8>> {
 
 /// The routes of the pages: of those in `static_dir`, or, where it is empty, of those inside the program.
 pub fn router<S: Clone + Send + Sync + 'static>(static_dir: &Path) -> Router<S> {
+    if static_dir.as_os_str() == NO_PAGES {
+        return Router::new();
+    }
+    // Compressed before the first buyer comes.
+    LazyLock::force(&PAGES);
     if static_dir.as_os_str().is_empty() {
-        // Compressed before the first buyer comes.
-        LazyLock::force(&PAGES);
-        return Router::new().fallback(get(embedded));
+        return book().fallback(get(embedded));
     }
     let not_found = ServeFile::new(static_dir.join(NOT_FOUND));
     let files = ServeDir::new(static_dir).not_found_service(not_found);
-    Router::new().fallback_service(files).layer(CompressionLayer::new())
+    Router::new().fallback_service(files).layer(CompressionLayer::new()).merge(book::<S>())
+}
+
+/// The routes of the documents. They are inside the program also where the other pages are in a folder, because those
+/// pages link to them.
+fn book<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    if !cfg!(feature = "book") {
+        return Router::new();
+    }
+    Router::new()
+        .route("/book", get(async || Redirect::permanent("/book/")))
+        .route("/book/", get(embedded))
+        .route("/book/{*page}", get(embedded))
 }
 
 async fn embedded(uri: Uri, headers: HeaderMap) -> Response {

@@ -15,8 +15,8 @@ use shop_domain::{ItemId, Outcome, Purchase};
 use shop_metrics::Metrics;
 
 use crate::support::{
-    Instance, Shop, assert_clean, eventually, hold_stock_row, link_to, own_redis, purchase,
-    until_in_flight,
+    Instance, Shop, assert_clean, eventually, hold_stock_row, link_to, own_redis, patient,
+    purchase, until_in_flight, until_running,
 };
 
 /// An item of five units, up to nine for each buyer, and its Redis as gates see it.
@@ -30,8 +30,11 @@ struct GateTestbed {
 impl GateTestbed {
     async fn new() -> Self {
         // No reconciliation: what the gates do is looked at alone.
-        let (shop, instance) =
-            Shop::open_with(|config| config.job.reconcile_period_ms = 3_600_000).await;
+        let (shop, instance) = Shop::open_with(|config| {
+            patient(config);
+            config.job.reconcile_period_ms = 3_600_000;
+        })
+        .await;
         let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 9 })).await;
         let redis = RedisClient::new(&shop.config).expect("the URL is fine");
         Self { shop, instance, item: ItemId::new(item).expect("positive"), redis }
@@ -192,8 +195,7 @@ async fn a_row_that_is_locked_is_waited_for_and_read_again() {
         .expect("written");
     let buyer = testbed.instance.buyer(1);
     let press = tokio::spawn(async move { buyer.buy("mysql-for-update", item).await });
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(!press.is_finished(), "it did not wait for the row");
+    until_running(&testbed.shop.pool, "%FROM stock%FOR UPDATE%", 1).await;
     transaction.commit().await.expect("committed");
     assert_eq!(press.await.expect("no panic").brief(), (409, "sold_out"));
 }
@@ -297,11 +299,7 @@ async fn a_counter_that_changed_meanwhile_is_not_repaired() {
 /// of those buyers is refused, the next buyer gets the unit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_buyer_of_a_hold_leaves_the_unit_to_the_next() {
-    let (shop, instance) = Shop::open_with(|config| {
-        // A purchase that waits for the row waits until the test releases it.
-        (config.mysql.lock_wait_timeout_seconds, config.purchase.deadline_ms) = (60, 60_000);
-    })
-    .await;
+    let (shop, instance) = Shop::open_with(patient).await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     // The first purchase's transaction waits for this row; later purchases form one batch.
     let holder = hold_stock_row(&shop.pool, item).await;
@@ -310,6 +308,9 @@ async fn a_refused_buyer_of_a_hold_leaves_the_unit_to_the_next() {
         let client = instance.buyer(buyer);
         presses.push(tokio::spawn(async move { client.buy("lock-redis", item).await }));
         until_in_flight(&instance, before + 1).await;
+        // Otherwise the next buyer may still come into the first batch. If the second one does, its limit is locked by
+        // a transaction that waits for this row, and the statement below would wait for that transaction.
+        until_running(&shop.pool, "%UPDATE stock%", 1).await;
     }
     // Meanwhile the second buyer reaches the limit by another way.
     sqlx::query("INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 1, 1, 1)")

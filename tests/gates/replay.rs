@@ -13,7 +13,7 @@ use schedules::{Action, Bounds, Machine, Program, Settings, search};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::support::{Answer, BOUND, Instance, Shop, rounds};
+use crate::support::{Answer, BOUND, Instance, Shop, patient, rounds};
 
 /// How often each schedule is replayed.
 const ROUNDS: u32 = 3;
@@ -21,8 +21,6 @@ const ROUNDS: u32 = 3;
 const CLOCK_AHEAD: time::Duration = time::Duration::minutes(10);
 /// The next buyers: no other test may have the same, because all tests share one process.
 static NEXT_BUYER: AtomicI64 = AtomicI64::new(7_000_000);
-/// How long a purchase may take.
-const DEADLINE_MS: u64 = 60_000;
 /// A replay within one second of the ledger's clock begins in its first milliseconds.
 const SECOND_BEGIN_MAX_MS: u16 = 200;
 
@@ -132,12 +130,7 @@ async fn check(strategy: &str) {
     let settings = Settings { buyers: 2, instances, units: 1, arbiter: false };
     let scenes = scenes(&program(strategy), settings);
     // A busy machine must not make a buyer who stands at a pause "contended".
-    let shop = Shop::with(|config| {
-        (config.purchase.deadline_ms, config.purchase.wait_ms_max) = (DEADLINE_MS, DEADLINE_MS);
-        config.lifecycle.drain_ms = DEADLINE_MS;
-        config.lock.lease_ms = DEADLINE_MS / 5;
-    })
-    .await;
+    let shop = Shop::with(patient).await;
     let mut running = Vec::new();
     for _ in 0..instances {
         running.push(shop.start().await);

@@ -8,13 +8,11 @@ use gates::{Breaks, LIST, WaitFor};
 use serde_json::{Value, json};
 
 use crate::support::crowd::metric;
-use crate::support::{Answer, Instance, Shop, assert_clean};
+use crate::support::{Answer, Instance, Shop, assert_clean, patient};
 
 /// Units of an item and buyers who want one, all at once.
 const STOCK: i64 = 40;
 const BUYERS: i64 = 200;
-/// How long a purchase may take.
-const DEADLINE_MS: u64 = 60_000;
 /// Rushes in which a broken gate has to be caught once: two instances may miss each other by luck.
 const CATCH_ROUNDS_MAX: usize = 5;
 
@@ -117,14 +115,7 @@ async fn two_instances(shop: &Shop) -> [Instance; 2] {
 /// A shop whose purchases have time: each has to be sold or refused for good, and a busy machine must not
 /// make one "contended". Deadlines and leases have tests of their own.
 async fn shop() -> Shop {
-    Shop::with_lock_servers(|config| {
-        (config.purchase.deadline_ms, config.purchase.wait_ms_max) = (DEADLINE_MS, DEADLINE_MS);
-        config.lifecycle.drain_ms = DEADLINE_MS;
-        config.mysql.acquire_timeout_ms = DEADLINE_MS / 2;
-        config.mysql.lock_wait_timeout_seconds = 20;
-        config.lock.lease_ms = DEADLINE_MS / 5;
-    })
-    .await
+    Shop::with_lock_servers(patient).await
 }
 
 async fn sells_exactly_the_stock(strategy: &str) {
@@ -211,7 +202,7 @@ async fn strategies_may_change_from_request_to_request() {
 
 #[tokio::test]
 async fn losers_wait_as_they_are_told() {
-    let (_shop, instance) = Shop::open().await;
+    let (_shop, instance) = Shop::open_with(patient).await;
     for wait in ["notify", "backoff", "spin-then-yield", "yield-then-sleep", "sleep-200", "yield"] {
         let item = instance.make_item(json!({ "stock": 6 })).await;
         let strategy = format!("lock-redis?wait={wait}");

@@ -108,8 +108,8 @@ fn every_relative_link_leads_somewhere() {
 #[test]
 fn every_page_of_docs_is_in_the_book() {
     let summary = read("docs/SUMMARY.md");
-    let listed: BTreeSet<PathBuf> =
-        links(&summary).into_iter().map(|target| Path::new("docs").join(target)).collect();
+    let of_docs = links(&summary).into_iter().filter(|target| !target.starts_with("../"));
+    let listed: BTreeSet<PathBuf> = of_docs.map(|target| Path::new("docs").join(target)).collect();
     let expected: BTreeSet<PathBuf> = pages()
         .into_iter()
         .map(|page| page.path)

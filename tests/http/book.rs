@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
-use crate::support::{Answer, Shop, project};
+use seckill::http::pages::NO_PAGES;
+
+use crate::support::{Answer, Shop, project, unique};
 
 /// Every link is followed, beginning at the first page. What it names is there, and nothing is asked of another host.
 #[tokio::test]
@@ -39,7 +42,36 @@ async fn every_link_of_the_book_leads_somewhere() {
     let summary = fs::read_to_string(project().join("docs/SUMMARY.md")).expect("it is there");
     let pages = summary.split("](").skip(1).filter_map(|rest| rest.split_once(".md)"));
     for (name, _) in pages {
-        assert!(served.contains_key(&format!("/book/{name}.html")), "{name} is not served");
+        let page = match name {
+            "../README" => "/book/".to_owned(),
+            name => format!("/book/{}.html", name.trim_start_matches("../")),
+        };
+        assert!(served.contains_key(&page), "{name} is not served");
+    }
+}
+
+/// A folder of pages has a link to the book, too, so the book is served beside it. Its address without the last slash
+/// leads to it.
+#[tokio::test]
+async fn the_book_is_beside_every_folder_of_pages() {
+    let folder = std::env::temp_dir().join(unique("pages"));
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("index.html"), "<p>edited").expect("written");
+    for dir in [Path::new(""), folder.as_path()] {
+        let (_shop, instance) = Shop::open_with(|config| config.http.static_dir = dir.into()).await;
+        let stranger = instance.stranger();
+        let bare = stranger.get("/book").await.expect_status(308);
+        assert_eq!(bare.headers["location"], "/book/", "{}", dir.display());
+        for path in ["/book/", "/book/architecture.html", "/book/img/purchase.svg"] {
+            assert_eq!(stranger.get(path).await.status, 200, "{}: {path}", dir.display());
+        }
+        assert_eq!(stranger.get("/book/nothing.html").await.status, 404, "{}", dir.display());
+    }
+    fs::remove_dir_all(&folder).expect("removed");
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.static_dir = NO_PAGES.into()).await;
+    for path in ["/", "/book", "/book/"] {
+        assert_eq!(instance.stranger().get(path).await.status, 404, "{path}: the API alone");
     }
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use shop_domain::Refusal;
 
 use crate::support::files_below;
 
@@ -81,6 +82,25 @@ fn every_sentence_that_a_page_asks_for_exists() {
         let found = asked.get(form).copied().unwrap_or_default();
         assert!(found >= at_least, "{form} was found {found} times");
     }
+}
+
+/// Refusals of requests that no page sends, and those after which a page gets a new ticket.
+const WITHOUT_SENTENCE: [&str; 6] = [
+    "amount_overflow",
+    "invalid_options",
+    "invalid_query_parameter",
+    "ticket_expired",
+    "ticket_invalid",
+    "ticket_not_yet_valid",
+];
+
+/// A buyer who is refused reads why: a page shows a code without a sentence as "That did not work".
+#[test]
+fn every_refusal_has_a_sentence() {
+    let known = strings("en");
+    let is_without = |code: &&str| !known.contains_key(&format!("code.{code}"));
+    let without: BTreeSet<&str> = Refusal::CODES.iter().copied().filter(is_without).collect();
+    assert_eq!(without, BTreeSet::from(WITHOUT_SENTENCE), "refusals without a sentence");
 }
 
 #[test]

@@ -10,7 +10,9 @@ use shop_metrics::Metrics;
 use sqlx::{MySql, Transaction};
 use tokio_util::task::TaskTracker;
 
-use crate::support::{Instance, Shop, eventually, purchase_of, until_running, write_batch};
+use crate::support::{
+    Instance, Shop, eventually, patient, purchase_of, until_running, write_batch,
+};
 
 /// A buyer who has nothing left to buy.
 const AT_THE_LIMIT: i64 = 90;
@@ -27,9 +29,7 @@ impl BatchTestbed {
     /// An item of `stock` units, two for each buyer, and a writer that looks before it writes,
     /// since somebody of the batch before had to be refused.
     async fn new(stock: i64) -> Self {
-        // Whoever waits for a row waits until the test lets go of it.
-        let (shop, instance) =
-            Shop::open_with(|config| config.mysql.lock_wait_timeout_seconds = 30).await;
+        let (shop, instance) = Shop::open_with(patient).await;
         let item = instance.make_item(json!({ "stock": stock + 1, "per_buyer_limit": 2 })).await;
         let id = ItemId::new(item).expect("positive");
         let item = items::find(&shop.pool, id).await.expect("read").expect("an item").item;

@@ -28,8 +28,7 @@ const BUYERS: i64 = 40;
 fn impatient(config: &mut Config) {
     config.purchase.deadline_ms = 8_000;
     config.mysql.lock_wait_timeout_seconds = 4;
-    config.mysql.acquire_timeout_ms = 2_000;
-    config.redis.command_timeout_ms = 500;
+    config.redis.command_timeout_ms = 3_000;
 }
 
 /// Takes the lock that `lock-redis` would sell the item under.
@@ -40,7 +39,7 @@ async fn hold_lock(shop: &Shop, item: i64) -> Guard {
     let mutex = redis_locks::token::notified(redis.shared(), &subscriber, prefix, &tasks);
     let mutex: Arc<dyn Mutex> = Arc::new(mutex.expect("a prefix"));
     let name = LockName::new(&format!("{{item:{item}}}")).expect("a name");
-    let options = AcquireOptions { lease: Duration::from_secs(4), wait: Wait::Never };
+    let options = AcquireOptions { lease: Duration::from_secs(30), wait: Wait::Never };
     mutex.acquire(&name, options).await.expect("nobody else has it")
 }
 
@@ -238,7 +237,7 @@ const ITEMS_WITHOUT: usize = 24;
 async fn purchases_that_find_all_connections_in_use_blame_no_server() {
     let (shop, instance) = Shop::open_with(|config| {
         config.mysql.pool_max = CONNECTIONS;
-        config.mysql.acquire_timeout_ms = 500;
+        config.mysql.acquire_timeout_ms = 1_500;
         config.mysql.lock_wait_timeout_seconds = 5;
         config.purchase.deadline_ms = 30_000;
         // The items are known, and not read again.
@@ -342,6 +341,7 @@ async fn a_stopped_redis_is_not_the_ledgers_fault() {
     let redis = own_redis(1, &[]).await.pop().expect("one Redis");
     let (_shop, instance) = Shop::open_with(|config| {
         impatient(config);
+        config.redis.command_timeout_ms = 500;
         config.redis_url = Secret::new(redis.url());
     })
     .await;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Shop, eventually, hold_stock_row, until_in_flight, until_running, when};
+use crate::support::{
+    Shop, eventually, hold_stock_row, patient, until_in_flight, until_running, when,
+};
 use sale::{AGE, Sale};
 
 /// Planted: instances that remember "sold out" for as long as the test runs, so that only what clears
@@ -146,7 +148,8 @@ async fn a_sale_with_returns_and_readers_on_two_instances_is_clean() {
 #[tokio::test]
 async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
     const STRATEGY: &str = "lock-redis";
-    let (shop, instance, item) = Shop::selling(json!({ "stock": 3 })).await;
+    let (shop, instance) = Shop::open_with(patient).await;
+    let item = instance.make_item(json!({ "stock": 3 })).await;
     let bought = instance.buyer(1).buy(STRATEGY, item).await;
     let buy = |buyer| {
         let client = instance.buyer(buyer);

@@ -8,7 +8,7 @@ use std::sync::Once;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::eventually;
+use super::{eventually, when};
 
 /// How many answers a failure prints, and how much of each.
 const RECENT_ANSWERS_MAX: usize = 6;
@@ -157,6 +157,16 @@ impl Client {
     pub async fn buy_with_key(&self, strategy: &str, item: i64, key: &str) -> Answer {
         let request = self.request(Method::POST, &purchase_path(strategy, item));
         Self::send(request.header("idempotency-key", key)).await
+    }
+
+    /// Buys with a key until the outcome is unknown. A busy machine may use up the time in which a transaction begins:
+    /// then nothing has changed, and the purchase is sent again.
+    pub async fn buy_until_unknown(&self, strategy: &str, item: i64, key: &str) -> Answer {
+        eventually("an unknown outcome", || async {
+            let told = self.buy_with_key(strategy, item, key).await;
+            when(told.code() == "outcome_unknown", told).map_err(|told| told.text)
+        })
+        .await
     }
 }
 

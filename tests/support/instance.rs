@@ -24,6 +24,11 @@ use super::{Client, etcd_url, independent_redis, ledger_copy, servers, unique, z
 /// The secret key by which shops sign draws.
 pub const DRAW_KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
 
+/// How long a buyer of a [`patient`] shop waits.
+const PATIENT_MS: u64 = 60_000;
+/// How long a test waits for a connection of its own at least, however impatient its instances are.
+const ACQUIRE_MS_MIN: u64 = 3_000;
+
 /// One database, one key prefix, one secret.
 pub struct Shop {
     /// The settings of its instances.
@@ -83,10 +88,12 @@ impl Shop {
         if config.database_url.reveal() == servers.mysql.url_of(&name) {
             ledger_copy::make(servers.mysql, &name).await;
         }
-        let pool = rows::pool(&config).expect("the URL is fine");
+        let mut own = config.clone();
+        own.mysql.acquire_timeout_ms = own.mysql.acquire_timeout_ms.max(ACQUIRE_MS_MIN);
+        let pool = rows::pool(&own).expect("the URL is fine");
         schema::migrate(&config, &pool).await.expect("the schema is made");
         pool.close().await;
-        let pool = rows::pool(&config).expect("the URL is fine");
+        let pool = rows::pool(&own).expect("the URL is fine");
         Self { config, pool }
     }
 
@@ -225,6 +232,21 @@ impl Instance {
         self.lifecycle.stop();
         self.task.await.expect("the service does not panic")
     }
+}
+
+/// Gives the purchases of a shop more time than a test takes, also on a machine that stands still for some seconds. For
+/// a test that holds up a purchase, or sends many at once, and expects that none is "contended" or unknown.
+///
+/// A row is waited for in four tries of five seconds. A try with a longer wait would be given up after six seconds, as
+/// if its connection were lost, and its session would keep its locks until the wait ends.
+pub fn patient(config: &mut Config) {
+    config.purchase.deadline_ms = PATIENT_MS;
+    config.purchase.wait_ms_max = PATIENT_MS;
+    config.lifecycle.drain_ms = PATIENT_MS;
+    config.mysql.acquire_timeout_ms = PATIENT_MS / 2;
+    config.mysql.lock_wait_timeout_seconds = 5;
+    config.redis.command_timeout_ms = PATIENT_MS / 15;
+    config.lock.lease_ms = PATIENT_MS / 5;
 }
 
 /// A connection to the shop's Redis, whatever its shape.

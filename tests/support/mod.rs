@@ -35,11 +35,12 @@ pub use client::{Answer, Client, purchase_path};
 pub use dev_servers::faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
 pub use instance::{
-    DRAW_KEY, Instance, Shop, hold_stock_row, item_body, patient_transaction, redis_of,
+    DRAW_KEY, Instance, Shop, hold_stock_row, item_body, patient, patient_transaction, redis_of,
     statements_running, until_running,
 };
 pub use purchase::{
-    is_breaker_open, purchase, purchase_of, until_in_flight, until_metric, write_batch,
+    is_breaker_open, purchase, purchase_of, send_and_leave, until_in_flight, until_metric,
+    write_batch,
 };
 pub use waiting::{BOUND, assert_clean, eventually, when};
 

@@ -66,6 +66,18 @@ pub async fn until_in_flight(instance: &Instance, count: usize) {
     until_metric(&instance.stranger(), &format!("seckill_purchases_in_flight {count}")).await;
 }
 
+/// Sends a purchase, and goes away without its answer once `count` purchases are under way in the instance.
+pub async fn send_and_leave<T: Send + 'static>(
+    instance: &Instance,
+    count: usize,
+    purchase: impl Future<Output = T> + Send + 'static,
+) {
+    let sent = tokio::spawn(purchase);
+    until_in_flight(instance, count).await;
+    sent.abort();
+    assert!(sent.await.is_err(), "the client has its answer");
+}
+
 /// Whether the breaker of a server is open in the instance.
 pub async fn is_breaker_open(instance: &Instance, dependency: &str) -> bool {
     let metrics = instance.stranger().get("/metrics").await.text;

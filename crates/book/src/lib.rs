@@ -11,19 +11,6 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 
 /// The list of contents, in which each link is a page.
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// The pages before and after those of [`SUMMARY`].
-const BEFORE: &str = "[Try it](../README.md)\n";
-const AFTER: &str = "\
-- [Contributing](../CONTRIBUTING.md)
-- [Security policy](../SECURITY.md)
-- [Changelog](../CHANGELOG.md)
-
-# Libraries
-
-- [leaselock](../crates/leaselock/README.md)
-  - [What shows its promises](../crates/leaselock/tests/README.md)
-- [redis-connection](../crates/redis-connection/README.md)
-";
 
 /// The documents whose links are links between pages.
 struct Book<'a> {
@@ -65,7 +52,7 @@ pub fn pages(root: &Path, repository: &str) -> io::Result<String> {
 
 /// The list of all pages. Its headings become bold, because a page has headings of its own.
 fn contents(summary: &str) -> String {
-    let all = format!("{BEFORE}{}{AFTER}", summary.trim_start_matches("# Summary\n"));
+    let all = summary.trim_start_matches("# Summary\n");
     let lines = all.lines().map(|line| match line.strip_prefix("# ") {
         Some(words) => format!("**{words}**\n"),
         None => format!("{line}\n"),

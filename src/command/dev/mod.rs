@@ -14,6 +14,7 @@ use std::path::Path;
 use crate::account::password;
 use crate::app::App;
 use crate::config::{Config, SECRET_LENGTH_MIN, process_variables};
+use crate::http::pages::NO_PAGES;
 use dev_servers::StartError;
 use gates::redis_store::RedisClient;
 use ledger::rows::engine::Engine;
@@ -218,7 +219,7 @@ fn greet(url: &str, config: &Config) {
     // On all addresses it is open at this one, too, which every browser knows.
     let url = url.replace("//0.0.0.0:", "//127.0.0.1:");
     let mut text = format!("\n  Seckill is open:  {url}\n");
-    if cfg!(feature = "book") && config.http.static_dir.as_os_str().is_empty() {
+    if cfg!(feature = "book") && config.http.static_dir.as_os_str() != NO_PAGES {
         text += &format!("  documentation:    {url}/book/\n");
     }
     if config.demo_accounts {

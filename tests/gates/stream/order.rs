@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
 use crate::support::event_stream::Events;
-use crate::support::{Client, eventually, purchase_path, until_running};
+use crate::support::{Client, eventually, patient, purchase_path, until_running};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
@@ -79,7 +79,9 @@ async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
-    let (shop, instance) = shop().await.opened().await;
+    let mut shop = shop().await;
+    patient(&mut shop.config);
+    let (shop, instance) = shop.opened().await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
     let buyer = instance.buyer(1);
     // The counter is loaded; then the unit is sold by a strategy that does not know of it, while

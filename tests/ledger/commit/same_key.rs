@@ -7,12 +7,9 @@ use serde_json::json;
 
 use super::{linked_shop_with, loses_commits_in_silence};
 use crate::support::{
-    Answer, Client, FaultyLink, Instance, eventually, hold_stock_row, purchase_path,
+    Answer, Client, FaultyLink, Instance, eventually, hold_stock_row, patient, purchase_path,
     until_in_flight, until_running,
 };
-
-/// How long a buyer waits whose purchase the test holds up.
-const PATIENT_MS: u64 = 60_000;
 
 /// Buys with the key `k`.
 async fn buy_units(buyer: Client, strategy: &str, item: i64, units: i64) -> Answer {
@@ -59,8 +56,8 @@ async fn a_lost_commit_shows_no_other_order(strategy: &str) {
     let strategy = listed(strategy);
     // No reconciliation: the gates give back by themselves.
     let (link, linked, beside, _) = linked_shop_with(|config| {
+        patient(config);
         config.job.reconcile_period_ms = 3_600_000;
-        config.purchase.deadline_ms = PATIENT_MS;
     })
     .await;
     for units in [2, 1] {
@@ -88,12 +85,11 @@ mod a_lost_batch_is_not_answered_with_another_requests_order {
 async fn a_lost_batch_shows_no_other_order(strategy: &str) {
     let strategy = listed(strategy);
     let (link, linked, beside, pool) = linked_shop_with(|config| {
+        patient(config);
         // The item's own queue: a batch of many items does not wait as long for a row.
         config.mysql.shared_queues = 0;
         // The first purchase's COMMIT is sent after it has the row, and counted by the trap.
         config.mysql.order_routine = false;
-        config.mysql.lock_wait_timeout_seconds = 60;
-        config.purchase.deadline_ms = PATIENT_MS;
     })
     .await;
     for units in [2, 1] {

@@ -15,7 +15,7 @@ use super::steps::{statuses, step};
 use super::{assert_all_clean, items, left, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, seed, until_running, when,
+    Answer, Instance, Shop, eventually, hold_stock_row, patient, seed, until_running, when,
 };
 
 /// Answers that said "try again", by code.
@@ -42,8 +42,6 @@ const CARTS: usize = 600;
 /// waits for a connection, however slow the machine is.
 const CONNECTIONS: u32 = 32;
 const AT_ONCE: usize = 24;
-/// Longer than a loaded machine needs, so that "contended" is never a matter of time.
-const DEADLINE_MS: u64 = 60_000;
 
 /// Carts over 50 items, whose lines overlap and come in opposite orders, and single purchases between them.
 async fn storm(queues: u32) {
@@ -51,9 +49,9 @@ async fn storm(queues: u32) {
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let shop = Shop::with(|config| {
+        patient(config);
         config.mysql.shared_queues = queues;
         config.mysql.pool_max = CONNECTIONS;
-        (config.purchase.deadline_ms, config.purchase.wait_ms_max) = (DEADLINE_MS, DEADLINE_MS);
     })
     .await;
     let told = TryAgain::default();
@@ -323,9 +321,9 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_whose_buyer_waits_stops_no_other_item() {
     let (shop, instance) = Shop::open_with(|config| {
+        patient(config);
         // Four transactions of each item at once.
         config.mysql.pool_max = 16;
-        config.mysql.lock_wait_timeout_seconds = 5;
     })
     .await;
     let items = items(&instance, 2).await;

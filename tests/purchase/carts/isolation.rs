@@ -16,7 +16,7 @@ use sqlx::{Connection, Executor, MySqlConnection};
 
 use super::{assert_all_clean, reserve};
 use crate::http::order_id;
-use crate::support::{Instance, Shop, rounds};
+use crate::support::{Instance, Shop, patient, rounds};
 
 /// Items, of which each cart wants three.
 const ITEMS: usize = 6;
@@ -46,7 +46,7 @@ struct Log {
 /// Carts are sold and cancelled on two instances; no reader sees half of a change, in the ledger or in an export.
 #[tokio::test]
 async fn no_half_cart_is_seen() {
-    let (shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open_with(patient).await;
     let beside = shop.start().await;
     for _ in 0..rounds(1) {
         let items = items(&instance).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::batches::{answers, line, send};
 use super::{assert_all_clean, count, left, lines, reserve};
 use crate::http::{assert_problem, order_id};
-use crate::support::{Instance, Shop};
+use crate::support::{Instance, Shop, patient};
 
 /// Buyers who want one unit at the same moment, and the rounds of it.
 const BUYERS: i64 = 8;
@@ -21,7 +21,7 @@ fn sold_and_codes(answers: &[Value]) -> (usize, Vec<&str>) {
 /// against the same number lets them all through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_of_one_request_do_not_share_the_same_units() {
-    let (shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open_with(patient).await;
     let item = |stock: i64| json!({ "stock": stock, "per_buyer_limit": 4 });
     let shared = instance.make_item(item(9)).await;
     let beside = [instance.make_item(item(30)).await, instance.make_item(item(30)).await];
@@ -53,7 +53,7 @@ async fn entries_of_one_request_do_not_share_the_same_units() {
 /// the count of reserved units is what the reservations say, however many came and went at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reservations_at_once_share_no_unit_and_lose_no_count() {
-    let (shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open_with(patient).await;
     let other = shop.start().await;
     let at = |number: i64| -> &Instance { if number % 2 == 0 { &instance } else { &other } };
     let mut items = Vec::new();
