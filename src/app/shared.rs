@@ -174,8 +174,7 @@ impl Writers {
         }
         // A stop waits for whoever waits for an order of a batch, and not for a queue that the consumers fill.
         let tasks = BatchTasks::on(runtime.cloned(), TaskTracker::new());
-        let group_commit =
-            GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
+        let group_commit = GroupCommit::new(arbiter.clone(), connections, tasks, shared_queues);
         Self { arbiter, group_commit, batch_pools }
     }
 }

@@ -268,7 +268,7 @@ fn no_statement_needs_a_digest_that_mysql_has_dropped() {
 const BEGINS_ON_ITS_OWN: [&str; 5] = [
     "write/transaction.rs",
     "write/group_commit/sql.rs",
-    "write/group_commit/reads.rs",
+    "write/group_commit/statements.rs",
     "order/expiry.rs",
     "rows/audit.rs",
 ];

@@ -36,8 +36,8 @@ impl BatchTestbed {
         let pool = rows::pool(&shop.config).expect("the URL is fine");
         let metrics = Metrics::new();
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
-        let group_commit =
-            GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new());
+        let connections = BatchConnections::new(pool, 2);
+        let group_commit = GroupCommit::new(arbiter, connections, TaskTracker::new(), Vec::new());
         let batches = group_commit.writer();
         let testbed = Self { shop, _instance: instance, item, batches, metrics };
         testbed.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");

@@ -36,7 +36,7 @@ fn group_commit(config: &Config, metrics: &Metrics) -> GroupCommit {
     let mut impatient = config.clone();
     impatient.mysql.lock_wait_timeout_seconds = 1;
     let shared = rows::pool_of(&impatient, SHARED_CONNECTIONS).expect("the URL is fine");
-    GroupCommit::with_shared_queues(
+    GroupCommit::new(
         Arbiter::new(pool.clone(), metrics.clone()),
         BatchConnections::new(pool, 8),
         TaskTracker::new(),

@@ -118,7 +118,12 @@ mod locks;
 pub mod mysql;
 #[cfg(feature = "redis")]
 pub mod redis;
-mod threads;
+mod threads {
+    //! The locks that threads of this crate share. The crate `interleavings` has a module of this name: it compiles the
+    //! files of this crate against locks that try many interleavings of threads.
+
+    pub(crate) use std::sync::{LazyLock, Mutex, MutexGuard};
+}
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
@@ -129,17 +134,14 @@ use tokio::time::Instant;
 
 pub use self::capabilities::{Capabilities, Fencing, KINDS, Primitive, Waiting};
 pub use self::core::backoff::WaitStrategy;
-pub use self::core::command::CommandError;
-pub use self::core::counter::SharedCounter;
-pub use self::core::fence::Fence;
+pub use self::core::command::{CommandError, CountdownLatch, SharedCounter};
 pub use self::core::guard::{Guard, LostSignal};
 pub use self::core::hand_over::{HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX};
-pub use self::core::latch::CountdownLatch;
-pub use self::core::leased::LeasedMutex;
+pub use self::core::hold::Fence;
+pub use self::core::leased::{LeasedMutex, ReadWrite};
 pub use self::core::multi::{MultiGuard, MultiMutex, NAMES_MAX};
 pub use self::core::name::{InvalidName, LockName};
 pub use self::core::queue::WAITERS_MAX;
-pub use self::core::read_write::ReadWrite;
 pub use self::core::release::ReleaseOutcome;
 pub use self::core::stats::{Stats, StatsSnapshot, TimesSnapshot};
 pub use self::core::{combine, store};

@@ -28,7 +28,13 @@ pub mod order;
 pub mod rows;
 pub mod schema;
 pub mod sql;
-mod threads;
+mod threads {
+    //! The locks that threads of the batches share. The crate `interleavings` has a module of this name: it compiles those
+    //! files against locks that try many interleavings of threads.
+
+    pub(crate) use std::sync::atomic::AtomicBool;
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+}
 pub mod waiting_list;
 pub mod work;
 pub mod write;
@@ -39,6 +45,5 @@ pub use shop_domain::Unreachable;
 pub use sql::Database;
 /// An error of the database, and a result with it.
 pub use sqlx::{Error, Result};
-pub use work::item_concurrency::ItemConcurrency;
-pub use work::item_permit::ItemPermit;
+pub use work::item_concurrency::{ItemConcurrency, ItemPermit};
 pub use work::{Ledger, RetryPolicy, breaker, cache, gathered, single_flight};

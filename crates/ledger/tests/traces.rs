@@ -71,7 +71,7 @@ fn options(url: &str, lock_wait_timeout_seconds: u32) -> LedgerOptions {
 fn instance(url: &str) -> GroupCommit {
     let pool = pool_of(options(url, 5), CONNECTIONS).expect("the URL is fine");
     let shared = pool_of(options(url, 1), SHARED_CONNECTIONS).expect("the URL is fine");
-    GroupCommit::with_shared_queues(
+    GroupCommit::new(
         Arbiter::new(pool.clone(), Metrics::new()),
         BatchConnections::new(pool, CONNECTIONS),
         TaskTracker::new(),

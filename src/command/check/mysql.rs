@@ -5,7 +5,6 @@ use ledger::Database;
 use ledger::rows::check::{self as server, Fault};
 use ledger::rows::{self, engine::Engine};
 use ledger::schema::{SchemaState, newest_version, schema_state};
-use ledger::write::checks;
 
 use super::{Finding, State};
 
@@ -53,7 +52,7 @@ async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> l
     let is_unsynced = engine.has_binlog && engine.sync_binlog != 1;
     findings.extend(check_durability(config, engine.flush_at_commit, is_unsynced));
     findings.extend(super::engine::check(config, &engine));
-    findings.push(if checks::are_enforced(pool).await? {
+    findings.push(if server::enforces_constraints(pool).await? {
         Finding::ok("ledger.constraints", "CHECK constraints are enforced")
     } else {
         Finding::bad("ledger.constraints", State::Failed, CHECKS_IGNORED, USE_CHECKS)

@@ -68,8 +68,7 @@ impl Instance {
         let tasks = TaskTracker::new();
         let connections = || BatchConnections::new(pool.clone(), SHARED_CONNECTIONS);
         let shared = vec![connections()];
-        let group =
-            GroupCommit::with_shared_queues(arbiter.clone(), connections(), tasks.clone(), shared);
+        let group = GroupCommit::new(arbiter.clone(), connections(), tasks.clone(), shared);
         let consumers = Consumers::new(ConsumerParts {
             reader: Reader { queues: Arc::clone(queues), process: process.clone() },
             group_commit: group.clone(),

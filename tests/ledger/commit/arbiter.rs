@@ -194,7 +194,8 @@ async fn nothing_is_begun_for_a_purchase_that_is_late() {
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
     let purchase = one_unit(&shop, item).await;
     let connections = BatchConnections::new(shop.pool.clone(), 2);
-    let group_commit = GroupCommit::new(arbiter.clone(), connections, TaskTracker::new());
+    let group_commit =
+        GroupCommit::new(arbiter.clone(), connections, TaskTracker::new(), Vec::new());
     let contended = Outcome::Unavailable(Unavailable::Contended);
     let late = Some(Instant::now());
     assert_eq!(arbiter.write(&guarded(&purchase, late)).await, Ok(contended.clone()));
@@ -216,8 +217,8 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
     // Connected before, since that is not what takes its time here.
     drop(pool.acquire().await.expect("a connection"));
     let arbiter = Arbiter::new(pool.clone(), Metrics::new());
-    let group_commit =
-        GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new());
+    let connections = BatchConnections::new(pool, 2);
+    let group_commit = GroupCommit::new(arbiter, connections, TaskTracker::new(), Vec::new());
     let batches = group_commit.writer();
     let mut purchases = Vec::new();
     for buyer in 1..=buyers {

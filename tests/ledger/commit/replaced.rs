@@ -127,7 +127,7 @@ async fn a_replaced_server_does_not_answer_for_a_batch() {
     let ledgers = TwoLedgers::new().await;
     let arbiter = Arbiter::new(ledgers.pool.clone(), Metrics::new());
     let connections = BatchConnections::new(ledgers.pool.clone(), 2);
-    let batches = GroupCommit::new(arbiter, connections, TaskTracker::new()).writer();
+    let batches = GroupCommit::new(arbiter, connections, TaskTracker::new(), Vec::new()).writer();
     let purchases = ledgers.purchases(3).await;
     ledgers.link.trap(at_commit().hold());
     let written = write_batch(&batches, &purchases, None);

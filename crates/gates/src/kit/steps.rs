@@ -9,7 +9,7 @@ use crate::StrategyContext;
 use crate::redis_store::CounterError;
 use ledger::rows::Fault;
 use ledger::rows::stock::StockRow;
-use ledger::write::{Arbiter, StockWrite, UnguardedWrite};
+use ledger::write::{Arbiter, StockWrite, UnguardedWrite, unavailable};
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal, Unavailable};
 
@@ -125,11 +125,5 @@ pub fn no_counter(error: &CounterError) -> Outcome {
 #[must_use]
 pub fn no_ledger(error: &ledger::Error) -> Outcome {
     tracing::warn!(%error, "ledger not read");
-    Outcome::Unavailable(match Fault::of(error) {
-        Fault::ReadOnly | Fault::Full => Unavailable::ReadOnly,
-        Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
-        Fault::AllInUse => Unavailable::Overloaded,
-        Fault::Transient => Unavailable::Contended,
-        _ => Unavailable::Faulty(Dependency::Mysql),
-    })
+    Outcome::Unavailable(unavailable(Fault::of(error)))
 }

@@ -1,17 +1,64 @@
-//! Single commands of the primitives without a hold: with a time-out, and with errors that say whether
-//! a change was made.
+//! The primitives without a hold, a counter and a latch: their commands have a time-out, and errors that say whether a
+//! change was made.
 
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
 use std::time::Duration;
 
+use async_trait::async_trait;
+use tokio::time::Instant;
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
 use tokio::time::timeout;
 
 use super::store::BackendError;
+use crate::{Capabilities, LockName};
 
 /// The longest that one command may take.
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A shared counter: a number that many change without losing an update. A whole number per name, zero before it is first
+/// changed. Every change is atomic.
+#[async_trait]
+pub trait SharedCounter: Send + Sync + 'static {
+    /// What this kind promises, as data.
+    fn capabilities(&self) -> &'static Capabilities;
+
+    /// Adds `delta`, which may be negative, and returns the sum. A sum that does not fit into 64 bits
+    /// is [`CommandError::Refused`].
+    async fn add(&self, name: &LockName, delta: i64) -> Result<i64, CommandError>;
+
+    /// The present number.
+    async fn get(&self, name: &LockName) -> Result<i64, CommandError>;
+
+    /// Writes `new` if the number is `expected`; otherwise changes nothing and returns `false`.
+    async fn compare_and_set(
+        &self,
+        name: &LockName,
+        expected: i64,
+        new: i64,
+    ) -> Result<bool, CommandError>;
+}
+
+/// A countdown latch: waiters go on once a number has been counted down to zero. The number of a name only falls. A name
+/// without a number counts as zero, so a waiter that comes late goes on at once.
+#[async_trait]
+pub trait CountdownLatch: Send + Sync + 'static {
+    /// What this kind promises, as data.
+    fn capabilities(&self) -> &'static Capabilities;
+
+    /// Sets the number to `count`. While an earlier number is not down to zero, this changes nothing
+    /// and returns `false`. Setting zero is allowed and changes nothing.
+    async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError>;
+
+    /// Counts down by one and returns the rest. At zero it stays at zero.
+    async fn count_down(&self, name: &LockName) -> Result<u64, CommandError>;
+
+    /// The present number.
+    async fn count(&self, name: &LockName) -> Result<u64, CommandError>;
+
+    /// Waits for zero: `true` once it is reached, `false` if it is not by `until`.
+    async fn wait(&self, name: &LockName, until: Instant) -> Result<bool, CommandError>;
+}
 
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

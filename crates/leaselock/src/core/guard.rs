@@ -9,9 +9,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::background::Background;
-use super::fence::Fence;
 use super::hand_over::{may_hand_over, next_fence};
-use super::hold::{FinalState, Hold, HoldState, Phase};
+use super::hold::{Fence, FinalState, Hold, HoldState, Phase};
 use super::queue::{WaitQueues, WakeReason};
 use super::release::{ReleaseJob, ReleaseOutcome, give_back};
 use super::renewal::Scheduler;

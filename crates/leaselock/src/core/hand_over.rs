@@ -14,8 +14,7 @@
 
 use std::time::Duration;
 
-use super::fence::Fence;
-use super::hold::{HoldState, Phase};
+use super::hold::{Fence, HoldState, Phase};
 use crate::Capabilities;
 
 /// The most hand-overs of one hold before the backend is asked again.

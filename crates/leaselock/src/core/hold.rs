@@ -1,5 +1,6 @@
-//! One hold: until when it lasts, and how it ends.
+//! One hold: its number, until when it lasts, and how it ends.
 
+use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,6 +14,26 @@ use super::stats::{Stats, count};
 use super::store::{Grant, LeaseStore, Subscription, Token};
 use crate::LockName;
 use crate::threads::{Mutex, MutexGuard};
+
+/// A fencing token: a number that rises strictly with every acquire of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+impl Fence {
+    /// The highest fence, 2^53 - 1: above it the floating-point numbers of Redis scripts skip values.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
 
 /// One hold, shared by its guard and the renewal scheduler. A hand-over moves it to a new guard.
 pub(crate) struct Hold {

@@ -12,7 +12,7 @@ use crate::rows::item::items::{self, ItemUpdate, StockedItem};
 use crate::rows::item::limit_groups;
 use crate::sql::Rollback;
 use crate::waiting_list::{LineChange, WaitingLine};
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, failed_change};
 use crate::write::restock::{Restock, restock};
 use shop_domain::product::NewVariant;

@@ -1,4 +1,4 @@
-//! Draws: entering, and the steps from the close to the places.
+//! Draws: announcing one, entering, and the steps from the close to the places.
 //!
 //! Each step after the close writes what follows from rows that were committed before, and nothing else, so any
 //! instance may take it, two at once, or again after one was killed:
@@ -12,7 +12,6 @@
 //! Entering takes the lock of the item's stock row shared, and the steps take it exclusively: so the close waits for
 //! buyers who are entering.
 
-mod announce;
 mod steps;
 
 use std::sync::Arc;
@@ -23,16 +22,17 @@ use time::OffsetDateTime;
 
 use crate::rows::account::erased;
 use crate::rows::draw::draws;
+use crate::rows::item::items;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::WaitingLine;
 use crate::work::cache::Cache;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, stock_lock};
-use draw_proof::{Micros, ShopKeys};
-use shop_domain::{DrawEntry, ItemId, LedgerError, PartyChoice, Refusal, UserId};
+use draw_proof::{Beacon, Micros, PublicKey, Rules, ShopKeys};
+use shop_domain::{
+    DrawBeacon, DrawEntry, ItemId, LedgerError, NewDraw, PartyChoice, Refusal, UserId,
+};
 
-pub(crate) use announce::announce;
-pub use announce::beacon_of;
 pub use steps::{Places, Step};
 
 /// Entries are counted again after this; more than the limit may enter meanwhile.
@@ -154,6 +154,52 @@ impl Draws {
         let count = draws::count(transaction, item).await?;
         self.counts.insert(item, (at, count));
         Ok(count)
+    }
+}
+
+/// Publishes what the draw of a new item promises. `units` are for sale.
+///
+/// # Errors
+/// The database's; also for rules that no checker would take, such as a round that is not after the close.
+pub(crate) async fn announce(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    units: i64,
+    draw: &NewDraw,
+) -> sqlx::Result<()> {
+    let unusable = || sqlx::Error::Protocol("a draw that cannot be announced".to_owned());
+    let rules = rules(item, units, draw).ok_or_else(unusable)?;
+    let NewDraw { closes_at, beacon, round, shop_key, party_max } = draw;
+    sqlx::query(
+        "INSERT INTO draws (item_id, rules, shop_key, beacon, round, closes_at, party_max) \
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
+    )
+    .binds((item.get(), rules, shop_key.as_str(), beacon.as_str(), *round))
+    .binds((items::datetime(*closes_at), *party_max))
+    .run(transaction)
+    .await
+}
+
+/// The rules of a draw as they are published; `None` for those that no checker would take.
+fn rules(item: ItemId, units: i64, draw: &NewDraw) -> Option<String> {
+    let rules = Rules {
+        shop: PublicKey::parse(&draw.shop_key)?,
+        item: u64::try_from(item.get()).ok()?,
+        units: u64::try_from(units).ok()?,
+        party_max: draw.party_max,
+        closes: micros(draw.closes_at),
+        beacon: beacon_of(draw.beacon),
+        round: draw.round,
+    };
+    rules.text()
+}
+
+/// The beacon of a row.
+#[must_use]
+pub fn beacon_of(named: DrawBeacon) -> Beacon {
+    match named {
+        DrawBeacon::Drand => Beacon::Drand,
+        DrawBeacon::Local => Beacon::Local,
     }
 }
 

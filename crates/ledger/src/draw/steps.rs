@@ -8,11 +8,10 @@ use crate::rows::account::erased;
 use crate::rows::draw::draw_lock::DrawLock;
 use crate::rows::draw::draws::{self, DrawRow, ListedEntry};
 use crate::rows::item::items::datetime;
-use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{transact, within};
+use crate::sql::transact;
 use crate::waiting_list::LineChange;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::stock_lock;
 use draw_proof::{Entry, Hash, Head, ShopKey, rules_hash};
 use shop_domain::{DrawBeacon, ItemId, UserId};
@@ -96,7 +95,7 @@ impl Draws {
         key: &ShopKey,
     ) -> sqlx::Result<()> {
         let permit = &ItemPermit::of_job(item);
-        let write = transact(&self.ledger.pool, |transaction| {
+        let listed = transact(&self.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
                 let now = sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)");
@@ -111,10 +110,10 @@ impl Draws {
                 .binds((datetime(now), item.get()))
                 .changed(&mut **transaction)
                 .await?;
-                Ok((listed > 0).then(|| micros(now)))
+                Ok::<_, sqlx::Error>((listed > 0).then(|| micros(now)))
             })
         });
-        let listed = within(TRANSACTION_MAX, Box::pin(write)).await?;
+        let listed = listed.await?;
         let round = beacon_of(draw.beacon).time_of(draw.round);
         if listed.is_some_and(|listed| listed >= round) {
             tracing::warn!(%item, "the list of a draw was published after its round: each check of it says late");
@@ -160,7 +159,7 @@ impl Draws {
     /// Writes the row of a draw under the lock of its item: `values`, and then the item.
     async fn write(&self, item: ItemId, statement: &str, values: &[&str]) -> sqlx::Result<()> {
         let permit = &ItemPermit::of_job(item);
-        let write = transact(&self.ledger.pool, |transaction| {
+        let written = transact(&self.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
                 let mut query = sqlx::query(statement);
@@ -170,7 +169,7 @@ impl Draws {
                 query.bind(item.get()).run(&mut **transaction).await
             })
         });
-        within(TRANSACTION_MAX, Box::pin(write)).await
+        written.await
     }
 }
 
@@ -192,10 +191,10 @@ impl Places<'_> {
         self.lock.keep().await?;
         let places = &*self;
         let permit = ItemPermit::of_job(places.item);
-        let write = transact(&places.draws.ledger.pool, |transaction| {
+        let change = transact(&places.draws.ledger.pool, |transaction| {
             Box::pin(places.write_in(transaction, &permit))
         });
-        let change = within(TRANSACTION_MAX, Box::pin(write)).await?;
+        let change = change.await?;
         failpoint!("draw-part-placed");
         Ok(change)
     }

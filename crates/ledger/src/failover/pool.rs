@@ -1,17 +1,35 @@
-//! Pools of connections, which follow the writer.
+//! Pools of connections, which follow the writer, and the checks on their connections: a silent one is closed, and so is
+//! one that leads to a server which was replaced.
+//!
+//! A connection is rolled back when it returns to its pool, and pinged when it has idled for a
+//! while. With several hosts, its server is asked before each use whether it still takes writes. A connection that does
+//! not answer in time is closed. If it had idled, all connections that have idled as long are closed too: they share the
+//! link, so one lost wait is enough for all.
+//!
+//! Work whose time is over is dropped (`sql/limits.rs`), and the checks close the connection that it leaves behind.
+//! When the work had sent a statement to be prepared, sqlx does not know that an answer is on its way, and
+//! takes it for that of ROLLBACK. That ends with an error, too late, or with a panic of sqlx in the task
+//! that gives the connection back (its issue 4139): the connection is never used again.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use sqlx::mysql::MySqlPoolOptions;
+use sqlx::{Connection, Executor, MySqlConnection};
 use tokio_util::sync::CancellationToken;
 
-use super::link::{Link, SIGN_OF_LIFE_MAX};
 use super::session::PoolSession;
-use super::{LedgerOptions, Writer, session};
+use super::writer::WriterState;
+use super::{LedgerOptions, Writer, replication, session};
 use crate::sql::{Database, within};
 use crate::work::breaker::SignOfLife;
 use shop_metrics::Metrics;
+
+/// How long the answer to a ping may take.
+const SIGN_OF_LIFE_MAX: Duration = Duration::from_secs(1);
+/// A connection that idled for less than this is not pinged before its next use.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 /// Makes a pool for a command or a test, which follows the writer by itself; connects when first
 /// used.
@@ -46,7 +64,7 @@ pub fn pool_of(
 ///
 /// Sessions are set up in `session.rs`. A connection that was used a moment ago is not pinged before use: a dead one
 /// fails before anything was written, and the caller tries again. With several hosts, the server says before each use
-/// that it still takes writes. The bounds of the waits are in `link.rs`.
+/// that it still takes writes.
 #[must_use]
 pub fn pool_to(
     writer: &Writer,
@@ -93,4 +111,99 @@ pub fn sign_of_life(writer: &Writer, options: impl Into<LedgerOptions>) -> SignO
         let pool = pool.clone();
         Box::pin(async move { within(limit, pool.acquire()).await.is_ok() })
     })
+}
+
+/// Rolls back a transaction that was left open, and returns whether the connection answered in time. A
+/// caller that is dropped while BEGIN is sent leaves a transaction that sqlx does not know: the
+/// next user of the connection would write into it, and never commit.
+async fn roll_back_left_over(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+    let rolled_back = connection.execute(sqlx::raw_sql("ROLLBACK"));
+    Ok(matches!(tokio::time::timeout(SIGN_OF_LIFE_MAX, rolled_back).await, Ok(Ok(_))))
+}
+
+/// The state of the link that the connections of a pool share.
+#[derive(Clone)]
+struct Link {
+    /// The host that the connections should lead to.
+    writer: Arc<WriterState>,
+    /// How long a ping may take while a caller waits for a connection.
+    sign_of_life_max: Duration,
+    /// The last time that a ping was not answered.
+    silent: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Link {
+    /// Makes a link without a failed ping. Within `acquire_timeout` there must be time for a ping
+    /// and for a new connection.
+    fn new(writer: Arc<WriterState>, acquire_timeout: Duration) -> Self {
+        let sign_of_life_max = SIGN_OF_LIFE_MAX.min(acquire_timeout / 3);
+        Self { writer, sign_of_life_max, silent: Arc::default() }
+    }
+
+    /// Installs the checks on the connections of a pool.
+    fn look_after(self, options: MySqlPoolOptions) -> MySqlPoolOptions {
+        let writer = Arc::clone(&self.writer);
+        options
+            .before_acquire(move |connection, metadata| {
+                if self.writer.is_outdated(metadata.age) {
+                    return Box::pin(async { Ok(false) });
+                }
+                self.is_usable(connection, metadata.idle_for)
+            })
+            // sqlx would ping here too, but waits for the answer without end.
+            .after_release(move |connection, metadata| {
+                if writer.is_outdated(metadata.age) {
+                    return Box::pin(async { Ok(false) });
+                }
+                Box::pin(roll_back_left_over(connection))
+            })
+    }
+
+    /// Returns whether a connection that was idle for `idle_for` may be used.
+    fn is_usable<'a>(
+        &self,
+        connection: &'a mut MySqlConnection,
+        idle_for: Duration,
+    ) -> BoxFuture<'a, sqlx::Result<bool>> {
+        let last_used = Instant::now().checked_sub(idle_for);
+        if *self.silent() > last_used {
+            return Box::pin(async { Ok(false) });
+        }
+        if idle_for < TRUSTED && !self.writer.is_asked_each_time() {
+            return Box::pin(async { Ok(true) });
+        }
+        self.is_alive(connection)
+    }
+
+    /// Returns whether a connection answers in time, and its server takes writes where there are several.
+    fn is_alive<'a>(
+        &self,
+        connection: &'a mut MySqlConnection,
+    ) -> BoxFuture<'a, sqlx::Result<bool>> {
+        let link = self.clone();
+        Box::pin(async move {
+            match tokio::time::timeout(link.sign_of_life_max, link.ask(connection)).await {
+                Ok(Ok(true)) => return Ok(true),
+                Ok(Ok(false)) => tracing::debug!("connection to a read-only server closed"),
+                Ok(Err(_)) => {}
+                Err(_) => {
+                    tracing::debug!("silent connection to the database closed");
+                    *link.silent() = Some(Instant::now());
+                }
+            }
+            link.writer.recheck_writer();
+            Ok(false)
+        })
+    }
+
+    async fn ask(&self, connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+        if self.writer.is_asked_each_time() {
+            return replication::takes_writes(connection).await;
+        }
+        connection.ping().await.map(|()| true)
+    }
+
+    fn silent(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -162,8 +162,8 @@ pub(super) fn of_pool(is_vitess: bool, pool: PoolSession) -> String {
     format!("{of_each}; {one_shard}SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}")
 }
 
-/// The settings of a pool's session that are not what the program relies on, each as `name = value`.
-pub(super) async fn differences(pool: &Database) -> sqlx::Result<Vec<String>> {
+/// Reads the settings of a pool's session that are not what the program relies on, each as `name = value`.
+pub async fn session_differences(pool: &Database) -> sqlx::Result<Vec<String>> {
     let is_vitess = replication::leads_to_vitess(&mut *answered(pool.acquire()).await?).await?;
     let of_engine = SETTINGS.iter().filter(|setting| !is_vitess || setting.0 != NOT_OF_VITESS);
     let own = of_engine.map(|Setting(name, _, shown)| (*name, *shown));

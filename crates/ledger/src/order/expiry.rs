@@ -3,24 +3,18 @@
 //! The statement compares `expires_at` with the database's clock, so that an instance with a wrong
 //! clock ends no hold.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::step::{
-    ReturnedUnits, count_back, count_back_in_group, insert_movement, lock_stock, permit_of,
-    return_stock,
-};
+use super::step::{ReturnedUnits, give_limits_back, give_stock_back};
 use super::{OrderSteps, StepError};
 use crate::rows::item::items::datetime;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
-use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
+use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::sql::statement::{Binds, in_list};
-use crate::sql::{Database, Fault, answered, begin_on, transact, within};
+use crate::sql::{Database, Fault, answered, begin_on, transact_within, within};
 use crate::waiting_list::WaitingLine;
-use crate::work::item_permit::{ItemPermit, ItemPermits};
+use crate::work::item_concurrency::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
 use crate::work::stock_lock::wait_until_free;
 use shop_domain::order::MovementReason;
@@ -66,7 +60,7 @@ impl OrderSteps {
     /// another item whose stock row others have: nothing waits for that item. [`LedgerError::Contended`] when others
     /// have a limit of a buyer.
     pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, Overdue::First(limit), LONG_READ_MAX).await
+        self.expire_some(item, Overdue::First(limit)).await
     }
 
     /// Expires one order, if it is overdue. Waits for no limit of its buyer.
@@ -74,25 +68,18 @@ impl OrderSteps {
     /// # Errors
     /// As for [`OrderSteps::expire`].
     pub async fn expire_one(&self, item: ItemId, order: OrderId) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, Overdue::One(order), TRANSACTION_MAX).await
+        self.expire_some(item, Overdue::One(order)).await
     }
 
     /// Waits for the item, and for nothing while it holds the item.
-    async fn expire_some(
-        &self,
-        item: ItemId,
-        which: Overdue,
-        limit: Duration,
-    ) -> Result<ExpiryBatch, StepError> {
-        let permits = ItemPermits::of_job(item, false);
-        match within_limit(limit, Box::pin(self.expire_together(item, which, permits))).await {
+    async fn expire_some(&self, item: ItemId, which: Overdue) -> Result<ExpiryBatch, StepError> {
+        match self.expire_together(item, which, ItemPermits::of_job(item, false)).await {
             // An order with lines of other items found the row locked, and did not wait for it.
             Err(StepError::Locked(locked)) if locked == item => {}
             ended => return ended,
         }
         wait_until_free(&self.ledger.pool, &ItemPermit::of_job(item)).await?;
-        let permits = ItemPermits::of_job(item, true);
-        within_limit(limit, Box::pin(self.expire_together(item, which, permits))).await
+        self.expire_together(item, which, ItemPermits::of_job(item, true)).await
     }
 
     async fn expire_together(
@@ -105,7 +92,11 @@ impl OrderSteps {
         let mut sent = None;
         let batch = &mut sent;
         let permits = &mut permits;
-        let work = transact(&ledger.pool, |transaction| {
+        let limit = match which {
+            Overdue::First(_) => LONG_READ_MAX,
+            Overdue::One(_) => TRANSACTION_MAX,
+        };
+        let work = transact_within(limit, &ledger.pool, |transaction| {
             Box::pin(async move {
                 let line = &self.line;
                 *batch = Some(expire_batch(transaction, item, which, permits, line).await?);
@@ -232,38 +223,15 @@ async fn expire_batch(
             expired.push(order);
         }
     }
-    // All limits by item, then all by group, as a batch of purchases counts them. The item may have changed
-    // its group between two orders, so the buyers' order is not that of the groups.
     let mut lines: Vec<&Order> = expired.iter().flat_map(Order::lines).collect();
     lines.sort_by_key(|line| (line.item_id, line.user_id, line.id));
-    for line in &lines {
-        count_back(connection, line, true).await.map_err(of_buyer)?;
-    }
-    let mut by_group = lines.clone();
-    by_group.sort_by_key(|line| (line.limit_group, line.user_id));
-    for line in by_group {
-        count_back_in_group(connection, line).await.map_err(of_buyer)?;
-    }
-    for line in &lines {
-        let units = line.quantity.signed();
-        insert_movement(connection, line, MovementReason::Expired, units).await?;
-    }
+    give_limits_back(connection, &lines, true).await.map_err(of_buyer)?;
     line.outbox().changed(connection, &expired).await?;
-    // The stock rows once and last: locked before the limits, they could deadlock with a purchase.
-    let mut units: BTreeMap<ItemId, i64> = BTreeMap::new();
-    for line in expired.iter().flat_map(Order::lines) {
-        *units.entry(line.item_id).or_default() += line.quantity.signed();
+    for one in &lines {
+        permits.add_of_job(one.item_id);
     }
-    for item in units.keys() {
-        permits.add_of_job(*item);
-    }
-    lock_stock(connection, permits).await?;
-    let mut returned = Vec::new();
-    for (item, units) in units {
-        let permit = permit_of(permits, item)?;
-        let line = return_stock(&mut *connection, permit, units, line).await?;
-        returned.push(ReturnedUnits { item, units, line });
-    }
+    let reason = MovementReason::Expired;
+    let returned = give_stock_back(connection, &lines, reason, permits, line).await?;
     let at = if expired.is_empty() {
         None
     } else {

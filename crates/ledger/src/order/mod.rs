@@ -19,8 +19,7 @@ use tokio::time::Instant;
 
 use crate::sql::{WorkError, answered};
 use crate::waiting_list::WaitingLine;
-use crate::work::item_concurrency::step_deadline;
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::{ItemPermits, step_deadline};
 use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
@@ -121,7 +120,10 @@ impl OrderSteps {
             let sent = &sent;
             let line = &self.line;
             Box::pin(async move {
-                let made = step::apply(transaction, id, owner, step, turn, line).await?;
+                let locked = step::lock(transaction, id, turn).await?;
+                let locked = locked.filter(|locked| locked.order.user_id == owner);
+                let locked = locked.ok_or(StepError::NotFound)?;
+                let made = step::apply(transaction, locked, step, turn, line).await?;
                 failpoint!("step-applied");
                 if made.changed {
                     *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());

@@ -6,15 +6,14 @@
 
 use sqlx::MySqlConnection;
 
-use super::step::{StepResult, apply, lock_lines};
+use super::step::{self, StepResult};
 use super::{OrderSteps, StepError, Turn};
-use crate::rows::order::{orders, payments};
-use crate::sql::answered;
+use crate::rows::order::payments;
 use crate::waiting_list::WaitingLine;
 use crate::work::{RetryPolicy, failed_change};
+use shop_domain::LedgerError;
 use shop_domain::order::Step;
 use shop_domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
-use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
 /// What became of a payment.
 #[derive(Clone)]
@@ -76,43 +75,32 @@ async fn write(
     if known.as_ref().is_some_and(|known| !known.is_refund_alone()) {
         return Ok(PaymentResult::Known);
     }
-    let found = find_for_update(connection, received.order, turn.first_item()).await?;
+    let found = step::lock(connection, received.order, turn).await?;
     if let Some(known) = known {
         let reason = payments::complete(connection, &known, received).await?;
         return Ok(reason.map_or(PaymentResult::Known, PaymentResult::RefundWanted));
     }
-    let reason = match &found {
-        None => Some(RefundReason::UnknownOrder),
-        Some(order) => RefundReason::of(order, received).or(refusal),
+    let payable = match found {
+        None => Err(RefundReason::UnknownOrder),
+        Some(locked) => {
+            let reason = RefundReason::of(&locked.order, received).or(refusal);
+            reason.map_or(Ok(locked), Err)
+        }
     };
-    if let Some(reason) = reason {
-        // Of no money, nothing can go back.
-        let (status, result) = match received.amount.cents() {
-            0 => (PaymentStatus::Refunded, PaymentResult::Known),
-            _ => (PaymentStatus::RefundWanted, PaymentResult::RefundWanted(reason)),
-        };
-        payments::insert(connection, received, (status, Some(reason))).await?;
-        return Ok(result);
-    }
-    let owner: Option<UserId> = found.map(|order| order.user_id);
-    let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
-    payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
-    let made = apply(connection, received.order, owner, Step::Pay, turn, line).await?;
-    Ok(PaymentResult::Paid(Box::new(made)))
-}
-
-/// Locks an order with its lines.
-async fn find_for_update(
-    connection: &mut MySqlConnection,
-    id: OrderId,
-    item: Option<ItemId>,
-) -> sqlx::Result<Option<Order>> {
-    orders::lock(connection, &[id], item).await?;
-    let statement = format!("SELECT {} FROM orders WHERE id = ?", orders::COLUMNS);
-    let row = sqlx::query(&statement).bind(id.to_string()).fetch_optional(&mut *connection);
-    match answered(row).await?.as_ref().map(orders::read).transpose()? {
-        Some(order) if order.is_further_line() => Ok(None),
-        Some(order) => lock_lines(connection, order).await.map(Some),
-        None => Ok(None),
+    match payable {
+        Ok(locked) => {
+            payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
+            let made = step::apply(connection, locked, Step::Pay, turn, line).await?;
+            Ok(PaymentResult::Paid(Box::new(made)))
+        }
+        Err(reason) => {
+            // Of no money, nothing can go back.
+            let (status, result) = match received.amount.cents() {
+                0 => (PaymentStatus::Refunded, PaymentResult::Known),
+                _ => (PaymentStatus::RefundWanted, PaymentResult::RefundWanted(reason)),
+            };
+            payments::insert(connection, received, (status, Some(reason))).await?;
+            Ok(result)
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The transactions behind the steps of an order.
 
+use std::collections::BTreeMap;
 use std::slice;
 
 use sqlx::{MySqlConnection, Row};
@@ -7,13 +8,13 @@ use time::OffsetDateTime;
 
 use super::{StepError, Turn, terms};
 use crate::rows::order::orders;
-use crate::sql::statement::{Binds, Write};
+use crate::sql::statement::{Binds, Read, Write};
 use crate::sql::{Database, Fault};
 use crate::waiting_list::{LineChange, WaitingLine};
-use crate::work::item_permit::{ItemPermit, ItemPermits};
+use crate::work::item_concurrency::{ItemPermit, ItemPermits};
 use crate::work::{limit_lock, stock_lock};
 use shop_domain::order::{MovementReason, Step, Transition};
-use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus, UserId};
+use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -62,33 +63,49 @@ pub(super) async fn find(pool: &Database, id: OrderId) -> sqlx::Result<Option<Or
     Ok(found.pop())
 }
 
+/// An order whose row and further lines are locked.
+pub(super) struct LockedOrder {
+    pub(super) order: Order,
+    /// The time of the ledger.
+    now: OffsetDateTime,
+}
+
+/// Locks an order with its lines; `None` when there is none. Whoever changes an order locks its first line first, so that
+/// no two wait for each other.
+///
+/// # Errors
+/// The database's, and that lines are missing.
+pub(super) async fn lock(
+    connection: &mut MySqlConnection,
+    id: OrderId,
+    turn: &Turn,
+) -> sqlx::Result<Option<LockedOrder>> {
+    orders::lock(connection, &[id], turn.first_item()).await?;
+    let columns = orders::COLUMNS;
+    let statement =
+        format!("SELECT {columns}, UTC_TIMESTAMP(6) AS ledger_now FROM orders WHERE id = ?");
+    let row = sqlx::query(&statement).bind(id.to_string()).first(&mut *connection).await?;
+    let Some(row) = row else { return Ok(None) };
+    let mut order = orders::read(&row)?;
+    let now = row.try_get("ledger_now")?;
+    if order.is_further_line() {
+        return Ok(None);
+    }
+    orders::lock_lines(connection, slice::from_mut(&mut order)).await?;
+    Ok(Some(LockedOrder { order, now }))
+}
+
 /// Makes one step within the caller's transaction, which is to be rolled back after an error. The event
 /// of a change is written before the stock row is locked.
 pub(super) async fn apply(
     connection: &mut MySqlConnection,
-    id: OrderId,
-    owner: UserId,
+    locked: LockedOrder,
     step: Step,
     turn: &Turn,
     line: &WaitingLine,
 ) -> Result<StepResult, StepError> {
+    let LockedOrder { order, now } = locked;
     let permits = &turn.permits;
-    orders::lock(connection, &[id], turn.first_item()).await?;
-    let statement = format!(
-        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders WHERE id = ? AND user_id = ?",
-        orders::COLUMNS
-    );
-    let row = sqlx::query(&statement)
-        .binds((id.to_string(), owner.get()))
-        .fetch_optional(&mut *connection)
-        .await?;
-    let row = row.ok_or(StepError::NotFound)?;
-    let order = orders::read(&row)?;
-    let now = row.try_get("ledger_now")?;
-    if order.is_further_line() {
-        return Err(StepError::NotFound);
-    }
-    let order = lock_lines(connection, order).await?;
     lock_limits(connection, &order, step).await?;
     match order.status.step(step) {
         Transition::Already => Ok(StepResult::without_stock(order, false)),
@@ -111,7 +128,9 @@ pub(super) async fn apply(
             }
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let returned = give_back(connection, &order, reason, permits, line).await?;
+            let lines: Vec<&Order> = order.lines().collect();
+            give_limits_back(connection, &lines, false).await?;
+            let returned = give_stock_back(connection, &lines, reason, permits, line).await?;
             Ok(StepResult { order, changed: true, returned })
         }
         Transition::TakeAgain(status, reason) => {
@@ -121,21 +140,6 @@ pub(super) async fn apply(
             Ok(StepResult { order, changed: true, returned })
         }
     }
-}
-
-/// Locks the further lines of an order, whose first line is locked. Whoever changes the order locks the first
-/// line first, so that no two wait for each other.
-///
-/// # Errors
-/// The database's, and that lines are missing.
-pub(super) async fn lock_lines(
-    connection: &mut MySqlConnection,
-    order: Order,
-) -> sqlx::Result<Order> {
-    let mut orders = [order];
-    orders::lock_lines(connection, &mut orders).await?;
-    let [order] = orders;
-    Ok(order)
 }
 
 /// Locks the limits that a step of an order with several lines changes, and waits for none of them.
@@ -178,28 +182,48 @@ async fn set_status(
     Ok(Order { further, ..changed(order) })
 }
 
-/// Gives the units of all lines back: limits, movements and stock, in the order of a batch of purchases.
-async fn give_back(
+/// Gives units back to the limits of their buyers: all by item, then all by group, as a batch of purchases counts them.
+/// Counts also holds that have expired. The limit of such holds is compared when the buyer orders again: see
+/// `buyer_limits.unpaid_max`.
+pub(super) async fn give_limits_back(
     connection: &mut MySqlConnection,
-    order: &Order,
+    lines: &[&Order],
+    have_expired: bool,
+) -> sqlx::Result<()> {
+    for one in lines {
+        // Lab items without an arbiter count no buyers, so the row may be missing.
+        sqlx::query(
+            "UPDATE buyer_limits SET bought = bought - ?, expired = expired + ? \
+             WHERE item_id = ? AND user_id = ?",
+        )
+        .binds((one.quantity.signed(), i64::from(have_expired)))
+        .binds((one.item_id.get(), one.user_id.get()))
+        .run(&mut *connection)
+        .await?;
+    }
+    for one in by_group(lines) {
+        count_in_group(connection, one, -one.quantity.signed()).await?;
+    }
+    Ok(())
+}
+
+/// Writes the movements of units, and gives them back to their stock rows, which are locked once and last: before the
+/// limits, they could deadlock with a purchase.
+pub(super) async fn give_stock_back(
+    connection: &mut MySqlConnection,
+    lines: &[&Order],
     reason: MovementReason,
     permits: &ItemPermits,
     line: &WaitingLine,
 ) -> Result<Vec<ReturnedUnits>, StepError> {
-    for one in order.lines() {
-        count_back(connection, one, false).await?;
-    }
-    for one in by_group(order) {
-        count_back_in_group(connection, one).await?;
-    }
-    for one in order.lines() {
+    let mut units: BTreeMap<ItemId, i64> = BTreeMap::new();
+    for one in lines {
         insert_movement(connection, one, reason, one.quantity.signed()).await?;
+        *units.entry(one.item_id).or_default() += one.quantity.signed();
     }
     lock_stock(connection, permits).await?;
     let mut returned = Vec::new();
-    for one in order.lines() {
-        let item = one.item_id;
-        let units = one.quantity.signed();
+    for (item, units) in units {
         let line = return_stock(connection, permit_of(permits, item)?, units, line).await?;
         returned.push(ReturnedUnits { item, units, line });
     }
@@ -207,7 +231,7 @@ async fn give_back(
 }
 
 /// Locks the stock rows of an order with several lines without a wait for one of them.
-pub(super) async fn lock_stock(
+async fn lock_stock(
     connection: &mut MySqlConnection,
     permits: &ItemPermits,
 ) -> Result<(), StepError> {
@@ -215,47 +239,19 @@ pub(super) async fn lock_stock(
 }
 
 /// The permit of an item; an error when the order did not seem to move stock before its row was locked.
-pub(super) fn permit_of(permits: &ItemPermits, item: ItemId) -> Result<&ItemPermit, StepError> {
+fn permit_of(permits: &ItemPermits, item: ItemId) -> Result<&ItemPermit, StepError> {
     permits.of(item).ok_or(StepError::Locked(item))
 }
 
-/// The lines in the order in which their groups are counted.
-fn by_group(order: &Order) -> Vec<&Order> {
-    let mut lines: Vec<&Order> = order.lines().collect();
-    lines.sort_by_key(|line| line.limit_group);
+/// The lines in the order in which their groups are counted. An item may have changed its group between two orders, so
+/// it is not the order of the items.
+fn by_group<'o>(lines: &[&'o Order]) -> Vec<&'o Order> {
+    let mut lines = lines.to_vec();
+    lines.sort_by_key(|line| (line.limit_group, line.user_id));
     lines
 }
 
-/// Gives units back to the buyer's limit, and counts a hold that has expired. The limit of such holds is compared when the
-/// buyer orders again: see `buyer_limits.unpaid_max`.
-pub(super) async fn count_back(
-    connection: &mut MySqlConnection,
-    order: &Order,
-    has_expired: bool,
-) -> sqlx::Result<()> {
-    // Lab items without an arbiter count no buyers, so the row may be missing.
-    sqlx::query(
-        "UPDATE buyer_limits SET bought = bought - ?, expired = expired + ? \
-         WHERE item_id = ? AND user_id = ?",
-    )
-    .binds((
-        order.quantity.signed(),
-        i64::from(has_expired),
-        order.item_id.get(),
-        order.user_id.get(),
-    ))
-    .run(connection)
-    .await
-}
-
-/// Gives units back to the limit of the group in which the order was counted, if it was.
-pub(super) async fn count_back_in_group(
-    connection: &mut MySqlConnection,
-    order: &Order,
-) -> sqlx::Result<()> {
-    count_in_group(connection, order, -order.quantity.signed()).await
-}
-
+/// Counts units against the limit of the group in which the order was counted, if it was.
 async fn count_in_group(
     connection: &mut MySqlConnection,
     order: &Order,
@@ -269,23 +265,20 @@ async fn count_in_group(
 }
 
 /// Adds units to the stock row, and offers them to the buyers who wait.
-pub(super) async fn return_stock(
+async fn return_stock(
     connection: &mut MySqlConnection,
     permit: &ItemPermit,
     units: i64,
     line: &WaitingLine,
 ) -> sqlx::Result<LineChange> {
-    let done = sqlx::query(
+    let version = sqlx::query(
         "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ?",
     )
     .binds((units, permit.item().get()))
-    .execute(&mut *connection)
+    .noted(&mut *connection)
     .await?;
-    if done.rows_affected() != 1 {
-        return Err(sqlx::Error::RowNotFound);
-    }
-    let version = done.last_insert_id();
+    let version = version.ok_or(sqlx::Error::RowNotFound)?;
     Ok(line.hand_out(connection, permit).await?.after_return(units, version))
 }
 
@@ -301,7 +294,8 @@ async fn take_again(
         Fault::CheckViolated => StepError::LimitReached,
         _ => StepError::from(error),
     };
-    for one in order.lines() {
+    let lines: Vec<&Order> = order.lines().collect();
+    for one in &lines {
         // The hold was paid after all.
         sqlx::query(
             "UPDATE buyer_limits SET bought = bought + ?, expired = GREATEST(expired, 1) - 1 \
@@ -312,34 +306,32 @@ async fn take_again(
         .await
         .map_err(refused)?;
     }
-    for one in by_group(order) {
+    for one in by_group(&lines) {
         count_in_group(connection, one, one.quantity.signed()).await.map_err(refused)?;
     }
-    for one in order.lines() {
+    for one in &lines {
         insert_movement(connection, one, reason, -one.quantity.signed()).await?;
     }
     lock_stock(connection, permits).await?;
     let mut taken = Vec::new();
-    for one in order.lines() {
+    for one in lines {
         let item = permit_of(permits, one.item_id)?.item();
         let units = one.quantity.signed();
-        let done = sqlx::query(
+        let version = sqlx::query(
             "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
              WHERE item_id = ? AND available >= ?",
         )
         .binds((units, item.get(), units))
-        .execute(&mut *connection)
+        .noted(&mut *connection)
         .await?;
-        if done.rows_affected() != 1 {
-            return Err(StepError::SoldOut);
-        }
-        let line = LineChange::default().after_return(-units, done.last_insert_id());
+        let version = version.ok_or(StepError::SoldOut)?;
+        let line = LineChange::default().after_return(-units, version);
         taken.push(ReturnedUnits { item, units: -units, line });
     }
     Ok(taken)
 }
 
-pub(super) async fn insert_movement(
+async fn insert_movement(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,

@@ -4,7 +4,7 @@
 //! sqlx then waits for ever, and offers no time-out on its socket. So work on the ledger is awaited through
 //! [`answered`] or [`within`]. When its time is over it is dropped, with an error that counts as a lost connection:
 //! after COMMIT was sent the outcome is unknown, before it nothing happened, since the transaction ends with its
-//! connection. The connection that it leaves behind is closed by the checks of its pool (`failover/link.rs`).
+//! connection. The connection that it leaves behind is closed by the checks of its pool (`failover/pool.rs`).
 
 use std::io;
 use std::time::Duration;

@@ -8,7 +8,6 @@ mod new_id;
 mod shown;
 pub(crate) mod statement;
 mod transaction;
-mod vitess;
 
 pub use database::{Database, Destination};
 pub(crate) use error::out_of_range;
@@ -16,6 +15,7 @@ pub use error::{Fault, all_in_use, contended, is_unconfirmed, unconfirmed};
 pub use limits::{answered, within};
 pub(crate) use new_id::is_taken_id;
 pub use new_id::with_new_id;
+pub(crate) use transaction::transact_within;
 pub use transaction::{
     LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact,
 };

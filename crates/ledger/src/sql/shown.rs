@@ -1,8 +1,8 @@
 //! What may be shown of an error of the database.
 //!
 //! A vtgate of Vitess writes the statement and its values behind each message: a sign-up that fails would put the
-//! password's hash into the log. So each error is cut where work on the ledger ends: in `limits.rs` and
-//! `transaction.rs`. Whoever logs it, keeps its text or reads its message has no values.
+//! password's hash into the log. So each error is cut where work on the ledger ends: in `limits.rs`.
+//! Whoever logs it, keeps its text or reads its message has no values.
 
 use std::borrow::Cow;
 use std::error::Error;

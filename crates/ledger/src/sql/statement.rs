@@ -48,6 +48,9 @@ pub(crate) trait Write {
 
     /// Runs the statement and returns the number of rows that it changed.
     async fn changed(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<u64>;
+
+    /// Runs the statement and returns what it gave to `LAST_INSERT_ID`; `None` unless it changed one row.
+    async fn noted(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<Option<u64>>;
 }
 
 impl Write for Query<'_, MySql, MySqlArguments> {
@@ -57,6 +60,11 @@ impl Write for Query<'_, MySql, MySqlArguments> {
 
     async fn changed(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<u64> {
         answered(self.execute(on)).await.map(|done| done.rows_affected())
+    }
+
+    async fn noted(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<Option<u64>> {
+        let done = answered(self.execute(on)).await?;
+        Ok((done.rows_affected() == 1).then(|| done.last_insert_id()))
     }
 }
 

@@ -6,13 +6,13 @@
 //! [`LedgerTransaction::commit`] ends it with a change.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sqlx::{Connection, MySql, MySqlConnection, Transaction};
 
 use super::error::{Fault, unconfirmed};
-use super::limits::{answered, is_silence};
-use super::shown::without_values;
+use super::limits::{TRANSACTION_MAX, answered, is_silence, within_limit};
 use super::{Database, Destination};
 
 /// A transaction with the server that it began on. It is rolled back when it is dropped.
@@ -77,8 +77,25 @@ impl<R> WorkError for Rollback<R> {
 /// `work` is boxed: only so the compiler sees that the whole may run on any thread.
 ///
 /// # Errors
-/// Those of `work`, of BEGIN, and of [`LedgerTransaction::commit`].
+/// Those of `work`, of BEGIN, and of [`LedgerTransaction::commit`]; a missing answer after [`TRANSACTION_MAX`].
 pub async fn transact<'w, T, E: WorkError>(
+    pool: &Database,
+    work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
+) -> Result<T, E> {
+    transact_within(TRANSACTION_MAX, pool, work).await
+}
+
+/// [`transact`] with another limit of time.
+pub(crate) async fn transact_within<'w, T, E: WorkError>(
+    limit: Duration,
+    pool: &Database,
+    work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
+) -> Result<T, E> {
+    // Boxed: it would make the future of each caller larger.
+    within_limit(limit, Box::pin(run(pool, work))).await
+}
+
+async fn run<'w, T, E: WorkError>(
     pool: &Database,
     work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
 ) -> Result<T, E> {
@@ -93,7 +110,7 @@ pub async fn transact<'w, T, E: WorkError>(
                 Some(failed) => transaction.roll_back_after(failed).await,
                 None => transaction.roll_back_after_refusal().await,
             }
-            Err(error.map_database(without_values))
+            Err(error)
         }
     }
 }

@@ -11,7 +11,6 @@
 //! engine that locks nothing, the second of two transactions that offer one place breaks off.
 
 mod length;
-mod restocked;
 mod sql;
 mod transaction;
 
@@ -25,7 +24,7 @@ use crate::rows::event::outbox::{OfferChange, Outbox};
 use crate::rows::order::buyers;
 use crate::rows::waiting_list;
 use crate::sql::Fault;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::stock_lock;
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, SaleWindow, UserId, WaitingStatus};
 use shop_metrics::Metrics;
@@ -268,7 +267,7 @@ impl WaitingLine {
         permit: &ItemPermit,
     ) -> sqlx::Result<(LineChange, bool)> {
         stock_lock::lock(transaction, permit).await?;
-        let added = restocked::add_next(transaction, permit.item()).await?;
+        let added = sql::add_restocked(transaction, permit.item()).await?;
         let tended = self.tend_stock(transaction, permit).await?;
         Ok(match added {
             Some((units, version)) => (tended.0.after_return(units, version), true),

@@ -2,9 +2,8 @@
 
 use super::{JoinRefusal, LineChange, WaitingLine};
 use crate::rows::account::erased;
-use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::{transact, within};
-use crate::work::item_permit::ItemPermit;
+use crate::sql::transact;
+use crate::work::item_concurrency::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, stock_lock};
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 
@@ -81,9 +80,9 @@ impl Waitlist {
     /// The database's.
     pub async fn tend(&self, item: ItemId) -> sqlx::Result<(LineChange, bool)> {
         let permit = ItemPermit::of_job(item);
-        let tend = transact(&self.ledger.pool, |transaction| {
+        let tended = transact(&self.ledger.pool, |transaction| {
             Box::pin(self.line.tend(transaction, &permit))
         });
-        within(TRANSACTION_MAX, Box::pin(tend)).await
+        tended.await
     }
 }

@@ -4,8 +4,7 @@
 use futures::future::BoxFuture;
 
 use super::breaker::{Breaker, BreakerPermit};
-use super::item_concurrency::ItemConcurrency;
-use super::item_permit::ItemPermit;
+use super::item_concurrency::{ItemConcurrency, ItemPermit};
 use super::{ATTEMPTS_MAX, pause};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence, within_limit};
 use crate::sql::{
@@ -126,8 +125,7 @@ impl Ledger {
         policy: RetryPolicy,
         work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
     ) -> Result<T, E> {
-        // Boxed: it would make the future of each caller larger.
-        policy.run(|| Box::pin(change(&self.breaker, transact(&self.pool, &work)))).await
+        policy.run(|| change(&self.breaker, transact(&self.pool, &work))).await
     }
 
     /// Reads behind the breaker. The read may be the probe of an open breaker.

@@ -2,7 +2,7 @@
 
 use sqlx::MySqlConnection;
 
-use super::item_permit::{ItemPermit, ItemPermits};
+use super::item_concurrency::{ItemPermit, ItemPermits};
 use crate::sql::statement::{Read, in_list};
 use crate::sql::{Database, answered, begin};
 use shop_domain::ItemId;

@@ -48,18 +48,26 @@ pub(super) async fn after_error(
             Err(_) => return Attempt::Again(Fault::Connection),
         },
         fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
-        Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
-        Fault::AllInUse => Outcome::Unavailable(Unavailable::Overloaded),
-        Fault::Full => {
-            tracing::error!(%error, item = %purchase.item.id, "ledger cannot write");
-            Outcome::Unavailable(Unavailable::ReadOnly)
-        }
-        Fault::DoesNotFit | Fault::Other => {
-            tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
-            Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))
+        fault => {
+            if matches!(fault, Fault::Full | Fault::DoesNotFit | Fault::Other) {
+                tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
+            }
+            Outcome::Unavailable(unavailable(fault))
         }
     };
     Attempt::Done(Ok(outcome))
+}
+
+/// Why the ledger cannot serve a purchase, after an error with which nothing was written.
+#[must_use]
+pub fn unavailable(fault: Fault) -> Unavailable {
+    match fault {
+        Fault::ReadOnly | Fault::Full => Unavailable::ReadOnly,
+        Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
+        Fault::AllInUse => Unavailable::Overloaded,
+        Fault::Transient => Unavailable::Contended,
+        _ => Unavailable::Faulty(Dependency::Mysql),
+    }
 }
 
 /// The outcome for a retry with the key of `order`.

@@ -7,7 +7,7 @@
 //! One order is written like this:
 //!
 //! 1. [`Arbiter::write`] tries the transaction until it is decided, and counts a refusal;
-//! 2. one try is a call of the server's procedure (`one_call.rs`, `order_routine.sql`), or one
+//! 2. one try is a call of the server's procedure (`order_routine.rs`), or one
 //!    statement after the other (`transaction.rs`) where there is no procedure;
 //! 3. an error is sorted by `after_error.rs`: rolled back and tried again, refused, or unknown.
 //!
@@ -20,18 +20,16 @@
 //! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
 //! the connection died after *COMMIT* was sent, and the ledger is asked what became of it
-//! (`after_error.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
+//! (`after_error.rs`); or it died after the *call* of the whole order was sent (`order_routine.rs`).
 //! Such a call may still run when the ledger has been asked. So the order is tried again under the same
 //! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
 
 mod after_error;
 mod answers;
-pub mod checks;
 mod fence;
 mod group_commit;
 mod kept_connections;
 pub(crate) mod new_order;
-mod one_call;
 pub mod order_routine;
 mod protocol;
 mod reject;
@@ -50,8 +48,7 @@ use crate::rows::event::outbox::Outbox;
 use crate::rows::item::stock::StockRow;
 use crate::sql::{Database, Fault};
 use crate::work::breaker::Breaker;
-use crate::work::item_concurrency::ItemConcurrency;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::{ItemConcurrency, ItemPermit};
 use shop_domain::outcome::Dependency;
 use shop_domain::{
     ArbiterMode, Doubt, ItemId, OrderId, OrderStatus, Outcome, Purchase, Quantity, RequestKey,
@@ -60,10 +57,10 @@ use shop_domain::{
 use shop_metrics::Metrics;
 
 use after_error::{RetryBudget, after_error};
-pub use after_error::{replay, replay_lines};
+pub use after_error::{replay, replay_lines, unavailable};
 pub use answers::{AnswerReceiver, AnswerSender, Answers, ReadyAnswer, answer_channel};
 use kept_connections::{KeptConnection, KeptConnections};
-use one_call::OrderCalls;
+use order_routine::OrderCalls;
 use protocol::protocol;
 
 pub use fence::Fence;
@@ -343,10 +340,7 @@ impl Arbiter {
         if may_run {
             return Ok(UNANSWERED);
         }
-        Ok(Outcome::Unavailable(match fault {
-            Fault::Transient => Unavailable::Contended,
-            _ => Unavailable::Dependency(Dependency::Mysql),
-        }))
+        Ok(Outcome::Unavailable(unavailable(fault)))
     }
 
     /// Waits for a connection. What waits for rows of one item waits first, without a connection.

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use crate::rows::tables::TABLES;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::LineChange;
-use crate::work::item_permit::ItemPermit;
+use crate::work::item_concurrency::ItemPermit;
 use shop_domain::{Item, ItemId, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.
@@ -77,15 +77,14 @@ async fn take_out(
             return Ok(None);
         }
     }
-    let done = sqlx::query(
+    sqlx::query(
         "UPDATE stock SET total = total + ?, available = available + ?, \
          version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND available + ? >= 0 AND total + ? >= 0",
     )
     .binds((units, units, item.get(), units, units))
-    .execute(&mut *transaction)
-    .await?;
-    Ok((done.rows_affected() > 0).then(|| done.last_insert_id()))
+    .noted(transaction)
+    .await
 }
 
 /// Whether the total may be higher by `units`, with the units of earlier restocks that are not in it yet.

@@ -9,10 +9,8 @@
 //! Redis may go back to an older copy. Each number that a buyer or an instance shows was given, and so
 //! were those before it: they are not given again, and queue tokens bring them back.
 
-mod highest;
-
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::RedisResult;
@@ -20,7 +18,6 @@ use redis_connection::{Call, Script};
 use time::OffsetDateTime;
 
 use super::RedisClient;
-use highest::Highest;
 use shop_domain::window::SaleWindow;
 use shop_domain::{ItemId, UserId};
 
@@ -30,6 +27,9 @@ const PLACES_TOGETHER_MAX: usize = 500;
 const ENTRIES_TOGETHER: usize = 1_000;
 /// Bits of a number that count within one room; those above tell rooms apart.
 const COUNT_BITS: u32 = 22;
+
+/// Rooms that are remembered. With one more, all are forgotten: each poll tells its room's number again.
+const ROOMS_MAX: usize = 1_000;
 
 /// The ends of the names of a room's keys.
 pub const PARTS: [&str; 10] =
@@ -336,6 +336,34 @@ impl Room {
 
     fn keys(&self, item: ItemId) -> [String; 10] {
         PARTS.map(|part| format!("{}{{item:{item}}}:room{part}", self.redis.prefix()))
+    }
+}
+
+/// Remembers the highest numbers, so that a room that Redis has an older copy of gives none of them
+/// again. Clones share them.
+#[derive(Clone, Debug, Default)]
+struct Highest {
+    numbers: Arc<Mutex<HashMap<ItemId, i64>>>,
+}
+
+impl Highest {
+    /// The highest number that is known to be given, or 0.
+    fn of(&self, item: ItemId) -> i64 {
+        self.numbers().get(&item).copied().unwrap_or_default()
+    }
+
+    /// Takes what the room of an item has answered.
+    fn heard(&self, item: ItemId, number: i64) {
+        let mut numbers = self.numbers();
+        if numbers.len() >= ROOMS_MAX && !numbers.contains_key(&item) {
+            numbers.clear();
+        }
+        let highest = numbers.entry(item).or_default();
+        *highest = number.max(*highest);
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, HashMap<ItemId, i64>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

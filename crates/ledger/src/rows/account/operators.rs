@@ -8,9 +8,8 @@ use time::OffsetDateTime;
 use super::actions::{self, Actor};
 use super::sessions;
 use super::users::{self, NewAccount};
-use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read};
-use crate::sql::{Database, transact, with_new_id, within};
+use crate::sql::{Database, transact, with_new_id};
 use shop_domain::{UserId, Username};
 
 /// An account that may run sales.
@@ -61,7 +60,7 @@ pub async fn create(pool: &Database, new: &NewAccount<'_>) -> sqlx::Result<Optio
             })
         })
     });
-    users::unless_taken(within(TRANSACTION_MAX, created).await)
+    users::unless_taken(created.await)
 }
 
 /// Gives an account a role and ends its sessions; `None` when there is no such account.
@@ -106,7 +105,7 @@ async fn set(
             Ok(Some(user))
         })
     });
-    within(TRANSACTION_MAX, changed).await
+    changed.await
 }
 
 /// The id and the role of an account, whose row is locked.

@@ -4,9 +4,8 @@ use time::OffsetDateTime;
 
 use super::sessions::GENERATION_DAYS;
 use super::users::unless_taken;
-use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, transact, within};
+use crate::sql::{Database, transact};
 use shop_domain::ShopId;
 
 /// The most shops that have not ended: each instance keeps them all in memory.
@@ -42,7 +41,7 @@ pub enum Creation {
 /// # Errors
 /// The database's; after an error of the COMMIT the shop may exist.
 pub async fn create(pool: &Database, name: &str) -> sqlx::Result<Creation> {
-    let creating = transact(pool, |transaction| {
+    let created = transact(pool, |transaction| {
         Box::pin(async move {
             let count = "SELECT COUNT(*) FROM shops WHERE ended_at IS NULL";
             let live: i64 = sqlx::query_scalar(count).one(&mut **transaction).await?;
@@ -59,7 +58,7 @@ pub async fn create(pool: &Database, name: &str) -> sqlx::Result<Creation> {
             Ok(made.map_or(Creation::NameTaken, |()| Creation::Made(id)))
         })
     });
-    within(TRANSACTION_MAX, creating).await
+    created.await
 }
 
 /// Finds a shop that has not ended.
@@ -96,7 +95,7 @@ pub async fn end(pool: &Database, name: &str) -> sqlx::Result<Option<Shop>> {
 }
 
 async fn change(pool: &Database, name: &str, set: &str) -> sqlx::Result<Option<Shop>> {
-    let changing = transact(pool, |transaction| {
+    let changed = transact(pool, |transaction| {
         Box::pin(async move {
             let update = format!("UPDATE shops SET {set} WHERE name = ? AND ended_at IS NULL");
             if sqlx::query(&update).bind(name).changed(&mut **transaction).await? == 0 {
@@ -106,7 +105,7 @@ async fn change(pool: &Database, name: &str, set: &str) -> sqlx::Result<Option<S
             sqlx::query_as(&statement).bind(name).one(&mut **transaction).await.map(Some)
         })
     });
-    within(TRANSACTION_MAX, changing).await
+    changed.await
 }
 
 /// The present generation of the tokens of each shop, but for shops that ended before any token that is valid was made.

@@ -9,9 +9,8 @@ use time::OffsetDateTime;
 
 use crate::failover::replication::leads_to_vitess;
 use crate::rows::item::items::datetime;
-use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write, in_list};
-use crate::sql::{Database, transact, within};
+use crate::sql::{Database, transact};
 
 /// Rows that one transaction moves, and where they pass through this program.
 const MOVED_MAX: u64 = 256;
@@ -43,7 +42,7 @@ pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
     if waiting.is_none() {
         return Ok(false);
     }
-    let moving = transact(pool, |transaction| {
+    let moved = transact(pool, |transaction| {
         Box::pin(async move {
             // On an engine that accepts SKIP LOCKED and locks nothing, the key of the log stops the
             // second instance.
@@ -68,8 +67,7 @@ pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
             Ok(moved == most)
         })
     });
-    // A transaction that is dropped is rolled back before its connection is used again.
-    within(TRANSACTION_MAX, moving).await
+    moved.await
 }
 
 /// Moves rows behind the position `last` without reading them; returns how many.

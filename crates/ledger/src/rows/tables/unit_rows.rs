@@ -19,9 +19,8 @@ use rand::seq::SliceRandom;
 use sqlx::MySqlConnection;
 
 use super::StrategyTable;
-use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::{Binds, Read, Write, in_list};
-use crate::sql::{Database, transact, within};
+use crate::sql::{Database, transact};
 use crate::work::RetryPolicy;
 use shop_domain::{ArbiterMode, ItemId, Purchase, Quantity};
 
@@ -161,10 +160,7 @@ impl StrategyTable for UnitRows {
 /// # Errors
 /// The database's.
 pub async fn settle(pool: &Database, item: ItemId, change: PoolChange) -> sqlx::Result<UnitPool> {
-    let settle = || {
-        let work = transact(pool, |transaction| Box::pin(settle_in(transaction, item, change)));
-        within(TRANSACTION_MAX, Box::pin(work))
-    };
+    let settle = || transact(pool, |transaction| Box::pin(settle_in(transaction, item, change)));
     RetryPolicy::IDEMPOTENT.run(settle).await
 }
 

@@ -20,17 +20,16 @@ use super::batch_orders::{Batch, BatchOrders, Tell, UNWRITTEN, lines_at, orders_
 use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{choose, items_of};
-use super::reads::{find_written, locked_by_others};
 use super::sql::{BatchError, BatchResult, commit};
+use super::statements::{find_written, locked_by_others};
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::{Fault, within};
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::ItemPermits;
 use crate::write::protocol::{self, protocol};
 use crate::write::{
     ATTEMPTS_MAX, Arbiter, BATCH_MAX, Fence, LOST_COMMIT_READS_MAX, OrderWrite, StockWrite,
-    UNANSWERED, in_time, no_connection, pause,
+    UNANSWERED, in_time, no_connection, pause, unavailable,
 };
-use shop_domain::outcome::Dependency;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
 
 /// How long after its first deadline a batch may begin to take the stock: it was begun in time, and
@@ -317,15 +316,11 @@ impl BatchWriter {
                             }
                             return false;
                         }
-                        Fault::Full if batch.is_alone => {
-                            tracing::error!(%error, "ledger cannot write");
-                            batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
-                            return true;
-                        }
-                        Fault::DoesNotFit | Fault::Other if batch.is_alone => {
+                        fault @ (Fault::Full | Fault::DoesNotFit | Fault::Other)
+                            if batch.is_alone =>
+                        {
                             tracing::error!(%error, "ledger refused an order");
-                            let faulty = Unavailable::Faulty(Dependency::Mysql);
-                            batch.answer_rest(&Ok(Outcome::Unavailable(faulty)));
+                            batch.answer_rest(&Ok(Outcome::Unavailable(unavailable(fault))));
                             return true;
                         }
                         // On a full disk, an order may still fit where a batch does not.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use tokio::time::Instant;
 
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::ItemPermits;
 use crate::write::protocol::{self, protocol};
 use crate::write::{Answer, Arbiter, Fence, UNANSWERED, WRITTEN_AS};
 use shop_domain::trace::SharedSpan;

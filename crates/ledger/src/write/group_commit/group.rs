@@ -12,11 +12,11 @@ use super::connections::BatchConnections;
 use super::pipeline::BatchPipeline;
 use super::quarantine::{Quarantine, QuarantineCount};
 use super::queue::{BatchQueue, Waiting};
-use super::reads::find_written;
+use super::statements::find_written;
 use super::tasks::BatchTasks;
 use crate::sql::confirmed;
 use crate::work::cache::Cache;
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::ItemPermits;
 use crate::write::{Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time, pause};
 use shop_domain::{Doubt, ItemId, Order, Outcome, Purchase, Refusal, Unavailable};
 
@@ -43,22 +43,11 @@ struct GroupCommitParts {
 }
 
 impl GroupCommit {
-    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that
-    /// run on `tasks`. Each item has a queue of its own.
+    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that run on `tasks`. The items
+    /// share queues: one over each of the `shared` connections, [`SHARED_CONNECTIONS`](super::SHARED_CONNECTIONS) each, whose
+    /// sessions wait for a row no longer than a second. Without them each item has a queue of its own.
     #[must_use]
     pub fn new(
-        arbiter: Arbiter,
-        connections: BatchConnections,
-        tasks: impl Into<BatchTasks>,
-    ) -> Self {
-        Self::with_shared_queues(arbiter, connections, tasks, Vec::new())
-    }
-
-    /// Group commit like [`GroupCommit::new`], where the items share queues: one over each of the
-    /// last connections, [`SHARED_CONNECTIONS`](super::SHARED_CONNECTIONS) each, whose sessions wait for a row no longer than
-    /// a second.
-    #[must_use]
-    pub fn with_shared_queues(
         arbiter: Arbiter,
         connections: BatchConnections,
         tasks: impl Into<BatchTasks>,

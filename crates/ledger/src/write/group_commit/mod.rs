@@ -7,7 +7,7 @@
 //! `group.rs` says which way an order takes, `fair_queue.rs` divides a batch among the items,
 //! `queue.rs` gathers orders and cuts batches, `pipeline.rs` lets one batch write its rows while the
 //! one before is committed, `quarantine.rs` says which items are apart, `batch.rs` decides what is
-//! written together, `pre_check.rs` finds the orders that are not, and `sql.rs` holds the transaction. `reads.rs` and `stock_rows.rs` have
+//! written together, `pre_check.rs` finds the orders that are not, and `sql.rs` holds the transaction. `statements.rs` has
 //! their statements.
 
 mod asker;
@@ -20,9 +20,8 @@ mod pipeline;
 mod pre_check;
 mod quarantine;
 mod queue;
-mod reads;
 mod sql;
-mod stock_rows;
+mod statements;
 mod tasks;
 
 pub use batch::BatchWriter;

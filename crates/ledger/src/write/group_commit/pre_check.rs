@@ -7,7 +7,7 @@ use std::time::Instant;
 use sqlx::MySqlConnection;
 
 use super::batch_orders::{lines_at, orders_of};
-use super::reads::{available, bought_in_groups, bought_so_far};
+use super::statements::{available, bought_in_groups, bought_so_far};
 use crate::rows::order::orders;
 use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{ItemId, LimitGroupId, Order, Outcome, Purchase, Refusal, UserId};

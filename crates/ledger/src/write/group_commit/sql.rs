@@ -10,10 +10,10 @@ use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
-use super::stock_rows::take;
+use super::statements::take;
 use crate::rows::event::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
-use crate::work::item_permit::ItemPermits;
+use crate::work::item_concurrency::ItemPermits;
 use crate::work::limit_lock::{self, Limit};
 use crate::work::stock_lock;
 use crate::write::fence::{Fence, raise_fence};

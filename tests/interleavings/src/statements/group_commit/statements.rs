@@ -1,4 +1,4 @@
-//! What a batch reads of the ledger.
+//! The statements of batches.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -63,4 +63,13 @@ pub(super) async fn find_written(
     let found = found.map(|order| (order.id, order)).collect();
     transaction.rollback().await?;
     Ok(found)
+}
+
+pub(super) async fn take(connection: &mut MySqlConnection, taken: &[(ItemId, i64)]) -> Result<u64> {
+    connection.server.send().await?;
+    let mut enough = 0;
+    for (item, units) in taken {
+        enough += u64::from(connection.take(item.get(), *units).await?);
+    }
+    Ok(enough)
 }
