@@ -2,6 +2,7 @@
 
 use argon2::Argon2;
 use argon2::password_hash::PasswordHasher;
+use ledger::schema;
 
 use super::{PASSWORD, assert_problem, sign_in, sign_up};
 use crate::support::Shop;
@@ -62,11 +63,12 @@ async fn names_that_look_the_same_are_given_once() {
 }
 
 #[tokio::test]
-async fn accounts_with_names_from_before_still_open() {
+async fn accounts_from_before_are_compared_too_and_still_open() {
     let (shop, instance) = Shop::open().await;
     let stranger = instance.stranger();
     assert_eq!(sign_up(&stranger, "operator", PASSWORD).await.status, 201);
-    // As builds without skeletons wrote it, with a character that is not seen.
+    // As older releases wrote them: without a skeleton, and one with a character that is not seen.
+    shop.change(sqlx::query("UPDATE users SET username_skeleton = NULL")).await;
     let statement = sqlx::query(
         "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
          SELECT ?, ?, password_hash, role, created_at FROM users",
@@ -74,9 +76,18 @@ async fn accounts_with_names_from_before_still_open() {
     .bind("operator\u{3164}")
     .bind("operator\u{1160}");
     shop.change(statement).await;
+    schema::migrate(&shop.config, &shop.pool).await.expect("filled in");
+    let skeletons: Vec<Option<i64>> =
+        sqlx::query_scalar("SELECT username_skeleton = 'operator' FROM users ORDER BY id")
+            .fetch_all(&shop.pool)
+            .await
+            .expect("read");
+    assert_eq!(skeletons, [Some(1), None], "the older account has it");
     for name in ["operator", "operator\u{3164}"] {
         assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name:?}");
     }
+    let taken = sign_up(&stranger, "0perator", PASSWORD).await;
+    assert_problem(&taken, (409, "username_taken"), "a look-alike of an older account");
 }
 
 #[tokio::test]

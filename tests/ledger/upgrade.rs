@@ -178,29 +178,40 @@ async fn what_is_left_to_remove_is_said_only_where_it_is_left() {
     }
 }
 
-/// What builds with endpoints that are Redis streams need.
-const OF_BUILDS_WITH_STREAMS: [&str; 3] = [
+/// What builds with an archive of orders and endpoints that are Redis streams need.
+const OF_BUILDS_WITH_AN_ARCHIVE: [&str; 5] = [
+    "CREATE TABLE archives (item_id BIGINT NOT NULL PRIMARY KEY) ENGINE = InnoDB",
     "ALTER TABLE stock ADD COLUMN archive TINYINT UNSIGNED NOT NULL DEFAULT 0",
     "ALTER TABLE event_endpoints ADD COLUMN kind VARCHAR(16) NOT NULL DEFAULT 'webhook'",
+    "INSERT INTO archives (item_id) VALUES (7)",
     "INSERT INTO event_endpoints (kind, target, secret, enabled, delivered, next_try_at, claimed_until, created_at) \
      VALUES ('redis-stream', 'back-office', '', FALSE, 0, NOW(6), NOW(6), NOW(6)), \
        ('webhook', 'https://shop.example/', 's', TRUE, 0, NOW(6), NOW(6), NOW(6))",
 ];
 
 #[tokio::test]
-async fn endpoints_that_were_streams_go_with_an_upgrade() {
+async fn orders_in_files_stop_an_upgrade_and_endpoints_that_were_streams_go_with_it() {
     let shop = Shop::new().await;
-    for statement in OF_BUILDS_WITH_STREAMS {
+    for statement in OF_BUILDS_WITH_AN_ARCHIVE {
         shop.pool.execute(statement).await.expect("as before");
     }
-    let mut migrate = program(&shop, &["migrate"]);
-    let output = migrate.env("SECKILL_LOG_FILTER", "info").output().await;
-    let (code, text) = told(&output.expect("it runs"));
+    let run = async |arguments: &[&str]| {
+        let mut migrate = program(&shop, arguments);
+        let output = migrate.env("SECKILL_LOG_FILTER", "info").output().await;
+        told(&output.expect("it runs"))
+    };
+    for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
+        let (code, text) = run(arguments).await;
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("orders of items (1) have left the ledger for files"), "{text}");
+    }
+    shop.pool.execute("DELETE FROM archives").await.expect("loaded again");
+    let (code, text) = run(&["migrate"]).await;
     assert!(code == 0 && text.contains("1 endpoints of events are Redis streams"), "{text}");
-    let (code, text) = run(&shop, &["migrate", "--contract"]).await;
+    let (code, text) = run(&["migrate", "--contract"]).await;
     assert_eq!(code, 0, "{text}");
     let left = "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
-         AND ((table_name = 'stock' AND column_name = 'archive') \
+         AND (table_name = 'archives' OR (table_name = 'stock' AND column_name = 'archive') \
           OR (table_name = 'event_endpoints' AND column_name = 'kind'))";
     let left: i64 = sqlx::query_scalar(left).fetch_one(&shop.pool).await.expect("counted");
     let targets: Vec<String> =
@@ -208,36 +219,66 @@ async fn endpoints_that_were_streams_go_with_an_upgrade() {
     assert_eq!((left, targets), (0, vec!["https://shop.example/".to_owned()]));
 }
 
-/// Back to a ledger that no migration of version 0.1.0 or later has changed.
-const OF_A_BUILD_BEFORE_VERSIONS: [&str; 6] = [
-    "DROP TABLE item_creations",
-    "ALTER TABLE event_replays DROP COLUMN refusals",
-    "ALTER TABLE restocks DROP COLUMN waiting",
-    "ALTER TABLE items DROP COLUMN first_stock",
-    "ALTER TABLE outbox DROP COLUMN item_id",
-    "DELETE FROM _sqlx_migrations WHERE version > 46",
+/// What a build that knew several ledgers has left in the first of them.
+const OF_SEVERAL_LEDGERS: [&str; 4] = [
+    "CREATE TABLE item_homes (item_id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, \
+     shard SMALLINT UNSIGNED NOT NULL, epoch BIGINT UNSIGNED NOT NULL DEFAULT 1) ENGINE = InnoDB",
+    "CREATE TABLE item_moves (item_id BIGINT NOT NULL, epoch BIGINT UNSIGNED NOT NULL, \
+     ended_at DATETIME(6) NULL, PRIMARY KEY (item_id, epoch)) ENGINE = InnoDB",
+    "ALTER TABLE stock ADD COLUMN home_epoch BIGINT UNSIGNED NOT NULL DEFAULT 1",
+    "INSERT INTO item_homes (item_id, shard) SELECT id, 0 FROM items",
 ];
+/// Tables and columns of [`OF_SEVERAL_LEDGERS`] that are there.
+const LEFT_OF_THEM: &str = "SELECT \
+     (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() \
+       AND table_name IN ('item_homes', 'item_moves')) + \
+     (SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
+       AND table_name = 'stock' AND column_name = 'home_epoch')";
 
-/// Such a ledger may have what 0.1.0 alone looks for. A new one, whose first migration was broken off, goes on.
+/// A build that knows one ledger refuses what it could not sell, and takes the rest.
 #[tokio::test]
-async fn a_ledger_of_a_build_before_the_first_version_is_not_migrated() {
-    let shop = Shop::new().await;
+async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 9 })).await;
     shop.make_operator().await;
-    for statement in OF_A_BUILD_BEFORE_VERSIONS {
+    for statement in OF_SEVERAL_LEDGERS {
         shop.pool.execute(statement).await.expect("as before");
     }
-    for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
-        let (code, text) = run(&shop, arguments).await;
-        assert_eq!((code, text.contains("migrate it with 0.1.0 first")), (2, true), "{text}");
+    for (plant, remove, sentence) in [
+        (
+            "INSERT INTO item_homes (item_id, shard) VALUES (4711, 1)",
+            "DELETE FROM item_homes WHERE item_id = 4711",
+            "items live in another ledger, and this build knows one: 4711;",
+        ),
+        (
+            "INSERT INTO item_moves VALUES (4711, 2, NULL)",
+            "DELETE FROM item_moves",
+            "items are being moved to another ledger: 4711;",
+        ),
+    ] {
+        shop.pool.execute(plant).await.expect("planted");
+        for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
+            let (code, text) = run(&shop, arguments).await;
+            assert_eq!((code, text.contains(sentence)), (2, true), "{arguments:?}: {text}");
+        }
+        shop.pool.execute(remove).await.expect("removed");
     }
-    shop.pool.execute("DELETE FROM users").await.expect("as new");
-    let (code, text) = run(&shop, &["migrate"]).await;
-    assert_eq!(code, 0, "{text}");
+    let left = async || -> i64 { shop.read(sqlx::query_scalar(LEFT_OF_THEM)).await };
+    for (buyer, arguments, expected) in
+        [(1, &["migrate"][..], 3), (2, &["migrate", "--contract"], 0)]
+    {
+        let (code, text) = run(&shop, arguments).await;
+        assert_eq!((code, left().await), (0, expected), "{arguments:?}: {text}");
+        instance.buyer(buyer).buy("mysql-batch", item).await.expect_status(201);
+    }
+    assert_clean(&instance, item).await;
 }
 
 /// A draw as the build before signed lists has it: with a secret seed.
-const WITH_A_SEED: &str = "UPDATE draws SET shop_key = NULL, head = NULL, seed = REPEAT('07', 32), \
-     commitment = REPEAT('08', 32), rules = 'draw-rules 1\n'";
+const OF_DRAWS_WITH_A_SEED: [&str; 3] = [
+    "ALTER TABLE draws DROP COLUMN shop_key, DROP COLUMN head, DROP COLUMN paused_at",
+    "UPDATE draws SET seed = REPEAT('07', 32), commitment = REPEAT('08', 32), rules = 'draw-rules 1\n'",
+    "DELETE FROM _sqlx_migrations WHERE version = 44",
+];
 const DRAW_IS_OVER: &str = "UPDATE draws SET closed_at = closes_at, listed_at = closes_at, entries = 1, \
      root = REPEAT('09', 32), beacon_signature = REPEAT('10', 64), beacon_value = REPEAT('11', 32), placed = 1, \
      drawn_at = closes_at";
@@ -246,16 +287,23 @@ const DRAW_IS_OVER: &str = "UPDATE draws SET closed_at = closes_at, listed_at = 
 const OPEN_AGAIN: &str =
     "UPDATE draws SET drawn_at = NULL, listed_at = NULL, closes_at = UTC_TIMESTAMP(6)";
 
-/// This build says of a draw with a seed that it has no proof, and does not know how to end one.
+/// This build does not know how to end a draw that another one has announced, and says of one that is over that it has
+/// no proof.
 #[tokio::test]
-async fn draws_with_a_seed_have_no_proof() {
+async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
     let (shop, instance) = Shop::open().await;
     let item = drawn_item(&instance, 1, 600).await;
     assert_eq!(draw::enter(&instance.buyer(1), item).await.status, 200);
     instance.stop().await;
-    for statement in [WITH_A_SEED, DRAW_IS_OVER] {
+    for statement in OF_DRAWS_WITH_A_SEED {
         shop.pool.execute(statement).await.expect("as before");
     }
+    let sentence = format!("draws that an earlier build has announced are not over: {item};");
+    let (code, text) = run(&shop, &["migrate"]).await;
+    assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
+    shop.pool.execute(DRAW_IS_OVER).await.expect("ended");
+    let (code, text) = run(&shop, &["migrate"]).await;
+    assert_eq!(code, 0, "{text}");
 
     let instance = shop.start().await;
     let stranger = instance.stranger();
@@ -279,4 +327,6 @@ async fn draws_with_a_seed_have_no_proof() {
         when(job["said"].as_str().is_some_and(|said| said.contains("1 of 1 draws failed")), job)
     })
     .await;
+    let (code, text) = run(&shop, &["migrate"]).await;
+    assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
 }

@@ -19,7 +19,7 @@ impl Username {
     /// The longest name, in characters.
     pub const LENGTH_MAX: usize = 32;
     /// The longest skeleton, in characters: the width of its column.
-    const SKELETON_LENGTH_MAX: usize = 255;
+    pub const SKELETON_LENGTH_MAX: usize = 255;
 
     /// Takes a name of 1 to 32 letters, digits and `. _ -`; `None` when it has an invisible
     /// character or mixes scripts that no language mixes.
@@ -67,7 +67,8 @@ pub fn fold(typed: &str) -> Option<String> {
 /// The skeleton of UTS 39 in lower case, which is equal for two names that look alike. It is
 /// computed from the name as it was typed, which is how it is shown: a capital I looks like a small
 /// l.
-fn skeleton(typed: &str) -> String {
+#[must_use]
+pub fn skeleton(typed: &str) -> String {
     let typed: String = typed.nfkc().collect();
     unicode_security::skeleton(&typed).flat_map(char::to_lowercase).collect()
 }

@@ -4,6 +4,7 @@ use sqlx::{Executor, MySqlConnection};
 
 use super::{alter, order_indexes};
 use crate::sql::statement::{Binds, Read};
+use shop_domain::ItemId;
 
 /// Tables that only earlier builds use.
 const TABLES: [&str; 10] = [
@@ -22,6 +23,9 @@ const TABLES: [&str; 10] = [
 const COLUMNS: [(&str, &str); 3] =
     [("stock", "archive"), ("stock", "home_epoch"), ("event_endpoints", "kind")];
 
+/// Items that one sentence names at most.
+const NAMED_MAX: usize = 20;
+
 /// Deletes the endpoints that were Redis streams, with what belongs to them.
 const DELETE_STREAMS: [&str; 3] = [
     "DELETE FROM event_dead_letters WHERE endpoint_id IN \
@@ -31,39 +35,96 @@ const DELETE_STREAMS: [&str; 3] = [
     "DELETE FROM event_endpoints WHERE kind = 'redis-stream'",
 ];
 
-/// The newest migration of version 0.1.0.
-const OF_FIRST_VERSION: i64 = 47;
-/// Why an earlier ledger is not migrated.
-const BEFORE_FIRST_VERSION: &str =
-    "a build before version 0.1.0 has made this ledger; migrate it with 0.1.0 first";
 /// The migration that an earlier build does not know and needs to know once these are gone.
 const KNOWN_VERSION_MIN: i64 = 39;
 
-/// Checks that version 0.1.0 or a later one has been here: an earlier build may have left what this one cannot keep true,
-/// such as items of another ledger, and 0.1.0 looks for it.
+/// Checks that nothing is in the schema that this build could not keep true.
 ///
 /// # Errors
 /// A sentence for the operator.
 pub(super) async fn check(connection: &mut MySqlConnection) -> Result<(), String> {
-    match is_before_first_version(connection).await {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(BEFORE_FIRST_VERSION.to_owned()),
-        Err(error) => Err(error.to_string()),
+    let misplaced = misplaced(connection).await;
+    if let Some(sentence) = misplaced.map_err(|error| error.to_string())? {
+        return Err(sentence);
+    }
+    let open = draws_of_earlier_builds(connection).await.map_err(|error| error.to_string())?;
+    if !open.is_empty() {
+        return Err(format!(
+            "draws that an earlier build has announced are not over: {}; this build does not know their secret: let that \
+             build end them, a moment after their rounds, and migrate then",
+            named(&open)
+        ));
+    }
+    let archived = items_with_archived_orders(connection).await;
+    match archived.map_err(|error| error.to_string())? {
+        0 => Ok(()),
+        items => Err(format!(
+            "orders of items ({items}) have left the ledger for files, and this build does not count the sums that \
+             stayed; stay at the earlier build, or load the files into `orders`, `stock_movements`, `buyer_limits` and \
+             `waiting_list` again, and empty `archives`, `archived_orders` and `archived_movements`"
+        )),
     }
 }
 
-async fn is_before_first_version(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
-    if !has_table(connection, "_sqlx_migrations").await? {
-        return Ok(false);
+/// Says which items another ledger has or had, if there are some: earlier builds knew several.
+async fn misplaced(connection: &mut MySqlConnection) -> sqlx::Result<Option<String>> {
+    if !has_table(connection, "item_homes").await? {
+        return Ok(None);
     }
-    let newest = "SELECT MAX(version) FROM _sqlx_migrations WHERE success";
-    let newest: Option<i64> = sqlx::query_scalar(newest).one(&mut *connection).await?;
-    if newest.is_none_or(|newest| newest >= OF_FIRST_VERSION) {
-        return Ok(false);
+    for (items, what, remedy) in [
+        (
+            "SELECT item_id FROM item_moves WHERE ended_at IS NULL",
+            "items are being moved to another ledger",
+            "end the move with the earlier build, `seckill shard move ITEM 0`, and migrate then",
+        ),
+        (
+            "SELECT item_id FROM item_homes WHERE shard > 0",
+            "items live in another ledger, and this build knows one",
+            "move them back with the earlier build, `seckill shard move ITEM 0` for each, and migrate then",
+        ),
+        // The home ledger alone has accounts, and a row for each item.
+        (
+            "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM item_homes) \
+             AND NOT EXISTS (SELECT 1 FROM users)",
+            "this database was a further ledger of a shop with several, and has items",
+            "move them to the home ledger with the earlier build, `seckill shard move ITEM 0` for each, and name \
+             the home ledger in DATABASE_URL",
+        ),
+    ] {
+        let statement = format!("{items} ORDER BY 1 LIMIT {NAMED_MAX}");
+        let items: Vec<ItemId> = sqlx::query_scalar(&statement).all(&mut *connection).await?;
+        if !items.is_empty() {
+            return Ok(Some(format!("{what}: {}; {remedy}", named(&items))));
+        }
     }
-    // The migration of a new ledger that was broken off goes on.
-    let is_used = "SELECT EXISTS (SELECT 1 FROM users) OR EXISTS (SELECT 1 FROM items)";
-    sqlx::query_scalar(is_used).one(connection).await
+    Ok(None)
+}
+
+/// Items in a sentence; a list that is full may have left some out.
+fn named(items: &[ItemId]) -> String {
+    let named: Vec<String> = items.iter().map(ItemId::to_string).collect();
+    let more = if items.len() == NAMED_MAX { " and perhaps more" } else { "" };
+    format!("{}{more}", named.join(", "))
+}
+
+/// The draws that are not over and whose list this build cannot sign.
+async fn draws_of_earlier_builds(connection: &mut MySqlConnection) -> sqlx::Result<Vec<ItemId>> {
+    if !has_table(connection, "draws").await? {
+        return Ok(Vec::new());
+    }
+    let has_keys = has_column(connection, "draws", "shop_key").await?;
+    let own = if has_keys { "AND shop_key IS NULL" } else { "" };
+    let statement = format!(
+        "SELECT item_id FROM draws WHERE drawn_at IS NULL {own} ORDER BY item_id LIMIT {NAMED_MAX}"
+    );
+    sqlx::query_scalar(&statement).all(connection).await
+}
+
+async fn items_with_archived_orders(connection: &mut MySqlConnection) -> sqlx::Result<i64> {
+    if !has_table(connection, "archives").await? {
+        return Ok(0);
+    }
+    sqlx::query_scalar("SELECT COUNT(*) FROM archives").one(connection).await
 }
 
 /// Says in the log that [`contract`] has something to do.

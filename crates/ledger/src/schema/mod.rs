@@ -12,6 +12,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
 
 use crate::failover::{LedgerOptions, Shards, hosts, is_writable, replication, session, shards};
+use crate::rows::account::users;
 use crate::rows::item::items;
 use crate::sql::limits::ANSWER_MAX;
 use crate::sql::statement::Read;
@@ -133,7 +134,9 @@ async fn migrate_on(
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
     }
-    Ok(())
+    // Last, because the server may end the unused session of the lock meanwhile. It does no harm when two do this.
+    let filled = users::fill_skeletons(pool).await;
+    filled.map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
 }
 
 fn migration_failed(error: &dyn std::fmt::Display) -> String {
