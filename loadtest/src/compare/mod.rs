@@ -244,7 +244,7 @@ fn line(name: &str, cell: Cell, round: &Round, counted: &str) -> String {
 }
 
 fn write(out: &Path, comparison: &Comparison) -> Result<Document, CannotJudge> {
-    let charts = charts::draw(comparison)?;
+    let charts = charts::draw(comparison);
     let mut files: Vec<(String, String)> =
         charts.iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())).collect();
     let document = report::document(comparison, charts);
