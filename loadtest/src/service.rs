@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use hyper::Uri;
 use hyper::header::HeaderValue;
-use hyper::{Method, Uri};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -142,7 +142,7 @@ impl Admin {
     }
 
     async fn create(&self, item: &Value) -> Result<i64, CannotJudge> {
-        let item = self.call(&Method::POST, "/api/admin/items", Some(item)).await?;
+        let item = self.call("POST", "/api/admin/items", Some(item)).await?;
         item["id"]
             .as_i64()
             .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
@@ -150,28 +150,28 @@ impl Admin {
 
     /// The published draw of an item.
     pub async fn draw(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(&Method::GET, &format!("/api/items/{item_id}/draw"), None).await
+        self.call("GET", &format!("/api/items/{item_id}/draw"), None).await
     }
 
     /// The public view of an item.
     pub async fn item(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(&Method::GET, &format!("/api/items/{item_id}"), None).await
+        self.call("GET", &format!("/api/items/{item_id}"), None).await
     }
 
     /// The list of strategies.
     pub async fn strategies(&self) -> Result<Value, CannotJudge> {
-        self.call(&Method::GET, "/api/strategies", None).await
+        self.call("GET", "/api/strategies", None).await
     }
 
     /// The service's own audit of an item.
     pub async fn audit(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(&Method::GET, &format!("/api/admin/items/{item_id}/audit"), None).await
+        self.call("GET", &format!("/api/admin/items/{item_id}/audit"), None).await
     }
 
     /// Asks until the service is not too busy to answer.
     async fn call(
         &self,
-        method: &Method,
+        method: &str,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, CannotJudge> {
@@ -182,7 +182,7 @@ impl Admin {
                     sleep(RECOVERY_PAUSE).await;
                     // The service finds out by reading that a server answers again, never by a
                     // change; where nobody else reads, we do.
-                    let _ = self.call_once(&Method::GET, "/api/items", None).await;
+                    let _ = self.call_once("GET", "/api/items", None).await;
                 }
                 Err(Trouble::Busy(reason) | Trouble::Refused(reason)) => {
                     return Err(CannotJudge(reason));
@@ -195,12 +195,12 @@ impl Admin {
     /// Asks the first instance that answers.
     async fn call_once(
         &self,
-        method: &Method,
+        method: &str,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Trouble> {
         let token = Some(&self.authorization);
-        let call = Call { method: Some(method), path, token, body, ..Call::default() };
+        let call = Call { token, body, ..Call::new(method, path) };
         let mut failure = "no instance of the service is known".to_owned();
         for instance in &self.instances {
             let what = format!("{method} {path} at {}", instance.url);

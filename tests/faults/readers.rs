@@ -58,13 +58,7 @@ impl Readers {
         seed: u64,
     ) -> Self {
         let stopped = Arc::new(AtomicBool::new(false));
-        let host = HeaderValue::from_static("localhost");
-        let instance = |address: &SocketAddr| Instance {
-            url: String::new(),
-            address: *address,
-            host: host.clone(),
-        };
-        let instances: Vec<Instance> = addresses.iter().map(instance).collect();
+        let instances: Vec<Instance> = addresses.iter().copied().map(Instance::at).collect();
         let mut tasks = JoinSet::new();
         for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.control) {
             let (item, stopped) = (Arc::clone(item), Arc::clone(&stopped));

@@ -325,14 +325,8 @@ impl Client {
             self.instance = (self.instance + 1) % self.instances.len();
             return Exchange::NotSent;
         };
-        let bearer = format!("Bearer {}", self.item.tokens[request].1);
-        let mut built = self.item.request();
-        for (name, value) in
-            [("host", "localhost"), ("authorization", bearer.as_str()), ("idempotency-key", key)]
-        {
-            built.headers_mut().insert(name, value.parse().expect("a valid value"));
-        }
-        let exchange = connection.exchange(built, ANSWER_MAX).await;
+        let rendered = self.item.request(&self.item.tokens[request].1, key);
+        let exchange = connection.send(&rendered, ANSWER_MAX).await;
         if !matches!(exchange, Exchange::Answered(_)) {
             self.connection = None;
             self.instance = (self.instance + 1) % self.instances.len();

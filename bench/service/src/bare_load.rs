@@ -92,8 +92,7 @@ impl BareLoad {
     fn drive(&self, pace: Pace, policy: Policy) -> Result<Arc<Drive>, CannotJudge> {
         let prefix = Some(Uuid::now_v7().simple().to_string());
         let plan = Plan::draw(pace, BUYERS, 1, 1, prefix, rand::random())?;
-        let host = HeaderValue::from_static("bare");
-        let instance = Instance { url: "bare".to_owned(), address: self.bare.address, host };
+        let instance = Instance::at(self.bare.address);
         let path = Uri::from_static(bare_http::PATH);
         let tokens = self.tokens.clone();
         Ok(Arc::new(Drive::new(plan, policy, vec![instance], &[path], tokens, FIRST_BUYER)))

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::Drive;
 use super::answer;
 use super::caller::{Caller, pause};
+use super::message;
 use ledger_audit::{Answer, Outcome};
 
 const PATH: &str = "/api/reservations/batch";
@@ -37,16 +38,12 @@ impl Batches {
             // Writing to memory does not fail.
             let _ = writeln!(body, r#"{{"buyer":"guest-{guest}","key":"{key}","lines":{lines}}}"#);
         }
-        request.clear();
-        request.extend(format!("POST {PATH} HTTP/1.1\r\nhost: ").as_bytes());
-        request.extend(drive.instances[instance].host.as_bytes());
-        request.extend(b"\r\nauthorization: ");
-        request.extend(self.token.as_bytes());
-        let length = body.len();
-        let rest =
-            format!("\r\ncontent-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n");
-        request.extend(rest.as_bytes());
-        request.extend(body);
+        let headers: [(&str, &[u8]); 3] = [
+            ("host", drive.instances[instance].host.as_bytes()),
+            ("authorization", self.token.as_bytes()),
+            ("content-type", b"application/x-ndjson"),
+        ];
+        *request = message::render("POST", PATH, &headers, &body);
     }
 }
 

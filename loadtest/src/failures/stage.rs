@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hyper::Method;
 use hyper::header::HeaderValue;
-use serde_json::json;
 use sqlx::Row;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -160,11 +158,8 @@ async fn pressed(press: Press, token: HeaderValue) -> String {
 
 async fn try_press(press: &Press, token: &HeaderValue, key: &str) -> Option<Answer> {
     let path = service::purchase_path(press.strategy, press.item).ok()?.to_string();
-    let method = Some(&Method::POST);
     let token = Some(token);
-    let key = Some(key);
-    let body = Some(&json!({}));
-    let exchange =
-        press.instance.call(Call { method, path: &path, token, key, body }, ANSWER_MAX).await;
+    let call = Call { token, key: Some(key), ..Call::new("POST", &path) };
+    let exchange = press.instance.call(call, ANSWER_MAX).await;
     (!matches!(exchange, Exchange::NotSent)).then(|| answer::read(&exchange))
 }
