@@ -12,7 +12,7 @@ use crate::circumstances::Circumstances;
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::launcher::{Launcher, Overrides, Service};
+use crate::launcher::{Launcher, Service};
 use crate::options::{RunOptions, TestbedOptions};
 use crate::servers::{self, ANSWER_MAX};
 use crate::tokens::Mint;
@@ -69,9 +69,7 @@ impl Testbed {
 
     /// Starts two instances on the servers of the shop.
     pub async fn pair(&self, name: &str) -> Result<([Service; 2], Vec<Instance>), CannotJudge> {
-        let start = async |number| {
-            self.launcher.start(&format!("{name}-{number}"), &Overrides::default()).await
-        };
+        let start = async |number| self.launcher.start(&format!("{name}-{number}"), &[]).await;
         let services = [start(1).await?, start(2).await?];
         let instances = services.iter().map(|service| service.instance.clone()).collect();
         Ok((services, instances))

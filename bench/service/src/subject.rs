@@ -20,7 +20,7 @@ use ledger_audit::{Reader, writer_of};
 use loadtest::drive::Instance;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
-use loadtest::launcher::{Launcher, Overrides, Service};
+use loadtest::launcher::{Launcher, Service};
 use loadtest::options::RunOptions;
 use loadtest::service::{self, Admin};
 use loadtest::tokens::Mint;
@@ -49,7 +49,7 @@ pub struct Subject {
     next_buyer: i64,
     admin: Admin,
     launcher: Option<Launcher>,
-    overrides: Overrides,
+    settings: Vec<(String, String)>,
     database_url: String,
     /// What was started and made here, and has to go.
     service: Option<Service>,
@@ -113,7 +113,7 @@ impl Subject {
             next_buyer: FIRST_BUYER,
             admin,
             launcher,
-            overrides: Overrides::default(),
+            settings: Vec::new(),
             database_url,
             service: None,
             database: None,
@@ -158,13 +158,12 @@ impl Subject {
             .fold(environment.clone(), |own, (name, value)| own.with(name, value.clone()));
         Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
         settings.push(("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")));
-        let overrides = Overrides { settings, clock_ahead_seconds: 0 };
-        let service = launcher.start(name, &overrides).await?;
+        let service = launcher.start(name, &settings).await?;
         let instances = vec![service.instance.clone()];
         let mut subject =
             Self::at(build, instances, program, Some(launcher), environment, ledgers).await?;
         subject.generator.services.services = Some(service.process().into_iter().collect());
-        subject.overrides = overrides;
+        subject.settings = settings;
         subject.service = Some(service);
         Ok(subject)
     }
@@ -215,7 +214,7 @@ impl Subject {
         let mut started = Vec::new();
         for number in 1..=count {
             let name = format!("{}-instance-{number}", self.build.word());
-            started.push(self.launcher()?.start(&name, &self.overrides).await?);
+            started.push(self.launcher()?.start(&name, &self.settings).await?);
         }
         Ok(started)
     }

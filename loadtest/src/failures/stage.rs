@@ -13,7 +13,7 @@ use crate::drive::call::Call;
 use crate::drive::connection::Exchange;
 use crate::drive::{Instance, answer};
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::launcher::{Overrides, Service};
+use crate::launcher::Service;
 use crate::options::{RunOptions, Switch};
 use crate::service::{self, Admin};
 use crate::testbed::{HOLD_SECONDS, Testbed};
@@ -87,11 +87,9 @@ impl<'a> Stage<'a> {
     ) -> Result<Service, CannotJudge> {
         let quiet = [("SECKILL_JOB_EXPIRE_PERIOD_MS", "3600000")];
         let settings = quiet.iter().chain(settings);
-        let overrides = Overrides {
-            settings: settings.map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-            ..Overrides::default()
-        };
-        self.testbed.launcher.start(name, &overrides).await
+        let settings: Vec<(String, String)> =
+            settings.map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        self.testbed.launcher.start(name, &settings).await
     }
 
     /// Presses once; asks again, with the same key, as long as the answer is "try again".
