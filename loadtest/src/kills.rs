@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::launcher::{Launcher, Service};
 use crate::options::RunOptions;
-use crate::tokens::Mint;
+use crate::tokens::seckill_program;
 
 /// How often the progress of the load is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -37,7 +37,7 @@ impl Victim {
         if options.kills == 0 {
             return Ok(None);
         }
-        let program = Mint::new(options.seckill.clone(), environment).into_program();
+        let program = seckill_program(options.seckill.clone());
         let logs = std::env::temp_dir().join(format!("seckill-loadtest-{}", std::process::id()));
         let launcher = Launcher::new(program, environment, &logs)?;
         let service = launcher.start("killed", &[]).await?;

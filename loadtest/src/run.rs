@@ -23,7 +23,7 @@ use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
 use crate::report::{JudgedItems, Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
 use crate::service::{self, Admin};
-use crate::tokens::{Mint, TestShop};
+use crate::tokens::{Mint, TestShop, seckill_program};
 
 /// How long the service's counters in Redis may take to come to the ledger's figure.
 const DRIFT_MAX: Duration = Duration::from_secs(10);
@@ -88,7 +88,7 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     };
     let mut reader = Reader::connect(&environment.database_url()?).await?;
     let database = reader.database().await?;
-    let mint = Mint::new(options.seckill.clone(), environment);
+    let mint = Mint::new(seckill_program(options.seckill.clone()), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
     let sale = prepare_sale(options, &admin, &mut reader, seed).await?;
     let plan = draw_plan(options, &sale, seed)?;

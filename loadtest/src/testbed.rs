@@ -15,7 +15,7 @@ use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::{Launcher, Service};
 use crate::options::{RunOptions, TestbedOptions};
 use crate::servers::{self, ANSWER_MAX};
-use crate::tokens::Mint;
+use crate::tokens::seckill_program;
 
 /// How long the orders of a lab item keep their units: longer than a clock may run ahead, so that no
 /// hold runs out during a load.
@@ -41,7 +41,7 @@ impl Testbed {
     pub fn find(options: &TestbedOptions) -> Result<Self, CannotJudge> {
         let out = options.out.clone();
         let environment = Environment::load()?;
-        let program = Mint::new(options.seckill.clone(), &environment).into_program();
+        let program = seckill_program(options.seckill.clone());
         fs::create_dir_all(&out).or_cannot_judge(format_args!("cannot make {}", out.display()))?;
         let launcher = Launcher::new(program.clone(), &environment, &out.join("logs"))?;
         let seed = options.seed.unwrap_or_else(rand::random);

@@ -29,18 +29,9 @@ pub struct TestShop {
 }
 
 impl Mint {
-    /// `program` overrides the search beside this program and on PATH.
-    pub fn new(program: Option<PathBuf>, environment: &Environment) -> Self {
-        let beside = env::current_exe().ok().map(|own| own.with_file_name("seckill"));
-        let program = program
-            .or_else(|| beside.filter(|path| path.is_file()))
-            .unwrap_or_else(|| PathBuf::from("seckill"));
+    /// `program` is the `seckill` program.
+    pub fn new(program: PathBuf, environment: &Environment) -> Self {
         Self { program, environment: environment.for_child() }
-    }
-
-    /// The program itself.
-    pub fn into_program(self) -> PathBuf {
-        self.program
     }
 
     /// The `Authorization` values of the buyers `first..first + count`, in order.
@@ -112,6 +103,14 @@ impl Mint {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// The `seckill` program: the given one, else that beside this program, else that on PATH.
+pub fn seckill_program(given: Option<PathBuf>) -> PathBuf {
+    let beside = env::current_exe().ok().map(|own| own.with_file_name("seckill"));
+    given
+        .or_else(|| beside.filter(|path| path.is_file()))
+        .unwrap_or_else(|| PathBuf::from("seckill"))
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, CannotJudge> {

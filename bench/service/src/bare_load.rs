@@ -15,7 +15,7 @@ use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::plan::{Pace, Plan};
 use loadtest::report::TrafficSummary;
-use loadtest::tokens::Mint;
+use loadtest::tokens::{Mint, seckill_program};
 use uuid::Uuid;
 
 /// Buyers, who take turns: H knows nobody.
@@ -35,7 +35,7 @@ pub struct BareLoad {
 impl BareLoad {
     /// Starts H.
     pub async fn start(environment: &Environment) -> Result<Self, CannotJudge> {
-        let mint = Mint::new(None, environment);
+        let mint = Mint::new(seckill_program(None), environment);
         Ok(Self { bare: BareHttp::start().await?, tokens: mint.buyers(FIRST_BUYER, BUYERS).await? })
     }
 

@@ -23,7 +23,7 @@ use loadtest::failure::CannotJudge;
 use loadtest::launcher::{Launcher, Service};
 use loadtest::options::RunOptions;
 use loadtest::service::{self, Admin};
-use loadtest::tokens::Mint;
+use loadtest::tokens::{Mint, seckill_program};
 
 /// Units of an item that all loads of a bench sell: more than they can.
 pub const ITEM_STOCK: i64 = 100_000_000;
@@ -75,7 +75,7 @@ impl Subject {
     ) -> Result<Self, CannotJudge> {
         let mut instances = service::instances(url, environment).await?;
         instances.truncate(1);
-        let program = Mint::new(None, environment).into_program();
+        let program = seckill_program(None);
         let launcher = Launcher::new(program.clone(), environment, logs).ok();
         let database_url = environment.database_url()?;
         Self::at(Build::New, instances, program, launcher, environment, &[database_url]).await
@@ -89,7 +89,7 @@ impl Subject {
         environment: &Environment,
         ledgers: &[String],
     ) -> Result<Self, CannotJudge> {
-        let mint = Mint::new(Some(program), environment);
+        let mint = Mint::new(program, environment);
         let admin = Admin::new(instances.clone(), mint.admin().await?);
         let mut readers = Vec::new();
         for url in ledgers {
@@ -156,7 +156,7 @@ impl Subject {
         let own = settings
             .iter()
             .fold(environment.clone(), |own, (name, value)| own.with(name, value.clone()));
-        Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
+        Mint::new(program.clone(), &own).run(&["migrate"]).await?;
         settings.push(("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")));
         let service = launcher.start(name, &settings).await?;
         let instances = vec![service.instance.clone()];

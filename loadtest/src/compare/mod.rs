@@ -81,7 +81,7 @@ async fn cards(
     testbed: &Testbed,
     instances: &[Instance],
 ) -> Result<Vec<Card>, CannotJudge> {
-    let mint = Mint::new(Some(testbed.program.clone()), &testbed.environment);
+    let mint = Mint::new(testbed.program.clone(), &testbed.environment);
     let admin = Admin::new(instances.to_vec(), mint.admin().await?);
     let list = admin.strategies().await?;
     let mut cards: Vec<Card> =

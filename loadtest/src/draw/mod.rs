@@ -22,7 +22,7 @@ use crate::process;
 use crate::program::CommandResult;
 use crate::report;
 use crate::service::{self, Admin};
-use crate::tokens::Mint;
+use crate::tokens::{Mint, seckill_program};
 use enter::BuyerEntry;
 pub use enter::PARTY_MAX;
 
@@ -54,7 +54,7 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let environment = &Environment::load()?;
     let instances = service::instances(&options.url, environment).await?;
     let mut reader = Reader::connect(&environment.database_url()?).await?;
-    let mint = Mint::new(options.seckill.clone(), environment);
+    let mint = Mint::new(seckill_program(options.seckill.clone()), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
     let tokens = mint.buyers(FIRST_BUYER, options.entries).await?;
     let closes_at = OffsetDateTime::now_utc() + Duration::from_secs(options.enter_seconds.into());

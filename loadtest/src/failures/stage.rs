@@ -56,7 +56,7 @@ pub struct Press {
 impl<'a> Stage<'a> {
     /// Mints everybody's token.
     pub async fn set(testbed: &'a Testbed) -> Result<Self, CannotJudge> {
-        let mint = Mint::new(Some(testbed.program.clone()), &testbed.environment);
+        let mint = Mint::new(testbed.program.clone(), &testbed.environment);
         let tokens = mint.buyers(FIRST_BUYER, BUYERS).await?;
         let admin = mint.admin().await?;
         Ok(Self { testbed, tokens, admin })
