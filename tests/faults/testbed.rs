@@ -198,6 +198,8 @@ impl Testbed {
         let folder = self.folder.join(format!("redis-{:016x}", rand::random::<u64>()));
         let mut options = RedisOptions::new(&folder);
         options.append_fsync = append_fsync;
+        // All have one password: a client that comes after a failover knows it.
+        options.password = Some(self.password.clone());
         options.extra_lines = lines.iter().map(|line| (*line).to_owned()).collect();
         options.launcher = launcher.iter().map(|word| (*word).to_owned()).collect();
         let server = RedisServer::start(options).await.map_err(|error| error.to_string())?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dev_servers::{RedisOptions, RedisServer};
 use hyper::header::HeaderValue;
 use sqlx::Row;
 use tokio::task::JoinSet;
@@ -28,6 +29,11 @@ pub const BUYERS: u32 = 64;
 const PRESS_MAX: Duration = Duration::from_secs(25);
 const PRESS_AGAIN: Duration = Duration::from_millis(100);
 const ANSWER_MAX: Duration = Duration::from_secs(12);
+
+/// The line of a Redis that has everything in memory alone.
+pub const NOT_ON_DISK: &str = "appendonly no";
+/// Cuts a replica of Redis off: nothing listens at port 1, and it keeps answering with what it has.
+pub const CUT_OFF: [&str; 3] = ["REPLICAOF", "127.0.0.1", "1"];
 
 /// Where experiments run.
 pub struct Stage<'a> {
@@ -137,6 +143,13 @@ impl<'a> Stage<'a> {
         let read = |name| row.try_get(name).or_cannot_judge("the ledger cannot be read");
         Ok(SoldUnits { units: read("units")?, available: read("available")? })
     }
+}
+
+/// Starts a Redis that may be killed, with a further line of configuration. It ends when it is dropped,
+/// and its data are removed.
+pub async fn private_redis(line: &str) -> Result<RedisServer, CannotJudge> {
+    let options = RedisOptions { extra_lines: vec![line.to_owned()], ..RedisOptions::temporary() };
+    RedisServer::start(options).await.or_cannot_judge("a private Redis")
 }
 
 async fn pressed(press: Press, token: HeaderValue) -> String {

@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use self::group::{failed, field, until_ready};
 use crate::error::StartError;
 use crate::home::Home;
 use crate::ports;
@@ -146,6 +147,25 @@ impl RedisServer {
         let client = redis::Client::open(self.url())?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await
+    }
+
+    /// Makes this server a replica of another, and returns when it has the other's data. `port` leads
+    /// to the other: it is the other's own, or that of a proxy.
+    ///
+    /// # Errors
+    /// When it has not got the data within a minute.
+    pub async fn follow(&self, primary: &Self, port: u16) -> Result<(), StartError> {
+        // A replica that joins does not wait for others to join with it.
+        let at_once = ["CONFIG", "SET", "repl-diskless-sync-delay", "0"];
+        let () = primary.run(&at_once).await.map_err(failed)?;
+        let password = ["CONFIG", "SET", "masterauth", &primary.recipe.password];
+        let () = self.run(&password).await.map_err(failed)?;
+        let () = self.run(&["REPLICAOF", "127.0.0.1", &port.to_string()]).await.map_err(failed)?;
+        until_ready("Redis with a replica", || async {
+            let info: String = self.run(&["INFO", "replication"]).await.unwrap_or_default();
+            (field(&info, "master_link_status") != Some("up")).then_some(info)
+        })
+        .await
     }
 }
 
