@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::draw::DrawOptions;
 use crate::failure::CannotJudge;
 
+/// Retries at least, where the service is killed during the load.
+const KILLED_RETRIES_MIN: u16 = 1_000;
+
 /// Sends purchases to a running Seckill service, then audits the ledger against every answer.
 ///
 /// Start a service first: `make run`, in the same folder. Without a subcommand, `run` is meant.
@@ -41,7 +44,7 @@ pub enum Command {
 }
 
 /// The options of `run`: one load on one item.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize)]
 pub struct RunOptions {
     /// Strategies, separated by commas. Several take turns, request by request, on the same item.
     /// A strategy may have parameters: `lock-redis?store=redis&scope=item`.
@@ -188,6 +191,11 @@ impl RunOptions {
     /// How many items are sold.
     pub fn item_count(&self) -> u32 {
         self.items.unwrap_or(self.lines.into())
+    }
+
+    /// Attempts after the first, at most: many where the service is killed meanwhile.
+    pub fn retries_max(&self) -> u16 {
+        if self.kills > 0 { self.retry.max(KILLED_RETRIES_MIN) } else { self.retry }
     }
 
     /// Refuses values that the ranges of clap cannot express.
