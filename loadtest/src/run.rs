@@ -31,6 +31,8 @@ const DRIFT_MAX: Duration = Duration::from_secs(10);
 const AUDIT_AGAIN: Duration = Duration::from_millis(250);
 /// Units of a lab item when `--stock` is not given.
 const STOCK_DEFAULT: i64 = 500;
+/// The outcome of a purchase without a complete answer is unknown after this time.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How long the audit waits at most for queued orders and running purchases to end.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// How long to go on trying for a connection where the service is killed meanwhile.
@@ -225,7 +227,7 @@ fn prepare_drive(
     let policy = Policy {
         concurrency: options.concurrency as usize,
         retries_max: options.retries_max(),
-        timeout: Duration::from_secs_f64(options.timeout_seconds),
+        timeout: ANSWER_MAX,
         wait: if options.kills > 0 { KILLED_WAIT } else { Duration::ZERO },
         connects_first: true,
         traffic_max: options.seconds_max.map(Duration::from_secs_f64),

@@ -17,10 +17,6 @@ use crate::options::{RunOptions, TestbedOptions};
 use crate::servers::{self, ANSWER_MAX};
 use crate::tokens::seckill_program;
 
-/// How long the orders of a lab item keep their units: longer than a clock may run ahead, so that no
-/// hold runs out during a load.
-pub const HOLD_SECONDS: i64 = 80_000;
-
 /// The program under test, the servers that it shares with the running shop, and the folder of
 /// the report.
 pub struct Testbed {
@@ -79,7 +75,6 @@ impl Testbed {
     pub fn load(&self, strategy: &str, instances: &[Instance], seed: u64) -> RunOptions {
         RunOptions {
             strategy: vec![strategy.to_owned()],
-            hold_seconds: HOLD_SECONDS,
             url: instances.iter().map(|instance| instance.url.clone()).collect(),
             seckill: Some(self.program.clone()),
             seed: Some(seed),

@@ -71,9 +71,6 @@ pub struct BenchOptions {
     /// The JSON report of lock-bench, shown as P6.
     #[arg(long)]
     locks: Option<PathBuf>,
-    /// Address of the service [default: SECKILL_URL].
-    #[arg(long)]
-    url: Option<String>,
 }
 
 /// The most connections that any load opens, as far as this system allows those of P4 and P17.
@@ -220,8 +217,7 @@ async fn subjects(
             }
         }
     } else {
-        let url: Vec<String> = options.url.iter().cloned().collect();
-        subjects.push(Subject::running(&url, environment, &logs).await?);
+        subjects.push(Subject::running(environment, &logs).await?);
     }
     for number in 0..subjects.len() {
         let Some(orders) = options.filled else { break };

@@ -68,12 +68,8 @@ pub struct Place<'a> {
 
 impl Subject {
     /// The shop that runs. `logs` is for further instances of it.
-    pub async fn running(
-        url: &[String],
-        environment: &Environment,
-        logs: &Path,
-    ) -> Result<Self, CannotJudge> {
-        let mut instances = service::instances(url, environment).await?;
+    pub async fn running(environment: &Environment, logs: &Path) -> Result<Self, CannotJudge> {
+        let mut instances = service::instances(&[], environment).await?;
         instances.truncate(1);
         let program = seckill_program(None);
         let launcher = Launcher::new(program.clone(), environment, logs).ok();

@@ -17,7 +17,7 @@ use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Service;
 use crate::options::{RunOptions, Switch};
 use crate::service::{self, Admin};
-use crate::testbed::{HOLD_SECONDS, Testbed};
+use crate::testbed::Testbed;
 use crate::tokens::Mint;
 use ledger_audit::{Answer, Outcome};
 
@@ -79,7 +79,6 @@ impl<'a> Stage<'a> {
         let options = RunOptions {
             strategy: vec!["a failure experiment".to_owned()],
             arbiter,
-            hold_seconds: HOLD_SECONDS,
             ..RunOptions::default()
         };
         admin.create_lab_item(&options, stock).await
