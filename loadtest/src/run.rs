@@ -235,9 +235,9 @@ fn prepare_drive(
         change_percent: options.change_percent,
     };
     let first_buyer = options.first_buyer;
-    let drive = Drive::new(plan, policy, instances.to_vec(), &paths, tokens, first_buyer);
+    let drive = Drive::new(plan, policy, instances.to_vec(), paths, tokens, first_buyer);
     let Some(carts) = &sale.carts else { return Ok(Arc::new(drive)) };
-    let drive = drive.of(&carts.requests());
+    let drive = drive.of(carts.requests());
     Ok(Arc::new(match shop {
         None => drive,
         Some(shop) => drive.in_batches(Batches {

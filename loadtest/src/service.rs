@@ -82,14 +82,17 @@ pub async fn resolve(url: &str) -> Result<Instance, CannotJudge> {
 }
 
 /// Path and query of the purchase by one strategy, e.g. `lock-redis?store=redis`.
-pub fn purchase_path(strategy: &str, item_id: i64) -> Result<Uri, CannotJudge> {
+pub fn purchase_path(strategy: &str, item_id: i64) -> Result<String, CannotJudge> {
     let (name, parameters) = strategy.trim().split_once('?').unwrap_or((strategy.trim(), ""));
     let mut path = format!("/api/seckill/{name}/{item_id}");
     if !parameters.is_empty() {
         path.push('?');
         path.push_str(parameters);
     }
-    path.parse().map_err(|_| CannotJudge(format!("--strategy {strategy}: not part of an address")))
+    match path.parse::<Uri>() {
+        Ok(_) => Ok(path),
+        Err(_) => Err(CannotJudge(format!("--strategy {strategy}: not part of an address"))),
+    }
 }
 
 impl Admin {
@@ -203,7 +206,8 @@ impl Admin {
         body: Option<&Value>,
     ) -> Result<Value, Trouble> {
         let token = Some(&self.authorization);
-        let call = Call { token, body, ..Call::new(method, path) };
+        let body = body.map(Value::to_string);
+        let call = Call { token, body: body.as_deref(), ..Call::new(method, path) };
         let mut failure = "no instance of the service is known".to_owned();
         for instance in &self.instances {
             let what = format!("{method} {path} at {}", instance.url);
@@ -264,7 +268,7 @@ mod tests {
 
     #[test]
     fn parameters_of_a_strategy_become_the_query() {
-        let path = |strategy| purchase_path(strategy, 7).map(|uri| uri.to_string());
+        let path = |strategy| purchase_path(strategy, 7);
         assert_eq!(path("mysql-atomic"), Ok("/api/seckill/mysql-atomic/7".to_owned()));
         assert_eq!(
             path(" lock-redis?store=redis&scope=item"),

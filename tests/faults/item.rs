@@ -83,7 +83,7 @@ impl SaleItem {
         ];
         if self.further.is_empty() {
             let path = purchase_path(&self.strategy, self.id).expect("the name of a strategy");
-            return message::render("POST", &path.to_string(), &headers, b"");
+            return message::render("POST", &path, &headers, b"");
         }
         headers.push(("content-type", "application/json"));
         let items = std::iter::once(&self.id).chain(&self.further);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Uri;
 use hyper::header::HeaderValue;
 
 use crate::bare_http::{self, BareHttp};
@@ -93,9 +92,9 @@ impl BareLoad {
         let prefix = Some(Uuid::now_v7().simple().to_string());
         let plan = Plan::draw(pace, BUYERS, 1, 1, prefix, rand::random())?;
         let instance = Instance::at(self.bare.address);
-        let path = Uri::from_static(bare_http::PATH);
+        let path = bare_http::PATH.to_owned();
         let tokens = self.tokens.clone();
-        Ok(Arc::new(Drive::new(plan, policy, vec![instance], &[path], tokens, FIRST_BUYER)))
+        Ok(Arc::new(Drive::new(plan, policy, vec![instance], vec![path], tokens, FIRST_BUYER)))
     }
 }
 

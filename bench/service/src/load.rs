@@ -264,7 +264,7 @@ impl LoadGenerator {
         };
         let tokens = self.tokens.of(first_buyer, buyers).await?;
         let instances = target.instances.to_vec();
-        let drive = Drive::new(plan, policy, instances, &paths, tokens, first_buyer);
+        let drive = Drive::new(plan, policy, instances, paths, tokens, first_buyer);
         let before = self.ledgers(target.items).await?;
         Ok(ReadyLoad { drive: Arc::new(drive), before })
     }

@@ -113,6 +113,7 @@ async fn call(entrants: Arc<Entrants>, caller: usize) -> Result<Vec<BuyerEntry>,
                 None if group.len() > 1 => json!({ "party": "new" }),
                 None => json!({}),
             };
+            let body = body.to_string();
             let call = Call {
                 token: Some(&entrant.token),
                 body: Some(&body),

@@ -1,10 +1,9 @@
-//! A request of no hurry: built for each call, and not from a template as a purchase of the load.
+//! A request of the service, and how it is sent to an instance.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use serde_json::Value;
 
 use super::Instance;
 use super::connection::{Connection, Exchange, Reply};
@@ -18,7 +17,8 @@ pub struct Call<'a> {
     pub token: Option<&'a HeaderValue>,
     /// The idempotency key.
     pub key: Option<&'a str>,
-    pub body: Option<&'a Value>,
+    /// JSON.
+    pub body: Option<&'a str>,
 }
 
 impl<'a> Call<'a> {
@@ -72,12 +72,32 @@ impl Instance {
         }
     }
 
-    fn render(&self, call: Call<'_>) -> Vec<u8> {
+    /// The bytes of a request.
+    pub fn render(&self, call: Call<'_>) -> Vec<u8> {
         let mut headers = vec![("host", self.host.as_bytes())];
         headers.extend(call.token.map(|token| ("authorization", token.as_bytes())));
         headers.extend(call.key.map(|key| ("idempotency-key", key.as_bytes())));
         headers.extend(call.body.map(|_| ("content-type", "application/json".as_bytes())));
-        let body = call.body.map(Value::to_string).unwrap_or_default();
+        let body = call.body.unwrap_or_default();
         message::render(call.method, call.path, &headers, body.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purchase_is_what_any_client_would_send() {
+        let instance = Instance::at(SocketAddr::from(([127, 0, 0, 1], 1)));
+        let token = HeaderValue::from_static("Bearer t");
+        let bare = Call { token: Some(&token), ..Call::new("POST", "/api/seckill/b/1?w=x") };
+        let purchase = Call { key: Some("k-7"), body: Some("{}"), ..bare };
+        assert_eq!(
+            String::from_utf8_lossy(&instance.render(purchase)),
+            "POST /api/seckill/b/1?w=x HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer t\r\n\
+             idempotency-key: k-7\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+        );
+        assert!(instance.render(bare).ends_with(b"Bearer t\r\ncontent-length: 0\r\n\r\n"));
     }
 }

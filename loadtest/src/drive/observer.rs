@@ -136,7 +136,8 @@ impl Observer {
     ) -> (Option<Reply>, When) {
         let index = self.next;
         self.next = (index + 1) % self.instances.len();
-        let call = Call { token: Some(token), body, ..Call::new(method, path) };
+        let body = body.map(Value::to_string);
+        let call = Call { token: Some(token), body: body.as_deref(), ..Call::new(method, path) };
         let instance = &self.instances[index];
         let connection = &mut self.connections[index];
         // Before the clock is read: to connect is not to send.

@@ -167,7 +167,7 @@ async fn pressed(press: Press, token: HeaderValue) -> String {
 }
 
 async fn try_press(press: &Press, token: &HeaderValue, key: &str) -> Option<Answer> {
-    let path = service::purchase_path(press.strategy, press.item).ok()?.to_string();
+    let path = service::purchase_path(press.strategy, press.item).ok()?;
     let token = Some(token);
     let call = Call { token, key: Some(key), ..Call::new("POST", &path) };
     let exchange = press.instance.call(call, ANSWER_MAX).await;

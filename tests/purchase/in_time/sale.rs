@@ -177,11 +177,11 @@ impl Sale {
             readers: READERS,
             change_percent: 30,
         };
-        let path = |strategy: &&str| purchase_path(strategy, self.item).parse().expect("a path");
-        let paths: Vec<_> = strategies.iter().map(path).collect();
+        let path = |strategy: &&str| purchase_path(strategy, self.item);
+        let paths = strategies.iter().map(path).collect();
         let tokens = (1..=i64::from(BUYERS)).map(|buyer| self.token(buyer)).collect();
         let instances = self.instances.iter().map(address).collect();
-        let drive = Arc::new(Drive::new(plan, policy, instances, &paths, tokens, 1));
+        let drive = Arc::new(Drive::new(plan, policy, instances, paths, tokens, 1));
         let traffic = tokio::spawn(drive::fire(drive));
         self.restock(0, 3).await;
         self.restock(1, 2).await;
