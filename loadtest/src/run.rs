@@ -288,7 +288,6 @@ async fn fire_and_judge(
             per_buyer_limit: sale.per_buyer_limit,
             quantity: options.quantity,
             arbiter_on: sale.arbiter != Some(Switch::Off),
-            keyed: true,
             before,
             after: &after,
             answers: about.as_ref().unwrap_or(&traffic.answers),

@@ -149,15 +149,9 @@ impl Sale {
         let after = reader(&self.shop).await.settled_ledger(self.item, answers, SETTLE_MAX).await;
         let after = after.expect("the ledger");
         let evidence = Evidence {
-            stock: after.stock.expect("a stock row").total,
-            per_buyer_limit: 1,
-            quantity: 1,
-            arbiter_on: true,
-            keyed: true,
             before: &self.before,
-            after: &after,
-            answers,
             in_time: Some(InTime { history, sold_out_age: AGE }),
+            ..Evidence::of(after.stock.expect("a stock row").total, &after, answers)
         };
         judge(&evidence).expect("there is something to judge")
     }
