@@ -36,12 +36,8 @@ pub(super) fn unpacked(name: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 /// The program does not run, fails, or says nothing.
-pub(super) fn version(server: &'static str, program: &Path) -> Result<String, StartError> {
-    let unusable = |reason: String| StartError::ProgramUnusable {
-        program: program.to_path_buf(),
-        server,
-        reason,
-    };
+pub(super) fn version(server: &str, program: &Path) -> Result<String, StartError> {
+    let unusable = |reason: String| StartError::unusable(server, program, reason);
     let output = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use self::group::{failed, field, until_ready};
+use self::group::{failed, field, until};
 use crate::error::StartError;
 use crate::home::Home;
 use crate::ports;
@@ -110,11 +110,7 @@ impl RedisServer {
     /// A sentence that says what to do: no binary, directory in use, or the end of the server's log.
     pub async fn start(options: RedisOptions) -> Result<Self, StartError> {
         let port = options.port;
-        let prepared = prepare(options).await?;
-        match port {
-            Some(port) => Self::boot_member(prepared, port).await,
-            None => Self::boot(prepared).await,
-        }
+        Self::boot(prepare(options).await?, port).await
     }
 
     /// The URL over the unix socket.
@@ -136,7 +132,7 @@ impl RedisServer {
     #[must_use]
     pub fn certificate_files(&self) -> Option<[PathBuf; 3]> {
         self.recipe.options.certificates.as_ref()?;
-        Some(["root.crt", "client.crt", "client.key"].map(|name| self.home().path(name)))
+        Some(["root.crt", "client.crt", "client.key"].map(|name| self.home.path(name)))
     }
 
     /// Sends a command over the unix socket, and reads its answer.
@@ -161,11 +157,16 @@ impl RedisServer {
         let password = ["CONFIG", "SET", "masterauth", &primary.recipe.password];
         let () = self.run(&password).await.map_err(failed)?;
         let () = self.run(&["REPLICAOF", "127.0.0.1", &port.to_string()]).await.map_err(failed)?;
-        until_ready("Redis with a replica", || async {
-            let info: String = self.run(&["INFO", "replication"]).await.unwrap_or_default();
-            (field(&info, "master_link_status") != Some("up")).then_some(info)
+        until("Redis with a replica", || async {
+            let info = self.info(&["INFO", "replication"]).await?;
+            if field(&info, "master_link_status") == Some("up") { Ok(()) } else { Err(info) }
         })
         .await
+    }
+
+    /// What it says about itself, for a look at its state.
+    async fn info(&self, words: &[&str]) -> Result<String, String> {
+        self.run(words).await.map_err(|error| error.to_string())
     }
 }
 
