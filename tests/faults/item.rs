@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use loadtest::drive::message;
+use loadtest::drive::readers::AcceptedOrders;
 use loadtest::service::purchase_path;
 use serde_json::{Value, json};
-
-use crate::readers::Accepted;
 
 /// One item, sold by one strategy.
 pub struct SaleItem {
@@ -23,8 +22,8 @@ pub struct SaleItem {
     pub control: bool,
     /// The tokens of its buyers, by purchase.
     pub tokens: Vec<(i64, String)>,
-    /// Its orders, for readers.
-    pub accepted: Accepted,
+    /// Its orders in the ledger, with the numbers of their purchases, for readers.
+    pub accepted: AcceptedOrders,
     pub counts: Counts,
 }
 
@@ -48,7 +47,7 @@ impl SaleItem {
     ) -> Self {
         let counts = Counts::default();
         let strategy = strategy.to_owned();
-        let (buyers, accepted) = (tokens.len(), Accepted::default());
+        let (buyers, accepted) = (tokens.len(), AcceptedOrders::default());
         let further = Vec::new();
         Self { strategy, id, further, stock, buyers, control, tokens, accepted, counts }
     }

@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::Run;
+use loadtest::counters;
 use loadtest::drive::connection::{Connection, Exchange, Reply};
 use loadtest::drive::message;
 
@@ -134,9 +135,7 @@ impl Service {
     /// The sum of a metric over its labels that have `with` in them; zero while there is none.
     pub async fn metric(&self, name: &str, with: &str) -> f64 {
         let Ok(reply) = self.get("/metrics", None).await else { return 0.0 };
-        let text = String::from_utf8_lossy(&reply.body).into_owned();
-        let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(with));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        counters::sum(&String::from_utf8_lossy(&reply.body), name, with)
     }
 
     /// One question on a connection of its own.

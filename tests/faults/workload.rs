@@ -275,7 +275,8 @@ impl Client {
             purchase.answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
         let shown = meaning.order_id.as_ref().filter(|_| matches!(meaning.status, 200 | 201));
         if let Some(order) = shown {
-            item.accepted.push(request, order.clone());
+            let number = u32::try_from(request).unwrap_or(u32::MAX);
+            item.accepted.push(number, order.clone());
         }
         if meaning.outcome == Outcome::Accepted && !was_accepted {
             item.counts.sold.fetch_add(1, Ordering::Relaxed);
