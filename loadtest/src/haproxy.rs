@@ -31,9 +31,7 @@ pub struct Haproxy {
 
 /// The program, where it is installed.
 pub fn program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    folders.map(|folder| folder.join("haproxy")).find(|program| program.is_file())
+    dev_servers::find_program("haproxy")
 }
 
 impl Haproxy {

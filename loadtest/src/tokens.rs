@@ -1,5 +1,6 @@
 //! Bearer tokens, minted by the service's own program: their format is none of our business.
 
+use std::collections::HashMap;
 use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +19,7 @@ const MINT_SECONDS_MAX: u64 = 120;
 /// Mints tokens by running `seckill token` and `seckill shop`, and runs its other commands.
 pub struct Mint {
     program: PathBuf,
-    environment: Vec<(&'static str, String)>,
+    environment: HashMap<String, String>,
 }
 
 /// A shop of a load test.
@@ -31,7 +32,7 @@ pub struct TestShop {
 impl Mint {
     /// `program` is the `seckill` program.
     pub fn new(program: PathBuf, environment: &Environment) -> Self {
-        Self { program, environment: environment.for_child() }
+        Self { program, environment: environment.for_service() }
     }
 
     /// The `Authorization` values of the buyers `first..first + count`, in order.
@@ -85,8 +86,7 @@ impl Mint {
     pub async fn run(&self, arguments: &[&str]) -> Result<String, CannotJudge> {
         let program = format!("{} {}", self.program.display(), arguments[0]);
         let mut command = Command::new(&self.program);
-        command.args(arguments);
-        command.envs(self.environment.iter().map(|(name, value)| (name, value))).kill_on_drop(true);
+        command.args(arguments).envs(&self.environment).kill_on_drop(true);
         let output = timeout(Duration::from_secs(MINT_SECONDS_MAX), command.output())
             .await
             .map_err(|_| {

@@ -13,7 +13,8 @@ const SERVER_DIRECTORIES: [&str; 4] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
 /// The first executable of this name on `PATH` or in the usual server directories.
-pub(super) fn find(name: &str) -> Option<PathBuf> {
+#[must_use]
+pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain(SERVER_DIRECTORIES.map(PathBuf::from))
