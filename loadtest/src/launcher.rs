@@ -160,10 +160,7 @@ impl Service {
 
 /// The settings of an instance whose clock runs ahead of the machine's; `None` where libfaketime is not installed.
 pub fn clock_ahead(seconds: u32) -> Option<Vec<(String, String)>> {
-    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
-    let library = folders
-        .map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"))
-        .find(|library| library.is_file())?;
+    let library = dev_servers::libfaketime()?;
     // Not through the program of that name: it would stay in between, and take our signals.
     let settings = [
         ("LD_PRELOAD", library.display().to_string()),

@@ -26,7 +26,7 @@ pub use self::mysql::vitess::VitessServer;
 pub use self::mysql::vitess_cluster::{NewShard, ONLY_SHARD, VitessCluster};
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer, OPERATOR};
 pub use self::ports::free_port;
-pub use self::program::find as find_program;
+pub use self::program::{find as find_program, libfaketime};
 pub use self::redis::{
     AppendFsync, Certificates, PRIMARY, Part, RedisCluster, RedisClusterOptions, RedisOptions,
     RedisSentinels, RedisServer,

@@ -22,6 +22,14 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .find(|candidate| is_executable(candidate))
 }
 
+/// The library that gives a process a wrong clock, where it is installed.
+#[must_use]
+pub fn libfaketime() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").ok()?.flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    libraries.find(|library| library.is_file())
+}
+
 /// The program, or another path, that an environment variable names.
 pub(super) fn named(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
