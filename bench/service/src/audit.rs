@@ -13,7 +13,8 @@ pub const QUANTITY: i64 = 1;
 const SOLD_OUT: &str = "I12";
 
 /// Judges each item by the answers that were about it: those whose number of a strategy is the
-/// item's place in `items`. Each item was given `stock` units. Returns one sentence for each invariant that an item breaks; none: the load was clean.
+/// item's place in `items`. Each item was given `stock` units. Returns one sentence for each
+/// invariant that an item breaks; none: the load was clean.
 pub fn audit(
     items: &[i64],
     stock: i64,

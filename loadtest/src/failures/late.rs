@@ -40,13 +40,6 @@ pub struct Pair {
     proxy: DatabaseProxy,
 }
 
-/// What is bought, and how.
-#[derive(Clone, Copy)]
-struct Sale {
-    strategy: &'static str,
-    item: i64,
-}
-
 fn arbiter(attempt: &Try) -> Switch {
     if attempt.cured { Switch::On } else { Switch::Off }
 }
@@ -55,8 +48,7 @@ async fn database_proxy(stage: &Stage<'_>) -> Result<DatabaseProxy, CannotJudge>
     DatabaseProxy::open(&stage.testbed.environment.get("DATABASE_URL").unwrap_or_default()).await
 }
 
-fn press(service: &Service, sale: Sale, buyer: usize) -> Press {
-    let Sale { strategy, item } = sale;
+fn press(service: &Service, strategy: &'static str, item: i64, buyer: usize) -> Press {
     Press { instance: service.instance.clone(), strategy, item, buyer }
 }
 
@@ -87,15 +79,14 @@ impl Pair {
         let item = stage.item(&self.fast.instance, STOCK, arbiter(attempt)).await?;
         let instances = [self.slow.instance.clone(), self.fast.instance.clone()];
         let before = Counters::read(&instances).await;
-        let sale = Sale { strategy: "lock-redis", item };
         self.proxy.hold_transactions();
-        let late = stage.press_in_background(&press(&self.slow, sale, 0));
+        let late = stage.press_in_background(&press(&self.slow, "lock-redis", item, 0));
         let held = self.proxy.until_held(1).await;
         if held.is_ok() {
             self.slow.pause()?;
         }
         // They wait until the lease has run out.
-        let codes = stage.rush(&press(&self.fast, sale, 1), 1..BUYERS).await;
+        let codes = stage.rush(&press(&self.fast, "lock-redis", item, 1), 1..BUYERS).await;
         self.proxy.release_transactions();
         self.slow.resume()?;
         let late = late.await.unwrap_or_default();
@@ -131,16 +122,15 @@ pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJ
     let fast =
         stage.service("break-failover-new", &[LEASE[0], LEASE[1], ("REDIS_URL", &new)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let sale = Sale { strategy: "lock-redis", item };
     let fenced_before = fenced(&slow.instance).await;
     // The replica lags: what comes now reaches it too late.
     replica.run::<()>(&CUT_OFF).await.or_cannot_judge("Redis")?;
     proxy.hold_transactions();
-    let late = stage.press_in_background(&press(&slow, sale, 0));
+    let late = stage.press_in_background(&press(&slow, "lock-redis", item, 0));
     proxy.until_held(1).await?;
     master.kill().await;
     replica.run::<()>(&["REPLICAOF", "NO", "ONE"]).await.or_cannot_judge("Redis")?;
-    let codes = stage.rush(&press(&fast, sale, 1), 1..BUYERS).await;
+    let codes = stage.rush(&press(&fast, "lock-redis", item, 1), 1..BUYERS).await;
     proxy.release_transactions();
     let end = late_end(stage, item, &slow.instance, fenced_before).await;
     late.abort();
@@ -189,18 +179,17 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
         .await?;
     let fast = stage.service("break-counter-fast", &[("REDIS_URL", &url)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let sale = Sale { strategy: "redis-lua", item };
     // One sale first: the counter is loaded, and its load is written in the ledger.
-    let first = stage.press(&press(&slow, sale, 0)).await;
+    let first = stage.press(&press(&slow, "redis-lua", item, 0)).await;
     proxy.hold_transactions();
     let late: Vec<_> = (1..=IN_FLIGHT)
-        .map(|buyer| stage.press_in_background(&press(&slow, sale, buyer)))
+        .map(|buyer| stage.press_in_background(&press(&slow, "redis-lua", item, buyer)))
         .collect();
     // With the arbiter on they may share one transaction, so that one BEGIN is all that is held.
     proxy.until_held(1).await?;
     counter_at(&redis, STOCK - 1 - i64::try_from(IN_FLIGHT).unwrap_or(0)).await?;
     cut_power(&mut redis).await?;
-    let codes = stage.rush(&press(&fast, sale, 0), 10..10 + BUYERS).await;
+    let codes = stage.rush(&press(&fast, "redis-lua", item, 0), 10..10 + BUYERS).await;
     proxy.release_transactions();
     let mut answers = Vec::new();
     for late in late {
@@ -248,7 +237,7 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     let settings = [("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &url)];
     let service = stage.service("break-queue-before", &settings).await?;
     let item = stage.item(&service.instance, STOCK, Switch::On).await?;
-    let press = press(&service, Sale { strategy: "redis-stream", item }, 0);
+    let press = press(&service, "redis-stream", item, 0);
     // Nothing that was queued reaches the ledger yet.
     proxy.hold_transactions();
     let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;

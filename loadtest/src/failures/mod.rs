@@ -80,7 +80,7 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
     files::write_report(&testbed.out, "failures", &report, &document)?;
-    Ok((document.text(Color::of_terminal()), report.exit_code()))
+    Ok((document.text(Color::of_terminal()), report::exit_code(&report.experiments)))
 }
 
 async fn tries(
