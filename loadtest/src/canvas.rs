@@ -1,65 +1,62 @@
 //! The canvas of all charts: an SVG whose colours suit a light and a dark page.
-//!
-//! Colours are those of [`Tone`]; a style sheet turns them into ones that suit the page, so one
-//! drawing serves both.
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
-/// A part of a canvas.
-pub type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+use std::fmt;
 
 /// Width of every chart, in pixels.
-pub const WIDTH: u32 = 960;
+pub const WIDTH: i32 = 960;
 /// Width of the column of names at the left, in pixels.
-pub const NAMES: u32 = 200;
+pub const NAMES: i32 = 200;
 /// Height of the scale at the bottom, in pixels.
-pub const SCALE: u32 = 46;
-
-/// The words for each colour of a chart.
-pub type Legend<'a> = &'a [(&'a str, RGBColor)];
+pub const SCALE: i32 = 46;
 
 /// Width of a letter of the legend at most, in pixels.
 const LETTER: i32 = 7;
 /// Width of a colour of the legend with the gap behind it, in pixels.
 const SWATCH: i32 = 18;
-
 /// Steps of a scale, at most.
 const STEPS_MAX: f64 = 6.0;
-
-/// What a colour stands for; the values are placeholders that [`STYLE`] replaces.
-pub struct Tone;
-
-impl Tone {
-    /// Names and titles.
-    pub const TEXT: RGBColor = RGBColor(17, 17, 17);
-    /// Scales and secondary marks.
-    pub const QUIET: RGBColor = RGBColor(119, 119, 119);
-    /// Lines of the grid.
-    pub const GRID: RGBColor = RGBColor(221, 221, 221);
-    /// The first of two series.
-    pub const FIRST: RGBColor = RGBColor(31, 119, 180);
-    /// The second of two series.
-    pub const SECOND: RGBColor = RGBColor(158, 202, 225);
-    /// What should not be.
-    pub const BAD: RGBColor = RGBColor(192, 57, 43);
-}
-
-/// Rules that beat the colours of the drawing.
-pub const STYLE: &str = "\
-svg [fill=\"#111111\"]{fill:var(--text)}svg [stroke=\"#111111\"]{stroke:var(--text)}\
-svg [fill=\"#777777\"]{fill:var(--quiet)}svg [stroke=\"#777777\"]{stroke:var(--quiet)}\
-svg [fill=\"#DDDDDD\"]{fill:var(--grid)}svg [stroke=\"#DDDDDD\"]{stroke:var(--grid)}\
-svg [fill=\"#1F77B4\"]{fill:var(--first)}svg [stroke=\"#1F77B4\"]{stroke:var(--first)}\
-svg [fill=\"#9ECAE1\"]{fill:var(--second)}svg [stroke=\"#9ECAE1\"]{stroke:var(--second)}\
-svg [fill=\"#C0392B\"]{fill:var(--bad)}svg [stroke=\"#C0392B\"]{stroke:var(--bad)}\
-svg text{font-family:system-ui,sans-serif}";
 
 /// The colours of a light page, and those of a dark one.
 pub const COLORS: &str = "\
 :root{color-scheme:light dark;--page:#ffffff;--text:#1b1f24;--quiet:#59636e;--grid:#dfe3e8;--first:#1f6fb2;--second:#00857a;--bad:#c0392b;--good:#1a7f37;--card:#f6f8fa}\
 @media(prefers-color-scheme:dark){:root{--page:#0f1419;--text:#e6e9ed;--quiet:#9aa4b0;--grid:#2c343d;--first:#3b86c6;--second:#2a8f83;--bad:#ff7b6b;--good:#56d364;--card:#171d24}}";
+
+/// What a colour stands for; [`COLORS`] says which one it is.
+#[derive(Clone, Copy)]
+pub enum Tone {
+    /// Names and titles.
+    Text,
+    /// Scales and secondary marks.
+    Quiet,
+    /// Lines of the grid.
+    Grid,
+    /// The first of two series.
+    First,
+    /// The second of two series.
+    Second,
+    /// What should not be.
+    Bad,
+}
+
+/// As an attribute of an element.
+impl fmt::Display for Tone {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Text => "var(--text)",
+            Self::Quiet => "var(--quiet)",
+            Self::Grid => "var(--grid)",
+            Self::First => "var(--first)",
+            Self::Second => "var(--second)",
+            Self::Bad => "var(--bad)",
+        })
+    }
+}
+
+/// A place, in pixels from the left and from the top.
+pub type Place = (i32, i32);
+
+/// The words for each colour of a chart.
+pub type Legend<'a> = &'a [(&'a str, Tone)];
 
 /// One chart.
 pub struct Chart {
@@ -74,25 +71,74 @@ pub struct Chart {
 impl Chart {
     /// A file of its own, which knows light and dark by itself.
     pub fn alone(&self) -> String {
-        let style = format!("><style>{COLORS}{STYLE}svg{{background:var(--page)}}</style>");
+        let style = format!("><style>{COLORS}svg{{background:var(--page)}}</style>");
         self.svg.replacen('>', &style, 1)
     }
 }
 
-/// Draws on a fresh canvas.
-pub fn drawn(
-    height: u32,
-    draw: impl FnOnce(&Drawing<'_>) -> Result<(), String>,
-) -> Result<String, String> {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        draw(&area)?;
-        area.present().map_err(said)?;
+/// What was drawn so far.
+#[derive(Default)]
+pub struct Canvas {
+    elements: String,
+}
+
+impl Canvas {
+    /// The picture, which is as wide as its page allows.
+    pub fn svg(&self, height: i32) -> String {
+        format!(
+            r#"<svg role="img" viewBox="0 0 {WIDTH} {height}" xmlns="http://www.w3.org/2000/svg" font-family="system-ui,sans-serif">{}</svg>"#,
+            self.elements
+        )
     }
-    // Scales with the page instead of having a fixed size.
-    let fixed = format!("<svg width=\"{WIDTH}\" height=\"{height}\" ");
-    Ok(svg.replacen(&fixed, "<svg role=\"img\" ", 1))
+
+    /// A rectangle between two corners: the upper left one and the lower right one.
+    pub fn rectangle(&mut self, from: Place, to: Place, tone: Tone) {
+        let (x, y) = from;
+        let width = to.0 - x;
+        let height = to.1 - y;
+        self.elements +=
+            &format!(r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{tone}"/>"#);
+    }
+
+    /// A line through these places.
+    pub fn line(&mut self, places: &[Place], tone: Tone, width: u32) {
+        let points: Vec<String> = places.iter().map(|(x, y)| format!("{x},{y}")).collect();
+        self.elements += &format!(
+            r#"<polyline points="{}" fill="none" stroke="{tone}" stroke-width="{width}"/>"#,
+            points.join(" ")
+        );
+    }
+
+    /// A filled circle.
+    pub fn dot(&mut self, center: Place, radius: u32, tone: Tone) {
+        let (x, y) = center;
+        self.elements += &format!(r#"<circle cx="{x}" cy="{y}" r="{radius}" fill="{tone}"/>"#);
+    }
+
+    /// Words below a place, which is their `start`, `middle` or `end`.
+    pub fn text(&mut self, words: &str, place: Place, tone: Tone, size: u32, anchor: &str) {
+        let (x, y) = place;
+        self.elements += &format!(
+            r#"<text x="{x}" y="{y}" dy="0.76em" text-anchor="{anchor}" font-size="{size}" fill="{tone}">{}</text>"#,
+            escaped(words)
+        );
+    }
+
+    /// A part whose places count from `origin`.
+    pub fn part(&mut self, origin: Place, part: &Self) {
+        let (x, y) = origin;
+        self.elements += &format!(r#"<g transform="translate({x},{y})">{}</g>"#, part.elements);
+    }
+
+    /// A line above a chart that says what its colours stand for.
+    pub fn legend(&mut self, legend: Legend<'_>) {
+        let mut left = NAMES;
+        for (words, tone) in legend {
+            self.rectangle((left, 5), (left + 12, 15), *tone);
+            self.text(words, (left + SWATCH, 4), Tone::Text, 12, "start");
+            left += 2 * SWATCH + LETTER * words.len() as i32;
+        }
+    }
 }
 
 /// Places of values between the names and the right edge.
@@ -110,7 +156,7 @@ impl Scale {
     /// The x coordinate of a value; values outside the scale are drawn at its ends.
     pub fn at(&self, value: f64) -> i32 {
         let share = (value - self.low) / (self.high - self.low);
-        to_i32(NAMES) + (f64::from(WIDTH - NAMES - 24) * share.clamp(0.0, 1.0)) as i32
+        NAMES + (f64::from(WIDTH - NAMES - 24) * share.clamp(0.0, 1.0)) as i32
     }
 }
 
@@ -125,35 +171,6 @@ pub fn step(highest: f64) -> f64 {
         .unwrap_or(rough)
 }
 
-/// A line of the grid.
-pub fn grid_line(area: &Drawing<'_>, from: (i32, i32), to: (i32, i32)) -> Result<(), String> {
-    area.draw(&PathElement::new(vec![from, to], Tone::GRID)).map_err(said)
-}
-
-/// A line above a chart that says what its colours stand for.
-pub fn legend(area: &Drawing<'_>, legend: Legend<'_>) -> Result<(), String> {
-    let mut left = to_i32(NAMES);
-    for (words, tone) in legend {
-        area.draw(&Rectangle::new([(left, 5), (left + 12, 15)], tone.filled())).map_err(said)?;
-        text(area, words, (left + SWATCH, 4), Tone::TEXT, 12, HPos::Left)?;
-        left += 2 * SWATCH + LETTER * to_i32(count(words.len()));
-    }
-    Ok(())
-}
-
-/// Words at a place.
-pub fn text(
-    area: &Drawing<'_>,
-    words: &str,
-    place: (i32, i32),
-    tone: RGBColor,
-    size: i32,
-    side: HPos,
-) -> Result<(), String> {
-    let style = ("sans-serif", size).into_font().color(&tone).pos(Pos::new(side, VPos::Top));
-    area.draw(&Text::new(words.to_owned(), place, style)).map_err(said)
-}
-
 /// `1,234`.
 pub fn grouped(number: f64) -> String {
     crate::number::grouped(number.max(0.0).round() as u64)
@@ -164,19 +181,9 @@ pub fn grouped_small(number: f64) -> String {
     if number < 1.0 { format!("{number}") } else { grouped(number) }
 }
 
-/// A number of things in pixels' type.
-pub fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// Pixels as coordinates.
-pub fn to_i32(number: u32) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
-}
-
-/// Why it could not be drawn.
-pub fn said(error: impl std::fmt::Display) -> String {
-    error.to_string()
+/// Text as it stands in an element or in an attribute.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hyper::Uri;
-use hyper::body::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde_json::json;
 
+use crate::drive::OrderRequest;
 use ledger_audit::{Answer, Ledger};
 
 /// Different orders of one load, at most: purchases take them in turn.
@@ -47,10 +46,12 @@ impl Carts {
     }
 
     /// The request of each order.
-    pub fn requests(&self) -> Vec<(Uri, Bytes)> {
-        let path = Uri::from_static("/api/reservations");
-        let body = |lines: String| Bytes::from(format!("{{\"lines\":{lines}}}"));
-        self.lines().into_iter().map(|lines| (path.clone(), body(lines))).collect()
+    pub fn requests(&self) -> Vec<OrderRequest> {
+        let request = |lines: String| OrderRequest {
+            path: "/api/reservations".to_owned(),
+            body: format!("{{\"lines\":{lines}}}"),
+        };
+        self.lines().into_iter().map(request).collect()
     }
 
     /// The answers that say something about an item: those to orders with a line of it, without those that

@@ -1,6 +1,5 @@
 //! What the service counts, read from `/metrics`: the cost of a strategy that answers do not show.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -56,8 +55,7 @@ impl Counters {
     }
 
     fn parse(text: &str) -> Self {
-        let series = series(text);
-        let sum = |name: &str, label: &str| sum(&series, name, label);
+        let sum = |name: &str, label: &str| sum(text, name, label);
         Self {
             lock_waits: sum("seckill_lock", "event=\"contended\""),
             lock_wait_ms: sum("seckill_lock", "event=\"wait_us\"") / 1e3,
@@ -75,30 +73,20 @@ pub async fn batches(instances: &[Instance]) -> Option<(f64, f64)> {
     let mut orders = 0.0;
     for instance in instances {
         let text = page(instance).await?;
-        let series = series(&text);
-        batches += sum(&series, "seckill_batch_orders_count", "");
-        orders += sum(&series, "seckill_batch_orders_sum", "");
+        batches += sum(&text, "seckill_batch_orders_count", "");
+        orders += sum(&text, "seckill_batch_orders_sum", "");
     }
     Some((batches, orders))
 }
 
-/// Of all series of a name whose labels contain `label`.
-fn sum(series: &BTreeMap<(&str, &str), f64>, name: &str, label: &str) -> f64 {
-    let named =
-        series.iter().filter(|((found, labels), _)| *found == name && labels.contains(label));
-    named.map(|(_, value)| value).sum()
-}
-
-/// Value by name and labels.
-fn series(text: &str) -> BTreeMap<(&str, &str), f64> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| {
-            let (key, value) = line.rsplit_once(' ')?;
-            let (name, labels) = key.split_once('{').unwrap_or((key, ""));
-            Some(((name, labels), value.parse().ok()?))
-        })
-        .collect()
+/// The sum of all series of a name whose labels contain `label`, on a page of metrics.
+pub fn sum(text: &str, name: &str, label: &str) -> f64 {
+    let value_of = |line: &str| -> Option<f64> {
+        let (key, value) = line.rsplit_once(' ')?;
+        let (found, labels) = key.split_once('{').unwrap_or((key, ""));
+        if found == name && labels.contains(label) { value.parse().ok() } else { None }
+    };
+    text.lines().filter_map(value_of).sum()
 }
 
 async fn page(instance: &Instance) -> Option<String> {

@@ -47,17 +47,12 @@ impl Environment {
         })
     }
 
-    /// Everything that a service of our own needs to work on the same servers: what the file
+    /// Everything that the service's program needs to work on the same servers: what the file
     /// says, also of servers that this program does not know.
     pub fn for_service(&self) -> HashMap<String, String> {
         let mut all = self.file.clone();
         let known = KNOWN.into_iter().filter_map(|name| Some((name.to_owned(), self.get(name)?)));
         all.extend(known);
         all
-    }
-
-    /// What a child process needs to see the same service.
-    pub fn for_child(&self) -> Vec<(&'static str, String)> {
-        KNOWN.into_iter().filter_map(|name| self.get(name).map(|value| (name, value))).collect()
     }
 }

@@ -12,7 +12,6 @@ use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
 use crate::launcher::free_port;
-use crate::service;
 
 const CONFIGURATION: &str = include_str!("../../deploy/haproxy.cfg");
 /// The proxy must have found an instance within this; it looks at them every two seconds.
@@ -32,9 +31,7 @@ pub struct Haproxy {
 
 /// The program, where it is installed.
 pub fn program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    folders.map(|folder| folder.join("haproxy")).find(|program| program.is_file())
+    dev_servers::find_program("haproxy")
 }
 
 impl Haproxy {
@@ -62,7 +59,7 @@ impl Haproxy {
             .kill_on_drop(true)
             .spawn()
             .or_cannot_judge("haproxy did not start")?;
-        let instance = service::resolve(&format!("http://{listen}")).await?;
+        let instance = Instance::at(listen);
         let until = Instant::now() + START_MAX;
         while instance.page("/api/items", ANSWER_MAX).await.is_none() {
             if Instant::now() >= until {

@@ -11,9 +11,9 @@ use tokio::time::sleep;
 use crate::drive::{Drive, Instance};
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
-use crate::launcher::{Launcher, Overrides, Service};
+use crate::launcher::{Launcher, Service};
 use crate::options::RunOptions;
-use crate::tokens::Mint;
+use crate::tokens::seckill_program;
 
 /// How often the progress of the load is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -37,10 +37,10 @@ impl Victim {
         if options.kills == 0 {
             return Ok(None);
         }
-        let program = Mint::new(options.seckill.clone(), environment).into_program();
+        let program = seckill_program(options.seckill.clone());
         let logs = std::env::temp_dir().join(format!("seckill-loadtest-{}", std::process::id()));
         let launcher = Launcher::new(program, environment, &logs)?;
-        let service = launcher.start("killed", &Overrides::default()).await?;
+        let service = launcher.start("killed", &[]).await?;
         Ok(Some(Self { launcher, service, kills: options.kills, seed }))
     }
 
@@ -69,7 +69,7 @@ impl Victim {
             }
             let instance = self.instance();
             self.service.kill().await;
-            match self.launcher.start_at("killed", &Overrides::default(), instance).await {
+            match self.launcher.start_at("killed", &[], instance).await {
                 Ok(service) => self.service = service,
                 Err(failure) => {
                     drive.stop();

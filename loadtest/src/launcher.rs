@@ -4,6 +4,7 @@
 //! log in a file. Dropping it ends the process, by its own process id.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,7 +16,6 @@ use tokio::time::{Instant, sleep};
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::service;
 
 /// An instance must serve within this; debug builds on a busy machine are slow.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -27,15 +27,6 @@ const READY_ANSWER_MAX: Duration = Duration::from_secs(2);
 const PORT_ATTEMPTS_MAX: u32 = 3;
 /// After SIGTERM an instance may finish its work within this; then it is killed.
 const STOP_MAX: Duration = Duration::from_secs(15);
-
-/// What differs from the shop's own settings.
-#[derive(Debug, Clone, Default)]
-pub struct Overrides {
-    /// Settings, as environment variables.
-    pub settings: Vec<(String, String)>,
-    /// Seconds by which its clock runs ahead of the machine's (needs libfaketime).
-    pub clock_ahead_seconds: u32,
-}
 
 /// A running instance.
 pub struct Service {
@@ -71,11 +62,16 @@ impl Launcher {
         Ok(Self { program, environment: environment.clone(), logs: logs.to_owned() })
     }
 
-    /// Starts an instance and returns when it answers. `name` names its log.
-    pub async fn start(&self, name: &str, overrides: &Overrides) -> Result<Service, CannotJudge> {
+    /// Starts an instance with these settings, beside the shop's own, and returns when it answers. `name` names its log.
+    pub async fn start(
+        &self,
+        name: &str,
+        settings: &[(String, String)],
+    ) -> Result<Service, CannotJudge> {
         let mut failure = CannotJudge::new("no port is free");
         for _ in 0..PORT_ATTEMPTS_MAX {
-            match self.try_start(name, overrides).await {
+            let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+            match self.start_at(name, settings, Instance::at(address)).await {
                 Ok(service) => return Ok(service),
                 Err(reason) => failure = reason,
             }
@@ -83,41 +79,24 @@ impl Launcher {
         Err(failure)
     }
 
-    async fn try_start(&self, name: &str, overrides: &Overrides) -> Result<Service, CannotJudge> {
-        let url = format!("http://127.0.0.1:{}", free_port()?);
-        self.start_at(name, overrides, service::resolve(&url).await?).await
-    }
-
     /// Starts an instance at this address and returns when it answers. `name` names its log.
     pub async fn start_at(
         &self,
         name: &str,
-        overrides: &Overrides,
+        settings: &[(String, String)],
         instance: Instance,
     ) -> Result<Service, CannotJudge> {
         let log = self.logs.join(format!("{name}.log"));
         let output = File::create(&log).and_then(|output| Ok((output.try_clone()?, output)));
         let (output, errors) =
             output.or_cannot_judge(format_args!("cannot write {}", log.display()))?;
-        let mut command = Command::new(&self.program);
-        if overrides.clock_ahead_seconds > 0 {
-            let library = faketime().ok_or_else(|| {
-                CannotJudge::new("libfaketime is not installed: no clock can run ahead")
-            })?;
-            // Not through the program of that name: it would stay in between, and take our signals.
-            command
-                .env("LD_PRELOAD", library)
-                .env("FAKETIME", format!("+{}s", overrides.clock_ahead_seconds))
-                // Waiting goes by the other clock, which is nobody's time of day.
-                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        }
-        let mut child = command
+        let mut child = Command::new(&self.program)
             .arg("serve")
             .envs(self.environment.for_service())
             .env("SECKILL_HTTP_ADDR", instance.address.to_string())
             // The load needs the API alone.
             .env("SECKILL_HTTP_STATIC_DIR", "none")
-            .envs(overrides.settings.iter().map(|(name, value)| (name, value)))
+            .envs(settings.iter().map(|(name, value)| (name, value)))
             .env_remove("SECKILL_URL")
             .stdin(Stdio::null())
             .stdout(output)
@@ -179,12 +158,17 @@ impl Service {
     }
 }
 
-/// The library that gives a program a wrong clock, where it is installed.
-pub fn faketime() -> Option<PathBuf> {
-    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
-    folders
-        .map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"))
-        .find(|library| library.is_file())
+/// The settings of an instance whose clock runs ahead of the machine's; `None` where libfaketime is not installed.
+pub fn clock_ahead(seconds: u32) -> Option<Vec<(String, String)>> {
+    let library = dev_servers::libfaketime()?;
+    // Not through the program of that name: it would stay in between, and take our signals.
+    let settings = [
+        ("LD_PRELOAD", library.display().to_string()),
+        ("FAKETIME", format!("+{seconds}s")),
+        // Waiting goes by the other clock, which is nobody's time of day.
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ];
+    Some(settings.map(|(name, value)| (name.to_owned(), value)).to_vec())
 }
 
 /// A port of the loopback that is free now.

@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::draw::DrawOptions;
 use crate::failure::CannotJudge;
 
+/// Retries at least, where the service is killed during the load.
+const KILLED_RETRIES_MIN: u16 = 1_000;
+
 /// Sends purchases to a running Seckill service, then audits the ledger against every answer.
 ///
 /// Start a service first: `make run`, in the same folder. Without a subcommand, `run` is meant.
@@ -41,7 +44,7 @@ pub enum Command {
 }
 
 /// The options of `run`: one load on one item.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize)]
 pub struct RunOptions {
     /// Strategies, separated by commas. Several take turns, request by request, on the same item.
     /// A strategy may have parameters: `lock-redis?store=redis&scope=item`.
@@ -98,9 +101,6 @@ pub struct RunOptions {
     /// Retries of a purchase that was unavailable or whose outcome is unknown, with the same key.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
     pub retry: u16,
-    /// Seconds until an unpaid order of the new item expires: longer than the test.
-    #[arg(long, default_value_t = 3_600, value_parser = clap::value_parser!(i64).range(1..))]
-    pub hold_seconds: i64,
     /// Closed model: begin no purchase and no retry after this time.
     #[arg(long, value_name = "SECONDS", value_parser = between(0.001, 86_400.0))]
     pub seconds_max: Option<f64>,
@@ -120,9 +120,6 @@ pub struct RunOptions {
     /// Repeats the order of buyers and the arrivals of an earlier run [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
-    /// After this many seconds without a complete answer the outcome of a purchase is unknown.
-    #[arg(long, default_value_t = 30.0, value_parser = between(0.001, 86_400.0))]
-    pub timeout_seconds: f64,
     /// Clients that read orders and lists beside the load, for the rules about time (I16 to I19).
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub readers: u32,
@@ -190,6 +187,11 @@ impl RunOptions {
         self.items.unwrap_or(self.lines.into())
     }
 
+    /// Attempts after the first, at most: many where the service is killed meanwhile.
+    pub fn retries_max(&self) -> u16 {
+        if self.kills > 0 { self.retry.max(KILLED_RETRIES_MIN) } else { self.retry }
+    }
+
     /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
         if self.item_count() < self.lines.into() {
@@ -248,9 +250,6 @@ pub struct ArticlesOptions {
     /// S0: seconds that each of the nine markets runs. The article's ran for 60 s.
     #[arg(long, default_value_t = 5.0, value_parser = between(0.1, 3_600.0))]
     pub seconds: f64,
-    /// S2 and S4: the share of the article's requests that is sent, from 0.01 to 1.
-    #[arg(long, default_value_t = 1.0, value_parser = between(0.01, 1.0))]
-    pub share: f64,
     /// What all experiments have.
     #[command(flatten)]
     pub testbed: TestbedOptions,

@@ -23,7 +23,7 @@ use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
 use crate::report::{JudgedItems, Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
 use crate::service::{self, Admin};
-use crate::tokens::{Mint, TestShop};
+use crate::tokens::{Mint, TestShop, seckill_program};
 
 /// How long the service's counters in Redis may take to come to the ledger's figure.
 const DRIFT_MAX: Duration = Duration::from_secs(10);
@@ -31,34 +31,31 @@ const DRIFT_MAX: Duration = Duration::from_secs(10);
 const AUDIT_AGAIN: Duration = Duration::from_millis(250);
 /// Units of a lab item when `--stock` is not given.
 const STOCK_DEFAULT: i64 = 500;
+/// The outcome of a purchase without a complete answer is unknown after this time.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How long the audit waits at most for queued orders and running purchases to end.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
-/// Retries at least, and how long to go on trying for a connection, where the service is killed meanwhile.
-const KILLED_RETRIES_MIN: u16 = 1_000;
+/// How long to go on trying for a connection where the service is killed meanwhile.
 const KILLED_WAIT: Duration = Duration::from_secs(60);
 
 /// What the purchases are aimed at.
 struct Sale {
-    item_id: i64,
-    lab_item: bool,
+    /// The items, as they were before the first purchase.
+    items: Vec<(i64, Ledger)>,
     /// Units on sale, from our own input; for an existing item without `--stock` the total that
     /// the ledger showed before the first purchase.
     stock: i64,
     per_buyer_limit: i64,
     /// `None` when an existing item does not tell; then it is judged as on.
     arbiter: Option<Switch>,
-    before: Ledger,
-    /// The other items, before the first purchase.
-    further: Vec<(i64, Ledger)>,
     /// What the orders have, if they are reservations.
     carts: Option<Carts>,
 }
 
 impl Sale {
-    /// All items, as they were before the first purchase.
-    fn items(&self) -> impl Iterator<Item = (i64, &Ledger)> {
-        let further = self.further.iter().map(|(item, before)| (*item, before));
-        std::iter::once((self.item_id, &self.before)).chain(further)
+    /// The id of the first item.
+    fn item_id(&self) -> i64 {
+        self.items[0].0
     }
 }
 
@@ -88,7 +85,7 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     };
     let mut reader = Reader::connect(&environment.database_url()?).await?;
     let database = reader.database().await?;
-    let mint = Mint::new(options.seckill.clone(), environment);
+    let mint = Mint::new(seckill_program(options.seckill.clone()), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
     let sale = prepare_sale(options, &admin, &mut reader, seed).await?;
     let plan = draw_plan(options, &sale, seed)?;
@@ -109,24 +106,12 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     let circumstances = RunCircumstances {
         started_at: started_at.format(&Rfc3339).unwrap_or_default(),
         loadtest_version: env!("CARGO_PKG_VERSION"),
-        item_id: sale.item_id,
-        lab_item: sale.lab_item,
-        strategies: options.strategies(),
-        lines: options.lines,
-        items: options.item_count(),
-        batch: options.batch,
-        kills: options.kills,
+        options: options.clone(),
+        item_id: sale.item_id(),
         stock: sale.stock,
-        buyers: options.buyers,
         requests,
-        concurrency: options.concurrency as usize,
-        model: if options.rate.is_some() { "open" } else { "closed" },
-        rate_per_second: options.rate,
-        seconds: options.seconds,
-        quantity: options.quantity,
         per_buyer_limit: sale.per_buyer_limit,
-        arbiter: sale.arbiter.map_or("unknown", Switch::as_str).to_owned(),
-        retries_max: retries_max(options),
+        arbiter: sale.arbiter.map_or("unknown", Switch::as_str),
         instances: instances.iter().map(|instance| instance.url.clone()).collect(),
         seed,
         cores: process::cores(),
@@ -160,34 +145,7 @@ async fn prepare_sale(
     seed: u64,
 ) -> Result<Sale, CannotJudge> {
     let Some(item_id) = options.item else {
-        let stock = options.stock.unwrap_or(STOCK_DEFAULT);
-        let item_id = admin.create_lab_item(options, stock).await?;
-        let before = reader.ledger(item_id).await?;
-        if !before.item_exists {
-            return Err(CannotJudge(format!(
-                "the service made item {item_id}, and this database does not have it: is DATABASE_URL the service's own?"
-            )));
-        }
-        let arbiter = Some(options.arbiter);
-        let mut further = Vec::new();
-        for _ in 1..options.item_count() {
-            let item = admin.create_lab_item(options, stock).await?;
-            further.push((item, reader.ledger(item).await?));
-        }
-        let items: Vec<i64> = further.iter().map(|(item, _)| *item).chain([item_id]).collect();
-        let carts = options
-            .are_reservations()
-            .then(|| Carts::draw(&items, options.lines.into(), options.quantity, seed));
-        return Ok(Sale {
-            item_id,
-            lab_item: true,
-            stock,
-            per_buyer_limit: options.per_buyer_limit,
-            arbiter,
-            before,
-            further,
-            carts,
-        });
+        return sale_of_new_items(options, admin, reader, seed).await;
     };
     let item = admin.item(item_id).await?;
     let before = reader.ledger(item_id).await?;
@@ -196,16 +154,34 @@ async fn prepare_sale(
         CannotJudge(format!("item {item_id} has no stock row: there is nothing to audit"))
     })?;
     let per_buyer_limit = item["per_buyer_limit"].as_i64().unwrap_or(options.per_buyer_limit);
-    Ok(Sale {
-        item_id,
-        lab_item: false,
-        stock,
-        per_buyer_limit,
-        arbiter: arbiter_of(&item),
-        before,
-        further: Vec::new(),
-        carts: None,
-    })
+    let items = vec![(item_id, before)];
+    Ok(Sale { items, stock, per_buyer_limit, arbiter: arbiter_of(&item), carts: None })
+}
+
+async fn sale_of_new_items(
+    options: &RunOptions,
+    admin: &Admin,
+    reader: &mut Reader,
+    seed: u64,
+) -> Result<Sale, CannotJudge> {
+    let stock = options.stock.unwrap_or(STOCK_DEFAULT);
+    let mut items = Vec::new();
+    for _ in 0..options.item_count() {
+        let item = admin.create_lab_item(options, stock).await?;
+        let before = reader.ledger(item).await?;
+        if !before.item_exists {
+            return Err(CannotJudge(format!(
+                "the service made item {item}, and this database does not have it: is DATABASE_URL the service's own?"
+            )));
+        }
+        items.push((item, before));
+    }
+    let ids: Vec<i64> = items.iter().map(|(item, _)| *item).collect();
+    let carts = options
+        .are_reservations()
+        .then(|| Carts::draw(&ids, options.lines.into(), options.quantity, seed));
+    let per_buyer_limit = options.per_buyer_limit;
+    Ok(Sale { items, stock, per_buyer_limit, arbiter: Some(options.arbiter), carts })
 }
 
 fn arbiter_of(item: &Value) -> Option<Switch> {
@@ -246,12 +222,12 @@ fn prepare_drive(
     let paths = options
         .strategy
         .iter()
-        .map(|strategy| service::purchase_path(strategy, sale.item_id))
+        .map(|strategy| service::purchase_path(strategy, sale.item_id()))
         .collect::<Result<Vec<_>, _>>()?;
     let policy = Policy {
         concurrency: options.concurrency as usize,
-        retries_max: retries_max(options),
-        timeout: Duration::from_secs_f64(options.timeout_seconds),
+        retries_max: options.retries_max(),
+        timeout: ANSWER_MAX,
         wait: if options.kills > 0 { KILLED_WAIT } else { Duration::ZERO },
         connects_first: true,
         traffic_max: options.seconds_max.map(Duration::from_secs_f64),
@@ -259,9 +235,9 @@ fn prepare_drive(
         change_percent: options.change_percent,
     };
     let first_buyer = options.first_buyer;
-    let drive = Drive::new(plan, policy, instances.to_vec(), &paths, tokens, first_buyer);
+    let drive = Drive::new(plan, policy, instances.to_vec(), paths, tokens, first_buyer);
     let Some(carts) = &sale.carts else { return Ok(Arc::new(drive)) };
-    let drive = drive.of(&carts.requests());
+    let drive = drive.of(carts.requests());
     Ok(Arc::new(match shop {
         None => drive,
         Some(shop) => drive.in_batches(Batches {
@@ -270,10 +246,6 @@ fn prepare_drive(
             orders: carts.lines(),
         }),
     }))
-}
-
-fn retries_max(options: &RunOptions) -> u16 {
-    if options.kills > 0 { options.retry.max(KILLED_RETRIES_MIN) } else { options.retry }
 }
 
 async fn fire_and_judge(
@@ -301,28 +273,27 @@ async fn fire_and_judge(
     let mut judged: Vec<(Judgement, ServiceSays)> = Vec::new();
     let mut items = JudgedItems::default();
     // All items have the same units.
-    for (item, before) in sale.items() {
+    for (item, before) in &sale.items {
         let after = if judged.is_empty() {
-            reader.settled_ledger(item, &traffic.answers, SETTLE_MAX).await?
+            reader.settled_ledger(*item, &traffic.answers, SETTLE_MAX).await?
         } else {
-            reader.ledger(item).await?
+            reader.ledger(*item).await?
         };
         if options.batch > 1 {
             name_guests(&mut traffic.answers, &after);
         }
-        let about = sale.carts.as_ref().map(|carts| carts.answers_about(item, &traffic.answers));
+        let about = sale.carts.as_ref().map(|carts| carts.answers_about(*item, &traffic.answers));
         let audit = judge(&Evidence {
             stock: sale.stock,
             per_buyer_limit: sale.per_buyer_limit,
             quantity: options.quantity,
             arbiter_on: sale.arbiter != Some(Switch::Off),
-            keyed: true,
             before,
             after: &after,
             answers: about.as_ref().unwrap_or(&traffic.answers),
             in_time: Some(InTime { history: &traffic.history, sold_out_age }),
         })?;
-        let says = settled_audit(admin, item).await;
+        let says = settled_audit(admin, *item).await;
         let is_clean = audit.is_clean()
             && matches!(&says, ServiceSays::Audit(audit) if audit["clean"] == true);
         items.add(&audit, is_clean);

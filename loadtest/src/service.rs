@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use hyper::Uri;
 use hyper::header::HeaderValue;
-use hyper::{Method, Uri};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -25,6 +25,9 @@ const RECOVERY_MAX: Duration = Duration::from_secs(60);
 const RECOVERY_PAUSE: Duration = Duration::from_millis(500);
 /// The lab item's price; nobody pays it.
 const LAB_PRICE_CENTS: i64 = 100;
+/// How long the orders of a lab item keep their units: longer than a clock may run ahead, so that no
+/// hold runs out during a load.
+const HOLD_SECONDS: i64 = 80_000;
 /// The lab item opened this long ago, so that clocks which differ a little do no harm.
 const OPENED_SECONDS_AGO: i64 = 60;
 /// The lab item's sale ends long after any test.
@@ -79,14 +82,17 @@ pub async fn resolve(url: &str) -> Result<Instance, CannotJudge> {
 }
 
 /// Path and query of the purchase by one strategy, e.g. `lock-redis?store=redis`.
-pub fn purchase_path(strategy: &str, item_id: i64) -> Result<Uri, CannotJudge> {
+pub fn purchase_path(strategy: &str, item_id: i64) -> Result<String, CannotJudge> {
     let (name, parameters) = strategy.trim().split_once('?').unwrap_or((strategy.trim(), ""));
     let mut path = format!("/api/seckill/{name}/{item_id}");
     if !parameters.is_empty() {
         path.push('?');
         path.push_str(parameters);
     }
-    path.parse().map_err(|_| CannotJudge(format!("--strategy {strategy}: not part of an address")))
+    match path.parse::<Uri>() {
+        Ok(_) => Ok(path),
+        Err(_) => Err(CannotJudge(format!("--strategy {strategy}: not part of an address"))),
+    }
 }
 
 impl Admin {
@@ -113,7 +119,7 @@ impl Admin {
             "starts_at": rfc3339(starts_at)?,
             "ends_at": rfc3339(ends_at)?,
             "per_buyer_limit": options.per_buyer_limit,
-            "hold_seconds": options.hold_seconds,
+            "hold_seconds": HOLD_SECONDS,
             "kind": "lab",
             "arbiter": options.arbiter.as_str(),
         });
@@ -142,7 +148,7 @@ impl Admin {
     }
 
     async fn create(&self, item: &Value) -> Result<i64, CannotJudge> {
-        let item = self.call(&Method::POST, "/api/admin/items", Some(item)).await?;
+        let item = self.call("POST", "/api/admin/items", Some(item)).await?;
         item["id"]
             .as_i64()
             .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
@@ -150,28 +156,28 @@ impl Admin {
 
     /// The published draw of an item.
     pub async fn draw(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(&Method::GET, &format!("/api/items/{item_id}/draw"), None).await
+        self.call("GET", &format!("/api/items/{item_id}/draw"), None).await
     }
 
     /// The public view of an item.
     pub async fn item(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(&Method::GET, &format!("/api/items/{item_id}"), None).await
+        self.call("GET", &format!("/api/items/{item_id}"), None).await
     }
 
     /// The list of strategies.
     pub async fn strategies(&self) -> Result<Value, CannotJudge> {
-        self.call(&Method::GET, "/api/strategies", None).await
+        self.call("GET", "/api/strategies", None).await
     }
 
     /// The service's own audit of an item.
     pub async fn audit(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(&Method::GET, &format!("/api/admin/items/{item_id}/audit"), None).await
+        self.call("GET", &format!("/api/admin/items/{item_id}/audit"), None).await
     }
 
     /// Asks until the service is not too busy to answer.
     async fn call(
         &self,
-        method: &Method,
+        method: &str,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, CannotJudge> {
@@ -182,7 +188,7 @@ impl Admin {
                     sleep(RECOVERY_PAUSE).await;
                     // The service finds out by reading that a server answers again, never by a
                     // change; where nobody else reads, we do.
-                    let _ = self.call_once(&Method::GET, "/api/items", None).await;
+                    let _ = self.call_once("GET", "/api/items", None).await;
                 }
                 Err(Trouble::Busy(reason) | Trouble::Refused(reason)) => {
                     return Err(CannotJudge(reason));
@@ -195,12 +201,13 @@ impl Admin {
     /// Asks the first instance that answers.
     async fn call_once(
         &self,
-        method: &Method,
+        method: &str,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Trouble> {
         let token = Some(&self.authorization);
-        let call = Call { method: Some(method), path, token, body, ..Call::default() };
+        let body = body.map(Value::to_string);
+        let call = Call { token, body: body.as_deref(), ..Call::new(method, path) };
         let mut failure = "no instance of the service is known".to_owned();
         for instance in &self.instances {
             let what = format!("{method} {path} at {}", instance.url);
@@ -261,7 +268,7 @@ mod tests {
 
     #[test]
     fn parameters_of_a_strategy_become_the_query() {
-        let path = |strategy| purchase_path(strategy, 7).map(|uri| uri.to_string());
+        let path = |strategy| purchase_path(strategy, 7);
         assert_eq!(path("mysql-atomic"), Ok("/api/seckill/mysql-atomic/7".to_owned()));
         assert_eq!(
             path(" lock-redis?store=redis&scope=item"),

@@ -12,14 +12,10 @@ use crate::circumstances::Circumstances;
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::launcher::{Launcher, Overrides, Service};
+use crate::launcher::{Launcher, Service};
 use crate::options::{RunOptions, TestbedOptions};
 use crate::servers::{self, ANSWER_MAX};
-use crate::tokens::Mint;
-
-/// How long the orders of a lab item keep their units: longer than a clock may run ahead, so that no
-/// hold runs out during a load.
-pub const HOLD_SECONDS: i64 = 80_000;
+use crate::tokens::seckill_program;
 
 /// The program under test, the servers that it shares with the running shop, and the folder of
 /// the report.
@@ -41,7 +37,7 @@ impl Testbed {
     pub fn find(options: &TestbedOptions) -> Result<Self, CannotJudge> {
         let out = options.out.clone();
         let environment = Environment::load()?;
-        let program = Mint::new(options.seckill.clone(), &environment).into_program();
+        let program = seckill_program(options.seckill.clone());
         fs::create_dir_all(&out).or_cannot_judge(format_args!("cannot make {}", out.display()))?;
         let launcher = Launcher::new(program.clone(), &environment, &out.join("logs"))?;
         let seed = options.seed.unwrap_or_else(rand::random);
@@ -69,9 +65,7 @@ impl Testbed {
 
     /// Starts two instances on the servers of the shop.
     pub async fn pair(&self, name: &str) -> Result<([Service; 2], Vec<Instance>), CannotJudge> {
-        let start = async |number| {
-            self.launcher.start(&format!("{name}-{number}"), &Overrides::default()).await
-        };
+        let start = async |number| self.launcher.start(&format!("{name}-{number}"), &[]).await;
         let services = [start(1).await?, start(2).await?];
         let instances = services.iter().map(|service| service.instance.clone()).collect();
         Ok((services, instances))
@@ -81,7 +75,6 @@ impl Testbed {
     pub fn load(&self, strategy: &str, instances: &[Instance], seed: u64) -> RunOptions {
         RunOptions {
             strategy: vec![strategy.to_owned()],
-            hold_seconds: HOLD_SECONDS,
             url: instances.iter().map(|instance| instance.url.clone()).collect(),
             seckill: Some(self.program.clone()),
             seed: Some(seed),

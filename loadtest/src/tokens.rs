@@ -1,5 +1,6 @@
 //! Bearer tokens, minted by the service's own program: their format is none of our business.
 
+use std::collections::HashMap;
 use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +19,7 @@ const MINT_SECONDS_MAX: u64 = 120;
 /// Mints tokens by running `seckill token` and `seckill shop`, and runs its other commands.
 pub struct Mint {
     program: PathBuf,
-    environment: Vec<(&'static str, String)>,
+    environment: HashMap<String, String>,
 }
 
 /// A shop of a load test.
@@ -29,18 +30,9 @@ pub struct TestShop {
 }
 
 impl Mint {
-    /// `program` overrides the search beside this program and on PATH.
-    pub fn new(program: Option<PathBuf>, environment: &Environment) -> Self {
-        let beside = env::current_exe().ok().map(|own| own.with_file_name("seckill"));
-        let program = program
-            .or_else(|| beside.filter(|path| path.is_file()))
-            .unwrap_or_else(|| PathBuf::from("seckill"));
-        Self { program, environment: environment.for_child() }
-    }
-
-    /// The program itself.
-    pub fn into_program(self) -> PathBuf {
-        self.program
+    /// `program` is the `seckill` program.
+    pub fn new(program: PathBuf, environment: &Environment) -> Self {
+        Self { program, environment: environment.for_service() }
     }
 
     /// The `Authorization` values of the buyers `first..first + count`, in order.
@@ -94,8 +86,7 @@ impl Mint {
     pub async fn run(&self, arguments: &[&str]) -> Result<String, CannotJudge> {
         let program = format!("{} {}", self.program.display(), arguments[0]);
         let mut command = Command::new(&self.program);
-        command.args(arguments);
-        command.envs(self.environment.iter().map(|(name, value)| (name, value))).kill_on_drop(true);
+        command.args(arguments).envs(&self.environment).kill_on_drop(true);
         let output = timeout(Duration::from_secs(MINT_SECONDS_MAX), command.output())
             .await
             .map_err(|_| {
@@ -112,6 +103,14 @@ impl Mint {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// The `seckill` program: the given one, else that beside this program, else that on PATH.
+pub fn seckill_program(given: Option<PathBuf>) -> PathBuf {
+    let beside = env::current_exe().ok().map(|own| own.with_file_name("seckill"));
+    given
+        .or_else(|| beside.filter(|path| path.is_file()))
+        .unwrap_or_else(|| PathBuf::from("seckill"))
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, CannotJudge> {

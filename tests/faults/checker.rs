@@ -262,15 +262,9 @@ async fn check_item(
     }
     let in_time = InTime { history: &history, sold_out_age: SOLD_OUT_AGE };
     let evidence = Evidence {
-        stock: item.stock,
-        per_buyer_limit: 1,
-        quantity: 1,
         arbiter_on: !item.control,
-        keyed: true,
-        before: &Ledger::default(),
-        after: &settled,
-        answers: &answers,
         in_time: is_in_order.then_some(in_time),
+        ..Evidence::of(item.stock, &settled, &answers)
     };
     let judgement = audit_item(&evidence).map_err(|error| format!("{}: {error}", item.strategy))?;
     let mut broken = Vec::new();

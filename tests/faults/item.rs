@@ -3,12 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::body::Bytes;
+use loadtest::drive::message;
+use loadtest::drive::readers::AcceptedOrders;
+use loadtest::service::purchase_path;
 use serde_json::{Value, json};
-
-use crate::readers::Accepted;
 
 /// One item, sold by one strategy.
 pub struct SaleItem {
@@ -24,8 +22,8 @@ pub struct SaleItem {
     pub control: bool,
     /// The tokens of its buyers, by purchase.
     pub tokens: Vec<(i64, String)>,
-    /// Its orders, for readers.
-    pub accepted: Accepted,
+    /// Its orders in the ledger, with the numbers of their purchases, for readers.
+    pub accepted: AcceptedOrders,
     pub counts: Counts,
 }
 
@@ -49,7 +47,7 @@ impl SaleItem {
     ) -> Self {
         let counts = Counts::default();
         let strategy = strategy.to_owned();
-        let (buyers, accepted) = (tokens.len(), Accepted::default());
+        let (buyers, accepted) = (tokens.len(), AcceptedOrders::default());
         let further = Vec::new();
         Self { strategy, id, further, stock, buyers, control, tokens, accepted, counts }
     }
@@ -74,24 +72,22 @@ impl SaleItem {
         self.counts.sold.load(Ordering::Relaxed)
     }
 
-    /// The request of its purchases, without sign-in and key.
-    pub fn request(&self) -> Request<Full<Bytes>> {
+    /// A request of its purchases.
+    pub fn request(&self, token: &str, key: &str) -> Vec<u8> {
+        let bearer = format!("Bearer {token}");
+        let mut headers = vec![
+            ("host", "localhost"),
+            ("authorization", bearer.as_str()),
+            ("idempotency-key", key),
+        ];
+        if self.further.is_empty() {
+            let path = purchase_path(&self.strategy, self.id).expect("the name of a strategy");
+            return message::render("POST", &path, &headers, b"");
+        }
+        headers.push(("content-type", "application/json"));
         let items = std::iter::once(&self.id).chain(&self.further);
         let lines: Vec<Value> = items.map(|item| json!({ "item_id": item })).collect();
-        let built = match self.further.is_empty() {
-            true => Request::post(self.path()).body(Full::new(Bytes::new())),
-            false => Request::post("/api/reservations")
-                .header("content-type", "application/json")
-                .body(Full::new(json!({ "lines": lines }).to_string().into())),
-        };
-        built.expect("a valid request")
-    }
-
-    /// The path of its purchases.
-    fn path(&self) -> String {
-        match self.strategy.split_once('?') {
-            Some((name, query)) => format!("/api/seckill/{name}/{}?{query}", self.id),
-            None => format!("/api/seckill/{}/{}", self.strategy, self.id),
-        }
+        let body = json!({ "lines": lines }).to_string();
+        message::render("POST", "/api/reservations", &headers, body.as_bytes())
     }
 }

@@ -2,8 +2,8 @@
 //! cancel some, so that the audit can judge what was answered in the order of time.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
@@ -26,23 +26,6 @@ const PAUSE_MS: std::ops::Range<u64> = 10..40;
 const PAID_ONE_IN: u32 = 6;
 const CANCELLED_ONE_IN: u32 = 12;
 
-/// The orders of an item that are in the ledger, with the numbers of their purchases.
-#[derive(Default)]
-pub struct Accepted(Mutex<Vec<(usize, String)>>);
-
-impl Accepted {
-    /// Adds an order.
-    pub fn push(&self, purchase: usize, order: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((purchase, order));
-    }
-
-    fn any(&self, random: &mut StdRng) -> Option<(usize, String)> {
-        let orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = (!orders.is_empty()).then(|| random.random_range(0..orders.len()))?;
-        orders.get(index).cloned()
-    }
-}
-
 /// The readers of a workload, one for each item that is sold safely.
 pub struct Readers {
     stopped: Arc<AtomicBool>,
@@ -58,13 +41,7 @@ impl Readers {
         seed: u64,
     ) -> Self {
         let stopped = Arc::new(AtomicBool::new(false));
-        let host = HeaderValue::from_static("localhost");
-        let instance = |address: &SocketAddr| Instance {
-            url: String::new(),
-            address: *address,
-            host: host.clone(),
-        };
-        let instances: Vec<Instance> = addresses.iter().map(instance).collect();
+        let instances: Vec<Instance> = addresses.iter().copied().map(Instance::at).collect();
         let mut tasks = JoinSet::new();
         for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.control) {
             let (item, stopped) = (Arc::clone(item), Arc::clone(&stopped));
@@ -94,8 +71,8 @@ async fn read(
     stopped: &AtomicBool,
 ) -> History {
     while !stopped.load(Ordering::SeqCst) {
-        if let Some((purchase, order)) = item.accepted.any(&mut random) {
-            let (buyer, token) = &item.tokens[purchase];
+        if let Some((purchase, order)) = item.accepted.any(|all| random.random_range(all)) {
+            let (buyer, token) = &item.tokens[purchase as usize];
             let token = HeaderValue::from_str(&format!("Bearer {token}")).expect("a token");
             observer.order(&token, &order).await;
             if random.random_ratio(1, PAID_ONE_IN) {

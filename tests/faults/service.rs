@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use http_body_util::Full;
-use hyper::Request;
 use hyper::body::Bytes;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::Run;
+use loadtest::counters;
 use loadtest::drive::connection::{Connection, Exchange, Reply};
+use loadtest::drive::message;
 
 /// A service that does not answer by then does not start.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -135,9 +135,7 @@ impl Service {
     /// The sum of a metric over its labels that have `with` in them; zero while there is none.
     pub async fn metric(&self, name: &str, with: &str) -> f64 {
         let Ok(reply) = self.get("/metrics", None).await else { return 0.0 };
-        let text = String::from_utf8_lossy(&reply.body).into_owned();
-        let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(with));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        counters::sum(&String::from_utf8_lossy(&reply.body), name, with)
     }
 
     /// One question on a connection of its own.
@@ -225,18 +223,13 @@ pub async fn ask_with(
     (headers, body): (&[(&str, &str)], Bytes),
 ) -> Run<Reply> {
     let mut connection = Connection::open(addr).await.map_err(|error| error.to_string())?;
-    let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    if !body.is_empty() {
-        request = request.header("content-type", "application/json");
-    }
-    if let Some(token) = token {
-        request = request.header("authorization", format!("Bearer {token}"));
-    }
-    let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
-    match connection.exchange(request, ASK_MAX).await {
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let mut all = vec![("host", "localhost")];
+    all.extend(headers);
+    all.extend((!body.is_empty()).then_some(("content-type", "application/json")));
+    all.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    let request = message::render(method, path, &all, &body);
+    match connection.send(&request, ASK_MAX).await {
         Exchange::Answered(reply) => Ok(reply),
         other => Err(format!("{method} {path}: {other:?}")),
     }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dev_servers::{
-    AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
-    StartError, ZookeeperOptions, ZookeeperServer,
+    AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, OPERATOR, RedisOptions,
+    RedisServer, StartError, ZookeeperOptions, ZookeeperServer,
 };
 use ledger::{rows, schema};
 use redis::aio::MultiplexedConnection;
@@ -23,8 +23,6 @@ use crate::service::Setup;
 
 /// Signs the tokens of this run; the servers are thrown away after it.
 pub const SECRET: &str = "a secret for fault trials, of thirty-two characters and more";
-/// An account that may do everything, for what operators do to a server.
-const OPERATOR: &str = "fault_operator";
 /// Independent servers for Redlock.
 const REDLOCK_SERVERS: usize = 3;
 /// A side connection is made within this.
@@ -62,7 +60,7 @@ impl Testbed {
         let password = format!("{:032x}", rand::random::<u128>());
         let redlock = (0..REDLOCK_SERVERS).map(|_| RedisServer::start(RedisOptions::temporary()));
         let (mysql, redis, zookeeper, etcd, redlock) = tokio::try_join!(
-            ledger(&password, MysqlOptions::temporary()),
+            MysqlServer::start(MysqlOptions::temporary().with_operator(&password)),
             RedisServer::start(RedisOptions::temporary()),
             ZookeeperServer::start(ZookeeperOptions::temporary()),
             EtcdServer::start(EtcdOptions::temporary()),
@@ -93,7 +91,8 @@ impl Testbed {
 
     /// Another database that can be the ledger's.
     pub async fn ledger(&self, options: MysqlOptions) -> Run<MysqlServer> {
-        let server = ledger(&self.password, options).await.map_err(|error| error.to_string())?;
+        let started = MysqlServer::start(options.with_operator(&self.password)).await;
+        let server = started.map_err(|error| error.to_string())?;
         Self::migrate(&server.url_of(Self::DATABASE)).await?;
         Ok(server)
     }
@@ -198,6 +197,8 @@ impl Testbed {
         let folder = self.folder.join(format!("redis-{:016x}", rand::random::<u64>()));
         let mut options = RedisOptions::new(&folder);
         options.append_fsync = append_fsync;
+        // All have one password: a client that comes after a failover knows it.
+        options.password = Some(self.password.clone());
         options.extra_lines = lines.iter().map(|line| (*line).to_owned()).collect();
         options.launcher = launcher.iter().map(|word| (*word).to_owned()).collect();
         let server = RedisServer::start(options).await.map_err(|error| error.to_string())?;
@@ -239,19 +240,6 @@ impl Testbed {
         );
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// A database server with an operator's account.
-async fn ledger(password: &str, mut options: MysqlOptions) -> Result<MysqlServer, StartError> {
-    for host in ["localhost", "127.0.0.1"] {
-        let account = format!("'{OPERATOR}'@'{host}'");
-        options.extra_statements.extend([
-            format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'"),
-            format!("ALTER USER {account} IDENTIFIED BY '{password}'"),
-            format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"),
-        ]);
-    }
-    MysqlServer::start(options).await
 }
 
 /// A Redis of one trial.

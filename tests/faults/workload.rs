@@ -275,7 +275,8 @@ impl Client {
             purchase.answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
         let shown = meaning.order_id.as_ref().filter(|_| matches!(meaning.status, 200 | 201));
         if let Some(order) = shown {
-            item.accepted.push(request, order.clone());
+            let number = u32::try_from(request).unwrap_or(u32::MAX);
+            item.accepted.push(number, order.clone());
         }
         if meaning.outcome == Outcome::Accepted && !was_accepted {
             item.counts.sold.fetch_add(1, Ordering::Relaxed);
@@ -325,14 +326,8 @@ impl Client {
             self.instance = (self.instance + 1) % self.instances.len();
             return Exchange::NotSent;
         };
-        let bearer = format!("Bearer {}", self.item.tokens[request].1);
-        let mut built = self.item.request();
-        for (name, value) in
-            [("host", "localhost"), ("authorization", bearer.as_str()), ("idempotency-key", key)]
-        {
-            built.headers_mut().insert(name, value.parse().expect("a valid value"));
-        }
-        let exchange = connection.exchange(built, ANSWER_MAX).await;
+        let rendered = self.item.request(&self.item.tokens[request].1, key);
+        let exchange = connection.send(&rendered, ANSWER_MAX).await;
         if !matches!(exchange, Exchange::Answered(_)) {
             self.connection = None;
             self.instance = (self.instance + 1) % self.instances.len();

@@ -2,7 +2,7 @@
 //!
 //! What the order of time shows (I16 to I19) is in `purchase::in_time`, places of a draw (I21) in `ledger::draw::pause`.
 
-use ledger_audit::{Answer, Evidence, Ledger, Outcome, Reader, judge};
+use ledger_audit::{Answer, Evidence, Outcome, Reader, judge};
 use serde_json::json;
 
 use crate::support::{Instance, Shop};
@@ -218,18 +218,7 @@ async fn sold_out(instance: &Instance) -> Sale {
 /// What the load test's audit finds broken.
 async fn by_load_test(reader: &mut Reader, sale: &Sale) -> Vec<&'static str> {
     let after = reader.ledger(sale.item).await.expect("read");
-    let evidence = Evidence {
-        stock: STOCK,
-        per_buyer_limit: 1,
-        quantity: 1,
-        arbiter_on: true,
-        keyed: true,
-        before: &Ledger::default(),
-        after: &after,
-        answers: &sale.answers,
-        in_time: None,
-    };
-    judge(&evidence).expect("judged").broken()
+    judge(&Evidence::of(STOCK, &after, &sale.answers)).expect("judged").broken()
 }
 
 /// What the service's audit finds broken.

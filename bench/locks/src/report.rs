@@ -2,11 +2,13 @@
 
 use loadtest::circumstances::Machine;
 use loadtest::spread::Spread;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::{FAIR_CLIENTS, FAIR_SECTION, LOCAL_WAITERS};
 
 /// What was measured of one subject.
+#[derive(Serialize)]
 pub(crate) struct Row {
     name: &'static str,
     /// Rates of the rounds by scenario, as parts of K; empty where a scenario does not apply.
@@ -105,27 +107,15 @@ impl Report {
         })
     }
 
-    /// The text, and its figures.
+    /// The text, and the figures of all rounds.
     pub(crate) fn json(&self) -> String {
-        let rows = self.rows.iter().map(|row| {
-            json!({
-                "name": row.name,
-                "uncontended": spread(&row.ratios[0]),
-                "local_waiters": spread(&row.ratios[1]),
-                "two_processes": spread(&row.ratios[2]),
-                "commands_per_lock": row.commands.each_ref().map(|rounds| median(rounds)),
-                "processor_us": row.processor_us,
-                "jain": row.fairness,
-            })
-        });
-        let rows: Vec<Value> = rows.collect();
         format!(
             "{:#}\n",
             json!({
                 "text": self.text(),
                 "machine": self.machine,
                 "k_per_second": self.baselines,
-                "rows": rows,
+                "rows": self.rows,
             })
         )
     }

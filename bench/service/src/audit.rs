@@ -13,12 +13,11 @@ pub const QUANTITY: i64 = 1;
 const SOLD_OUT: &str = "I12";
 
 /// Judges each item by the answers that were about it: those whose number of a strategy is the
-/// item's place in `items`. Each item was given `stock` units; `keyed` tells whether each purchase had a
-/// key. Returns one sentence for each invariant that an item breaks; none: the load was clean.
+/// item's place in `items`. Each item was given `stock` units. Returns one sentence for each
+/// invariant that an item breaks; none: the load was clean.
 pub fn audit(
     items: &[i64],
     stock: i64,
-    keyed: bool,
     before: &[Ledger],
     after: &[Ledger],
     answers: Vec<Answer>,
@@ -45,15 +44,10 @@ pub fn audit(
             continue;
         }
         let judgement = judge(&Evidence {
-            stock,
             per_buyer_limit: QUANTITY,
             quantity: QUANTITY,
-            arbiter_on: true,
-            keyed,
             before,
-            after,
-            answers: &answers,
-            in_time: None,
+            ..Evidence::of(stock, after, &answers)
         })?;
         let faults = [
             ("oversold", judgement.oversold.count),
@@ -124,7 +118,7 @@ mod tests {
     fn judged(after: &[Ledger; 3]) -> String {
         let before = [ledger(&[]), ledger(&[]), ledger(&[])];
         let answers = vec![sold(0, 0, "a"), sold(1, 1, "b")];
-        audit(&[7, 8, 9], STOCK, true, &before, after, answers).expect("judged").join("; ")
+        audit(&[7, 8, 9], STOCK, &before, after, answers).expect("judged").join("; ")
     }
 
     #[test]
@@ -145,6 +139,6 @@ mod tests {
     #[test]
     fn a_load_that_reached_nobody_proves_nothing() {
         let silent = Answer { status: 0, outcome: Outcome::Unknown, ..sold(0, 0, "a") };
-        assert!(audit(&[7], STOCK, true, &[ledger(&[])], &[ledger(&[])], vec![silent]).is_err());
+        assert!(audit(&[7], STOCK, &[ledger(&[])], &[ledger(&[])], vec![silent]).is_err());
     }
 }

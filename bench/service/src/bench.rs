@@ -12,7 +12,7 @@ use loadtest::haproxy;
 use loadtest::options::between;
 use loadtest::process;
 use loadtest::program::CommandResult;
-use loadtest::tokens::Mint;
+use loadtest::tokens::seckill_program;
 
 use crate::figures::Figures;
 use crate::measure::Build;
@@ -71,9 +71,6 @@ pub struct BenchOptions {
     /// The JSON report of lock-bench, shown as P6.
     #[arg(long)]
     locks: Option<PathBuf>,
-    /// Address of the service [default: SECKILL_URL].
-    #[arg(long)]
-    url: Option<String>,
 }
 
 /// The most connections that any load opens, as far as this system allows those of P4 and P17.
@@ -140,7 +137,7 @@ async fn gather(
     environment: &Environment,
     options: &BenchOptions,
 ) -> Result<Circumstances, CannotJudge> {
-    let program = Mint::new(None, environment).into_program();
+    let program = seckill_program(None);
     // Each load draws a seed of its own.
     Circumstances::gather(environment, &program, &options.out, None).await
 }
@@ -186,7 +183,7 @@ async fn prepare(
     let subjects = subjects(options, span, environment).await?;
     let mut pairs = Vec::new();
     if let Some(orders) = options.older {
-        let own = Mint::new(None, environment).into_program();
+        let own = seckill_program(None);
         let others = options.beside.iter().map(|beside| (Build::Old, beside.clone()));
         for (build, program) in std::iter::once((Build::New, own)).chain(others) {
             let logs = options.out.join("logs");
@@ -194,7 +191,7 @@ async fn prepare(
             pairs.push(pair);
         }
     }
-    let own = Mint::new(None, environment).into_program();
+    let own = seckill_program(None);
     let shapes = match &options.shapes {
         Some(mysqld) => Shapes::start(mysqld, &own, environment, &options.out).await?,
         None => Shapes::default(),
@@ -212,7 +209,7 @@ async fn subjects(
     let logs = options.out.join("logs");
     let mut subjects = Vec::new();
     if let Some(beside) = &options.beside {
-        let own = Mint::new(None, environment).into_program();
+        let own = seckill_program(None);
         for (build, program) in [(Build::New, own), (Build::Old, beside.clone())] {
             match Subject::start(build, "shop", program, environment, &logs).await {
                 Ok(subject) => subjects.push(subject),
@@ -220,8 +217,7 @@ async fn subjects(
             }
         }
     } else {
-        let url: Vec<String> = options.url.iter().cloned().collect();
-        subjects.push(Subject::running(&url, environment, &logs).await?);
+        subjects.push(Subject::running(environment, &logs).await?);
     }
     for number in 0..subjects.len() {
         let Some(orders) = options.filled else { break };

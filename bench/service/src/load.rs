@@ -120,7 +120,6 @@ pub struct Background {
     traffic: JoinHandle<Traffic>,
     items: Vec<i64>,
     stock: i64,
-    keyed: bool,
 }
 
 impl LoadGenerator {
@@ -159,8 +158,7 @@ impl LoadGenerator {
             *not_accepted.entry(answer.code.clone()).or_default() += 1;
         }
         let halves_per_second = halves(&traffic.answers, target.span);
-        let Target { items, stock, keyed, .. } = *target;
-        let broken = audit(items, stock, keyed, &before, &after, traffic.answers)?;
+        let broken = audit(target.items, target.stock, &before, &after, traffic.answers)?;
         let orders = summary.accepted.purchases + others_orders;
         let refused = summary.refused.purchases;
         Ok(Load {
@@ -188,8 +186,8 @@ impl LoadGenerator {
     pub async fn start(&mut self, target: &Target<'_>) -> Result<Background, CannotJudge> {
         let aimed = self.aim(target).await?;
         let traffic = tokio::spawn(drive::fire(Arc::clone(&aimed.drive)));
-        let Target { stock, keyed, .. } = *target;
-        let background = Background { aimed, traffic, items: target.items.to_vec(), stock, keyed };
+        let items = target.items.to_vec();
+        let background = Background { aimed, traffic, items, stock: target.stock };
         // Each connection has had its turn, on average.
         if !background.aimed.drive.answered(target.connections.into(), FLOW_MAX).await {
             return Err(CannotJudge::new("the load beside another one got no answers"));
@@ -203,12 +201,12 @@ impl LoadGenerator {
         &mut self,
         background: Background,
     ) -> Result<(TrafficSummary, Vec<String>), CannotJudge> {
-        let Background { aimed, traffic, items, stock, keyed } = background;
+        let Background { aimed, traffic, items, stock } = background;
         aimed.drive.stop();
         let traffic = traffic.await.map_err(|error| CannotJudge(error.to_string()))?;
         let after = self.settled(&items, &traffic.answers).await?;
         let summary = TrafficSummary::of(&traffic, &[]);
-        let broken = audit(&items, stock, keyed, &aimed.before, &after, traffic.answers)?;
+        let broken = audit(&items, stock, &aimed.before, &after, traffic.answers)?;
         Ok((summary, broken))
     }
 
@@ -264,7 +262,7 @@ impl LoadGenerator {
         };
         let tokens = self.tokens.of(first_buyer, buyers).await?;
         let instances = target.instances.to_vec();
-        let drive = Drive::new(plan, policy, instances, &paths, tokens, first_buyer);
+        let drive = Drive::new(plan, policy, instances, paths, tokens, first_buyer);
         let before = self.ledgers(target.items).await?;
         Ok(ReadyLoad { drive: Arc::new(drive), before })
     }
@@ -275,7 +273,7 @@ fn accepted(drive: &Drive) -> u64 {
 }
 
 /// Accepted orders per second in each half of `span`.
-pub fn halves(answers: &[Answer], span: Duration) -> [f64; 2] {
+fn halves(answers: &[Answer], span: Duration) -> [f64; 2] {
     let half = span / 2;
     let half_us = half.as_micros();
     let accepted = answers.iter().filter(|answer| answer.outcome == Outcome::Accepted);

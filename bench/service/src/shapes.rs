@@ -149,7 +149,7 @@ impl Shapes {
         let mut shards = vec![ONLY_SHARD];
         if shape.shards > 1 {
             let own = environment.with("DATABASE_URL", cluster.url());
-            Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
+            Mint::new(program.clone(), &own).run(&["migrate"]).await?;
             let lone = SHARDS.map(|shard| (shard, 1));
             cluster.add_items(&lone).await.or_cannot_judge(shape)?;
             shards = SHARDS.to_vec();

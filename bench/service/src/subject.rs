@@ -20,10 +20,10 @@ use ledger_audit::{Reader, writer_of};
 use loadtest::drive::Instance;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
-use loadtest::launcher::{Launcher, Overrides, Service};
+use loadtest::launcher::{Launcher, Service};
 use loadtest::options::RunOptions;
 use loadtest::service::{self, Admin};
-use loadtest::tokens::Mint;
+use loadtest::tokens::{Mint, seckill_program};
 
 /// Units of an item that all loads of a bench sell: more than they can.
 pub const ITEM_STOCK: i64 = 100_000_000;
@@ -49,7 +49,7 @@ pub struct Subject {
     next_buyer: i64,
     admin: Admin,
     launcher: Option<Launcher>,
-    overrides: Overrides,
+    settings: Vec<(String, String)>,
     database_url: String,
     /// What was started and made here, and has to go.
     service: Option<Service>,
@@ -68,14 +68,10 @@ pub struct Place<'a> {
 
 impl Subject {
     /// The shop that runs. `logs` is for further instances of it.
-    pub async fn running(
-        url: &[String],
-        environment: &Environment,
-        logs: &Path,
-    ) -> Result<Self, CannotJudge> {
-        let mut instances = service::instances(url, environment).await?;
+    pub async fn running(environment: &Environment, logs: &Path) -> Result<Self, CannotJudge> {
+        let mut instances = service::instances(&[], environment).await?;
         instances.truncate(1);
-        let program = Mint::new(None, environment).into_program();
+        let program = seckill_program(None);
         let launcher = Launcher::new(program.clone(), environment, logs).ok();
         let database_url = environment.database_url()?;
         Self::at(Build::New, instances, program, launcher, environment, &[database_url]).await
@@ -89,7 +85,7 @@ impl Subject {
         environment: &Environment,
         ledgers: &[String],
     ) -> Result<Self, CannotJudge> {
-        let mint = Mint::new(Some(program), environment);
+        let mint = Mint::new(program, environment);
         let admin = Admin::new(instances.clone(), mint.admin().await?);
         let mut readers = Vec::new();
         for url in ledgers {
@@ -113,7 +109,7 @@ impl Subject {
             next_buyer: FIRST_BUYER,
             admin,
             launcher,
-            overrides: Overrides::default(),
+            settings: Vec::new(),
             database_url,
             service: None,
             database: None,
@@ -156,15 +152,14 @@ impl Subject {
         let own = settings
             .iter()
             .fold(environment.clone(), |own, (name, value)| own.with(name, value.clone()));
-        Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
+        Mint::new(program.clone(), &own).run(&["migrate"]).await?;
         settings.push(("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")));
-        let overrides = Overrides { settings, clock_ahead_seconds: 0 };
-        let service = launcher.start(name, &overrides).await?;
+        let service = launcher.start(name, &settings).await?;
         let instances = vec![service.instance.clone()];
         let mut subject =
             Self::at(build, instances, program, Some(launcher), environment, ledgers).await?;
         subject.generator.services.services = Some(service.process().into_iter().collect());
-        subject.overrides = overrides;
+        subject.settings = settings;
         subject.service = Some(service);
         Ok(subject)
     }
@@ -215,7 +210,7 @@ impl Subject {
         let mut started = Vec::new();
         for number in 1..=count {
             let name = format!("{}-instance-{number}", self.build.word());
-            started.push(self.launcher()?.start(&name, &self.overrides).await?);
+            started.push(self.launcher()?.start(&name, &self.settings).await?);
         }
         Ok(started)
     }

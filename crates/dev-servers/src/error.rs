@@ -8,26 +8,6 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The binary was found, but it is not a server that we know.
-    #[error("{program} is not a usable {server}: {reason}")]
-    ProgramUnusable {
-        /// The binary.
-        program: PathBuf,
-        /// The server it was taken for.
-        server: &'static str,
-        /// What it did instead.
-        reason: String,
-    },
-    /// Another process runs on the same directory.
-    #[error(
-        "another {server} is running on {directory}; stop the other `seckill dev` first, or choose \
-         another directory with SECKILL_DATA_DIR"
-    )]
-    InUse {
-        /// The server's name.
-        server: &'static str,
-        directory: PathBuf,
-    },
     /// The server, or the making of its data directory, ended.
     #[error("{server} ended ({status}); the end of {log}:\n{tail}")]
     Ended {
@@ -61,6 +41,20 @@ impl StartError {
         Self::Other(format!(
             "no {server} was found; install the package {package} (`scripts/install-packages` \
              does), or set {variable}, or set DATABASE_URL and REDIS_URL to use servers of your own"
+        ))
+    }
+
+    /// A binary was found, but it is not the server that it was taken for.
+    pub(super) fn unusable(server: &str, program: &Path, reason: impl Display) -> Self {
+        Self::Other(format!("{} is not a usable {server}: {reason}", program.display()))
+    }
+
+    /// Another process runs on the same directory.
+    pub(super) fn in_use(server: &str, directory: &Path) -> Self {
+        Self::Other(format!(
+            "another {server} is running on {}; stop the other `seckill dev` first, or choose \
+             another directory with SECKILL_DATA_DIR",
+            directory.display()
         ))
     }
 

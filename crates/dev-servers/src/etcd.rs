@@ -107,7 +107,7 @@ impl EtcdServer {
         }
         // Together, since a member serves only when enough others run.
         let starts = prepared.into_iter().zip(ports);
-        try_join_all(starts.map(|(member, port)| Self::boot_member(member, port))).await
+        try_join_all(starts.map(|(member, port)| Self::boot(member, Some(port)))).await
     }
 
     /// The address for clients.

@@ -32,9 +32,12 @@ const TAIL_BYTES_MAX: u64 = 4096;
 /// A server's directory, locked.
 #[derive(Debug)]
 pub struct Home {
-    server: &'static str,
-    directory: PathBuf,
-    log: File,
+    /// The name of the server for messages.
+    pub(super) server: &'static str,
+    /// Its absolute path.
+    pub(super) directory: PathBuf,
+    /// The open, locked log that the server writes to.
+    pub(super) log: File,
     /// Where in the log this start begins.
     log_start: u64,
 }
@@ -79,16 +82,6 @@ impl Home {
         Ok((home, vec![temporary]))
     }
 
-    /// The name of the server for messages.
-    pub(super) fn server(&self) -> &'static str {
-        self.server
-    }
-
-    /// The absolute path of the directory.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// The path of a file in the directory.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -99,11 +92,6 @@ impl Home {
         let data = self.path("data");
         fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
         Ok(data)
-    }
-
-    /// The open, locked log that the server writes to.
-    pub(super) fn log(&self) -> &File {
-        &self.log
     }
 
     /// Whether a file of this name exists.
@@ -220,7 +208,7 @@ async fn lock(server: &'static str, directory: &Path, log: &File) -> Result<(), 
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(StartError::InUse { server, directory: directory.to_path_buf() });
+                return Err(StartError::in_use(server, directory));
             }
             Err(TryLockError::Error(error)) => {
                 return Err(StartError::io("lock", directory)(error));

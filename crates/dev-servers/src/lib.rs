@@ -21,8 +21,9 @@ pub use self::etcd::{EtcdOptions, EtcdServer};
 pub use self::mysql::set::{MysqlSet, Replication};
 pub use self::mysql::vitess::VitessServer;
 pub use self::mysql::vitess_cluster::{NewShard, ONLY_SHARD, VitessCluster};
-pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
+pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer, OPERATOR};
 pub use self::ports::free_port;
+pub use self::program::{find as find_program, libfaketime};
 pub use self::redis::{
     AppendFsync, Certificates, PRIMARY, Part, RedisCluster, RedisClusterOptions, RedisOptions,
     RedisSentinels, RedisServer,

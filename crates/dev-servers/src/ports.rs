@@ -14,7 +14,7 @@ use super::lock;
 
 /// How often a start is tried when another process takes a port between our look and the server's
 /// bind.
-pub(crate) const PORT_ATTEMPTS_MAX: u32 = 3;
+const PORT_ATTEMPTS_MAX: u32 = 3;
 /// How many ports are looked at for one that is free and new to this process.
 const OFFERS_MAX: usize = 1_000;
 /// The first port that is given to a server. Below are those of well-known services.
@@ -28,7 +28,7 @@ const OF_CONNECTIONS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 /// is written to `memory`, so that addresses stay the same over restarts.
 ///
 /// Between this look and the server's own bind another process can take the port; callers try again,
-/// see [`lost_the_race`].
+/// see [`start_again`].
 ///
 /// # Errors
 /// No port is free.
@@ -43,7 +43,7 @@ pub(super) fn choose(memory: &Path) -> Result<u16, StartError> {
 }
 
 /// Whether a server ended because its port was taken after we had found it free.
-pub(super) fn lost_the_race(error: &StartError) -> bool {
+fn lost_the_race(error: &StartError) -> bool {
     matches!(error, StartError::Ended { tail, .. } if tail.to_lowercase().contains("address already in use"))
 }
 

@@ -13,12 +13,21 @@ const SERVER_DIRECTORIES: [&str; 4] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
 /// The first executable of this name on `PATH` or in the usual server directories.
-pub(super) fn find(name: &str) -> Option<PathBuf> {
+#[must_use]
+pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain(SERVER_DIRECTORIES.map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|candidate| is_executable(candidate))
+}
+
+/// The library that gives a process a wrong clock, where it is installed.
+#[must_use]
+pub fn libfaketime() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").ok()?.flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    libraries.find(|library| library.is_file())
 }
 
 /// The program, or another path, that an environment variable names.
@@ -36,12 +45,8 @@ pub(super) fn unpacked(name: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 /// The program does not run, fails, or says nothing.
-pub(super) fn version(server: &'static str, program: &Path) -> Result<String, StartError> {
-    let unusable = |reason: String| StartError::ProgramUnusable {
-        program: program.to_path_buf(),
-        server,
-        reason,
-    };
+pub(super) fn version(server: &str, program: &Path) -> Result<String, StartError> {
+    let unusable = |reason: String| StartError::unusable(server, program, reason);
     let output = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())

@@ -61,7 +61,7 @@ pub struct Server<R: Recipe> {
     pub(crate) recipe: R,
     pub(crate) version: String,
     // Dropped last, so that the directory is unlocked and removed after the server was told to end.
-    home: Home,
+    pub(crate) home: Home,
     _temporary: Vec<TemporaryDirectory>,
 }
 
@@ -122,44 +122,25 @@ impl<R: Recipe> Server<R> {
         self.home.ended(&status.to_string())
     }
 
-    pub(crate) fn home(&self) -> &Home {
-        &self.home
-    }
-
-    /// Starts a server on a free port, and returns when it serves.
-    pub(crate) async fn boot(prepared: ReadyServer<R>) -> Result<Self, StartError> {
-        let mut attempt = 1;
-        loop {
-            let port = ports::choose(&prepared.home.path("port"))?;
-            let command = prepared.recipe.command(&prepared.home, port)?;
-            match launch(&prepared.recipe, &prepared.home, &command, port).await {
-                Ok(guardian) => return Ok(prepared.running(guardian, command, port)),
-                Err(error)
-                    if attempt == ports::PORT_ATTEMPTS_MAX || !ports::lost_the_race(&error) =>
-                {
-                    return Err(error);
-                }
-                Err(_) => attempt += 1,
-            }
-        }
-    }
-
-    /// Starts a member of a cluster on a port that its peers know, and returns when it serves.
-    pub(crate) async fn boot_member(
-        prepared: ReadyServer<R>,
-        port: u16,
+    /// Starts a server, and returns when it serves: a member of a cluster on the port that its peers know, any other
+    /// on a free one.
+    pub(crate) async fn boot(
+        ready: ReadyServer<R>,
+        member_port: Option<u16>,
     ) -> Result<Self, StartError> {
-        let command = prepared.recipe.command(&prepared.home, port)?;
-        let guardian = launch(&prepared.recipe, &prepared.home, &command, port).await?;
-        Ok(prepared.running(guardian, command, port))
-    }
-}
-
-impl<R: Recipe> ReadyServer<R> {
-    fn running(self, guardian: Guardian, command: Vec<String>, port: u16) -> Server<R> {
-        let Self { recipe, home, temporary, version } = self;
-        tracing::info!("{} answers on 127.0.0.1:{port}", home.server());
-        Server { guardian, command, port, recipe, version, home, _temporary: temporary }
+        let ReadyServer { recipe, home, temporary, version } = ready;
+        let started = ports::start_again(|| async {
+            let port = match member_port {
+                Some(port) => port,
+                None => ports::choose(&home.path("port"))?,
+            };
+            let command = recipe.command(&home, port)?;
+            let guardian = launch(&recipe, &home, &command, port).await?;
+            Ok::<_, StartError>((guardian, command, port))
+        });
+        let (guardian, command, port) = started.await?;
+        tracing::info!("{} answers on 127.0.0.1:{port}", home.server);
+        Ok(Self { guardian, command, port, recipe, version, home, _temporary: temporary })
     }
 }
 
@@ -170,7 +151,7 @@ async fn launch<R: Recipe>(
     command: &[String],
     port: u16,
 ) -> Result<Guardian, StartError> {
-    let guardian = Guardian::spawn(command, home.directory(), home.log())
+    let guardian = Guardian::spawn(command, &home.directory, &home.log)
         .map_err(StartError::io("run", Path::new(&command[0])))?;
     let begin = Instant::now();
     loop {

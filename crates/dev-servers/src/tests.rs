@@ -213,8 +213,8 @@ async fn an_incomplete_directory_is_made_again_and_an_unknown_one_left_alone() {
 async fn a_used_directory_is_named() {
     let home = directory();
     let first = RedisServer::start(RedisOptions::new(home.path())).await.unwrap();
-    let error = RedisServer::start(RedisOptions::new(home.path())).await.unwrap_err();
-    assert!(matches!(error, StartError::InUse { .. }), "{error}");
+    let error = RedisServer::start(RedisOptions::new(home.path())).await.unwrap_err().to_string();
+    assert!(error.contains("another Redis is running on"), "{error}");
     assert!(runs(first.pid()));
     first.stop().await;
 }
@@ -228,8 +228,8 @@ async fn a_server_that_refuses_to_start_shows_its_log() {
 
     let mut options = MysqlOptions::temporary();
     options.program = Some(PathBuf::from("/bin/true"));
-    let error = MysqlServer::start(options).await.unwrap_err();
-    assert!(matches!(error, StartError::ProgramUnusable { .. }), "{error}");
+    let error = MysqlServer::start(options).await.unwrap_err().to_string();
+    assert!(error.contains("/bin/true is not a usable"), "{error}");
 }
 
 #[tokio::test]

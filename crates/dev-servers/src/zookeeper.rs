@@ -92,7 +92,7 @@ impl ZookeeperServer {
     /// A sentence that says what to do: no Java, no server, a directory in use, or the end of the
     /// server's log.
     pub async fn start(options: ZookeeperOptions) -> Result<Self, StartError> {
-        let mut server = Self::boot(prepare(options, None).await?).await?;
+        let mut server = Self::boot(prepare(options, None).await?, None).await?;
         server.version = server.asked_version().await;
         Ok(server)
     }
@@ -140,7 +140,7 @@ impl ZookeeperEnsemble {
             let port = free[index];
             async move {
                 let prepared = prepare(ZookeeperOptions::temporary(), Some(member)).await?;
-                let mut server = ZookeeperServer::boot_member(prepared, port).await?;
+                let mut server = ZookeeperServer::boot(prepared, Some(port)).await?;
                 server.version = server.asked_version().await;
                 Ok::<_, StartError>(server)
             }

@@ -4,7 +4,7 @@
 use crate::rules::{
     draw, in_time, ledger as ledger_rules, lines, price, record as record_rules, waiting,
 };
-use crate::{CannotJudge, Evidence, Judgement, Stock};
+use crate::{CannotJudge, Evidence, Finding, Judgement, Ledger, Stock};
 
 /// Judges I1 to I14, I16 to I20, I21 where the item was drawn, and I22.
 ///
@@ -36,15 +36,31 @@ pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     })
 }
 
-fn readable(evidence: &Evidence<'_>) -> Result<Stock, CannotJudge> {
-    if !evidence.after.item_exists {
+/// Judges an item that was drawn, of whose `stock` units nobody has bought one, by its ledger alone: I1 to I6, I13 and
+/// I21.
+///
+/// # Errors
+/// When the item or its stock row is missing.
+pub fn judge_draw(stock: i64, after: &Ledger) -> Result<Vec<Finding>, CannotJudge> {
+    let evidence = Evidence::of(stock, after, &[]);
+    let mut findings = ledger_rules::judge(&evidence, stock_row(after)?).findings;
+    findings.push(waiting::line(&evidence));
+    findings.extend(draw::places(&evidence));
+    Ok(findings)
+}
+
+fn stock_row(ledger: &Ledger) -> Result<Stock, CannotJudge> {
+    if !ledger.item_exists {
         return Err(CannotJudge(
             "the database has no such item: is DATABASE_URL the service's own?".to_owned(),
         ));
     }
-    let Some(stock) = evidence.after.stock else {
-        return Err(CannotJudge("the item has no stock row: there is nothing to audit".to_owned()));
-    };
+    let missing = || CannotJudge::new("the item has no stock row: there is nothing to audit");
+    ledger.stock.ok_or_else(missing)
+}
+
+fn readable(evidence: &Evidence<'_>) -> Result<Stock, CannotJudge> {
+    let stock = stock_row(evidence.after)?;
     if evidence.answers.is_empty() {
         return Err(CannotJudge("no purchase was made".to_owned()));
     }

@@ -1,5 +1,6 @@
 //! The evidence of one item, on which every rule judges.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::{Answer, History, Ledger};
@@ -16,8 +17,6 @@ pub struct Evidence<'a> {
     /// Whether the service checked stock, limit and fence again inside its transaction (the second
     /// line of defence). Without it, I2 and I6 are not judged.
     pub arbiter_on: bool,
-    /// Whether purchases carried idempotency keys.
-    pub keyed: bool,
     /// The ledger before the first purchase; empty for a new item.
     pub before: &'a Ledger,
     /// The ledger after the traffic, once no purchase is under way.
@@ -26,6 +25,23 @@ pub struct Evidence<'a> {
     pub answers: &'a [Answer],
     /// What I16 to I19 need; without it they are not judged.
     pub in_time: Option<InTime<'a>>,
+}
+
+impl<'a> Evidence<'a> {
+    /// The evidence of a new item with the arbiter, of which each buyer may have one unit and has asked for one.
+    pub fn of(stock: i64, after: &'a Ledger, answers: &'a [Answer]) -> Self {
+        static NOTHING: LazyLock<Ledger> = LazyLock::new(Ledger::default);
+        Self {
+            stock,
+            per_buyer_limit: 1,
+            quantity: 1,
+            arbiter_on: true,
+            before: &NOTHING,
+            after,
+            answers,
+            in_time: None,
+        }
+    }
 }
 
 /// What the rules about time need beside the answers.

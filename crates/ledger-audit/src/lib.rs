@@ -90,17 +90,8 @@
 //! let orders = vec![order];
 //! let movements = vec![sold];
 //! let after = Ledger { item_exists: true, stock, orders, movements, ..Ledger::default() };
-//! let mut evidence = Evidence {
-//!     stock: 1,
-//!     per_buyer_limit: 1,
-//!     quantity: 1,
-//!     arbiter_on: true,
-//!     keyed: true,
-//!     before: &Ledger::default(),
-//!     after: &after,
-//!     answers: &[answer],
-//!     in_time: None,
-//! };
+//! let answers = [answer];
+//! let mut evidence = Evidence::of(1, &after, &answers);
 //! assert!(judge(&evidence)?.is_clean());
 //!
 //! // The database forgets the order: I8 names it.
@@ -126,7 +117,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use audit::judge;
+pub use audit::{judge, judge_draw};
 pub use declared::{Breaks, Expectation};
 pub use evidence::{Evidence, InTime};
 pub use failure::{CannotJudge, OrCannotJudge};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::CannotJudge;
+use crate::{CannotJudge, OrCannotJudge};
 
 /// One attempt at a purchase and the answer to it.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -104,13 +104,11 @@ impl Answer {
 
 /// Writes a record to a file, each answer as one line of JSON.
 pub fn write_history(path: &Path, answers: &[Answer]) -> Result<(), CannotJudge> {
-    let failed = |error: &dyn std::fmt::Display| {
-        CannotJudge(format!("{} not written: {error}", path.display()))
-    };
-    let mut file = BufWriter::new(File::create(path).map_err(|error| failed(&error))?);
+    let what = format!("{} not written", path.display());
+    let mut file = BufWriter::new(File::create(path).or_cannot_judge(&what)?);
     for answer in answers {
-        serde_json::to_writer(&mut file, answer).map_err(|error| failed(&error))?;
-        file.write_all(b"\n").map_err(|error| failed(&error))?;
+        serde_json::to_writer(&mut file, answer).or_cannot_judge(&what)?;
+        file.write_all(b"\n").or_cannot_judge(&what)?;
     }
-    file.flush().map_err(|error| failed(&error))
+    file.flush().or_cannot_judge(&what)
 }

@@ -136,15 +136,15 @@ pub struct FaultCounts {
 }
 
 impl FaultCounts {
-    /// The larger count of each kind.
+    /// One count of each kind out of two: their sum, or the larger one.
     #[must_use]
-    pub fn max(self, other: Self) -> Self {
+    pub fn with(self, other: Self, combine: fn(i64, i64) -> i64) -> Self {
         Self {
-            oversold: self.oversold.max(other.oversold),
-            undersold: self.undersold.max(other.undersold),
-            lost: self.lost.max(other.lost),
-            phantom: self.phantom.max(other.phantom),
-            duplicates: self.duplicates.max(other.duplicates),
+            oversold: combine(self.oversold, other.oversold),
+            undersold: combine(self.undersold, other.undersold),
+            lost: combine(self.lost, other.lost),
+            phantom: combine(self.phantom, other.phantom),
+            duplicates: combine(self.duplicates, other.duplicates),
         }
     }
 }

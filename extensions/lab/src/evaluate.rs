@@ -131,15 +131,11 @@ fn judged(evidence: &Evidence<'_>) -> (RecordJudgement, Vec<Finding>) {
     });
     let after = Ledger { item_exists: true, orders: orders.collect(), ..Ledger::default() };
     let evidence = ledger_audit::Evidence {
-        stock: evidence.stock,
         per_buyer_limit: i64::MAX,
         quantity: evidence.quantity,
         arbiter_on: evidence.report.facts.arbiter == ArbiterMode::On,
-        keyed: true,
-        before: &Ledger::default(),
-        after: &after,
-        answers: evidence.answers,
         in_time: Some(InTime { history: &History::default(), sold_out_age: evidence.sold_out_age }),
+        ..ledger_audit::Evidence::of(evidence.stock, &after, evidence.answers)
     };
     (judge_record(&evidence), judge_in_time(&evidence))
 }

@@ -204,26 +204,11 @@ fn milliseconds(micros: u64) -> f64 {
     std::time::Duration::from_micros(micros).as_secs_f64() * 1_000.0
 }
 
-/// The figures of a cell that runs.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Progress {
-    pub index: usize,
-    pub elapsed_ms: u64,
-    pub requests_done: u64,
-    pub accepted: u64,
-    pub refused: u64,
-    pub unavailable: u64,
-    pub unknown: u64,
-    pub available: i64,
-    pub sold: i64,
-    pub oversold: i64,
-}
-
 /// An event for the watchers of a run.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The figures of the cell that runs.
-    Progress(Progress),
+    Progress(Box<Cell>),
     /// A cell changed its state.
     Cell(Box<Cell>),
     /// The run ended.

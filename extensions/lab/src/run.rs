@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::evaluate::{self, Evidence, note};
 use crate::load_generator::{AnswerCounts, LoadGenerator};
 use crate::plan::StrategyChoice;
-use crate::report::{Cell, CellState, Event, Latency, Progress, RunState};
+use crate::report::{Cell, CellState, Event, Latency, RunState};
 use crate::tracked::{LabParts, TrackedRun};
 use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
@@ -100,9 +100,7 @@ impl Work<'_> {
         let started = Instant::now();
         let counts = Arc::new(AnswerCounts::default());
         let mut answers = self.send_load(cell, item, pool, &counts).await;
-        let elapsed = started.elapsed();
-        cell.elapsed_ms = millis(elapsed);
-        count(cell, counts.read(), elapsed);
+        count(cell, counts.read(), started.elapsed());
         cell.latency_ms = Latency::of(answers.iter().map(|answer| answer.from_send_us).collect());
         let asked = u64::from(self.running.request.requests);
         if cell.requests_done < asked {
@@ -198,20 +196,13 @@ impl Work<'_> {
                     row.ok().flatten().map_or(cell.stock, |row| row.available)
                 }
             };
-            let [accepted, refused, unavailable, unknown] = counts.read();
-            let sold = i64::try_from(accepted).unwrap_or(i64::MAX) * i64::from(wanted.quantity);
-            self.running.publish(Event::Progress(Progress {
-                index: cell.index,
-                elapsed_ms: millis(started.elapsed()),
-                requests_done: accepted + refused + unavailable + unknown,
-                accepted,
-                refused,
-                unavailable,
-                unknown,
-                available,
-                sold,
-                oversold: (sold - cell.stock).max(0),
-            }));
+            let mut seen = Box::new(cell.clone());
+            count(&mut seen, counts.read(), started.elapsed());
+            let accepted = i64::try_from(seen.accepted).unwrap_or(i64::MAX);
+            seen.available = available;
+            seen.sold = accepted * i64::from(wanted.quantity);
+            seen.oversold = (seen.sold - seen.stock).max(0);
+            self.running.publish(Event::Progress(seen));
         }
     }
 
@@ -245,6 +236,7 @@ impl Work<'_> {
 
 /// Writes the counts and the times into the cell.
 fn count(cell: &mut Cell, counts: [u64; 4], elapsed: Duration) {
+    cell.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     [cell.accepted, cell.refused, cell.unavailable, cell.unknown] = counts;
     cell.requests_done = counts.iter().sum();
     cell.accepted_per_second = per_second(cell.accepted, elapsed);
@@ -255,10 +247,6 @@ fn per_second(count: u64, elapsed: Duration) -> f64 {
     let count = u32::try_from(count).map_or(f64::MAX, f64::from);
     let seconds = elapsed.as_secs_f64();
     if seconds > 0.0 { count / seconds } else { 0.0 }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Ends the sale of a lab item, so that it cannot be bought later.

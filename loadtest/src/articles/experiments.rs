@@ -56,7 +56,7 @@ const WAYS: [(&str, &str, usize, &str, bool); 16] = [
     ("Redisson", "lock-redis?store=redis", 1, "870", false),
     ("(not in the article) one queue per item", "mysql-batch", 1, "-", false),
 ];
-const WAYS_UNITS: f64 = 5_000.0;
+const WAYS_UNITS: u32 = 5_000;
 const WAYS_CONCURRENCY: u32 = 500;
 
 impl Setup<'_> {
@@ -71,10 +71,6 @@ impl Setup<'_> {
         options.arbiter = Switch::Off;
         change(&mut options);
         Box::pin(run::execute(&options, &self.testbed.environment)).await
-    }
-
-    fn share(&self, count: f64) -> u32 {
-        (count * self.options.share).ceil() as u32
     }
 }
 
@@ -170,7 +166,6 @@ pub async fn three_tasks(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
 
 /// S2.
 pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
-    let requests = setup.share(f64::from(WAITS_REQUESTS));
     let mut rows = Vec::new();
     let mut broken = Vec::new();
     let mut all = Vec::new();
@@ -179,10 +174,10 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
         let parameter = if wait.is_empty() { String::new() } else { format!("&wait={wait}") };
         let run = setup
             .fire(&format!("lock-redis?scope=item{parameter}"), 1, |options| {
-                options.stock = Some(i64::from(requests));
-                options.requests = requests;
-                options.buyers = requests;
-                options.concurrency = WAITS_CONCURRENCY.min(requests);
+                options.stock = Some(i64::from(WAITS_REQUESTS));
+                options.requests = WAITS_REQUESTS;
+                options.buyers = WAITS_REQUESTS;
+                options.concurrency = WAITS_CONCURRENCY;
                 options.arbiter = Switch::On;
             })
             .await?;
@@ -192,7 +187,7 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
         let ms = |micros: u64| format!("{:.0}", micros as f64 / 1e3);
         rows.push(vec![
             if wait.is_empty() { what.to_owned() } else { format!("`{wait}`: {what}") },
-            format!("{} of {requests}", traffic.accepted.purchases),
+            format!("{} of {WAITS_REQUESTS}", traffic.accepted.purchases),
             format!("{:.1}", traffic.seconds),
             format!("{:.0}", traffic.accepted.per_second),
             ms(latency.p50_us),
@@ -203,7 +198,7 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
         all.push(WaitResult {
             way: wait,
             served: traffic.accepted.purchases,
-            requests: u64::from(requests),
+            requests: u64::from(WAITS_REQUESTS),
             seconds: traffic.seconds,
             p90_us: latency.p90_us,
             max_us: latency.max_us,
@@ -219,8 +214,7 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
         name: "S2",
         title: "five ways to wait for a lock",
         setting: format!(
-            "{requests} requests, {} at once, one lock on the item (`lock-redis?scope=item&wait=...`); a request that does not get the lock in time has failed.",
-            WAITS_CONCURRENCY.min(requests)
+            "{WAITS_REQUESTS} requests, {WAITS_CONCURRENCY} at once, one lock on the item (`lock-redis?scope=item&wait=...`); a request that does not get the lock in time has failed.",
         ),
         head: vec![
             "how a loser waits",
@@ -279,7 +273,6 @@ pub async fn one_each(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
 
 /// S4.
 pub async fn every_way(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
-    let units = setup.share(WAYS_UNITS);
     let mut rows = Vec::new();
     let mut broken = Vec::new();
     let mut all = Vec::new();
@@ -288,10 +281,10 @@ pub async fn every_way(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
             .fire(strategy, instances, |options| {
                 // Half of them in surplus: with as many requests as units nobody could be sold a
                 // unit too many, and the article reads the fault from the rest of the stock.
-                options.stock = Some(i64::from(units));
-                options.requests = units + units / 2;
-                options.buyers = units + units / 2;
-                options.concurrency = WAYS_CONCURRENCY.min(units);
+                options.stock = Some(i64::from(WAYS_UNITS));
+                options.requests = WAYS_UNITS + WAYS_UNITS / 2;
+                options.buyers = WAYS_UNITS + WAYS_UNITS / 2;
+                options.concurrency = WAYS_CONCURRENCY;
                 options.retry = 20;
                 options.seconds_max = Some(60.0);
             })
@@ -320,8 +313,7 @@ pub async fn every_way(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
         name: "S4",
         title: "overselling, and every way to stop it",
         setting: format!(
-            "{units} units, {} requests at once, the gate alone (arbiter off). The article sends as many requests as units and compares the stock; we send half as many again, so that a unit too many is a sold unit.",
-            WAYS_CONCURRENCY.min(units)
+            "{WAYS_UNITS} units, {WAYS_CONCURRENCY} requests at once, the gate alone (arbiter off). The article sends as many requests as units and compares the stock; we send half as many again, so that a unit too many is a sold unit.",
         ),
         head: vec!["what", "strategy", "req/s", "the article's", "oversells", "the article's"],
         rows,

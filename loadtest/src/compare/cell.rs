@@ -12,8 +12,6 @@ use ledger_audit::{FaultCounts, Judgement, Outcome};
 
 /// Tries after the first for purchases that the service could not serve in time.
 const RETRIES_MAX: u16 = 20;
-/// How long one answer may take; the service answers earlier.
-const TIMEOUT_SECONDS: f64 = 15.0;
 
 /// What is varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +91,6 @@ impl Range<'_> {
             arbiter: cell.arbiter,
             retry: RETRIES_MAX,
             seconds_max: Some(self.options.seconds_max),
-            timeout_seconds: TIMEOUT_SECONDS,
             ..self.testbed.load(strategy, self.instances, self.seed)
         }
     }

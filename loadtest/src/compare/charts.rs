@@ -1,41 +1,46 @@
-//! The charts, drawn by plotters.
-
-use plotters::prelude::*;
-use plotters::style::text_anchor::HPos;
+//! The charts of a comparison.
 
 use super::figures::Row;
 use super::result::Comparison;
 use super::verdict::Verdict;
 use crate::canvas::{
-    Chart, Drawing, Legend, NAMES, SCALE, Scale, Tone, count, drawn, grid_line, grouped,
-    grouped_small, legend, said, step, text, to_i32,
+    Canvas, Chart, Legend, NAMES, Place, SCALE, Scale, Tone, WIDTH, grouped, grouped_small, step,
 };
-use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::Switch;
 use crate::spread::Spread;
 use ledger_audit::Expectation;
 
 /// Height of a line of a bar chart.
-const LINE: u32 = 26;
-/// Height of the head of a chart.
-const HEAD: u32 = 44;
+const LINE: i32 = 26;
+/// Height of the legend above the lines.
+const HEAD: i32 = 22;
 /// Small panels beside each other.
-const PANELS: usize = 5;
-const PANEL_HEIGHT: u32 = 112;
+const PANELS: i32 = 5;
+const PANEL_WIDTH: i32 = WIDTH / PANELS;
+const PANEL_HEIGHT: i32 = 112;
 
-/// Draws all charts.
-pub fn draw(comparison: &Comparison) -> Result<Vec<Chart>, CannotJudge> {
+/// The colours of the bars.
+const BARS: [(&str, Tone); 3] = [
+    ("one instance", Tone::First),
+    ("two instances", Tone::Second),
+    ("spread of the rounds", Tone::Text),
+];
+/// The colours of latencies.
+const LATENCIES: [(&str, Tone); 4] = [
+    ("median", Tone::Text),
+    ("to the 90th percentile", Tone::First),
+    ("to the 99th percentile", Tone::Second),
+    ("slowest", Tone::Bad),
+];
+
+/// Draws all charts that there are figures for.
+pub fn draw(comparison: &Comparison) -> Vec<Chart> {
     let rows = &comparison.rows;
-    let drawn = [throughput(comparison), latency(rows), stock(comparison)];
-    drawn
-        .into_iter()
-        .collect::<Result<Vec<Option<Chart>>, String>>()
-        .map(|charts| charts.into_iter().flatten().collect())
-        .or_cannot_judge("a chart could not be drawn")
+    [throughput(comparison), latency(rows), stock(comparison)].into_iter().flatten().collect()
 }
 
 /// Accepted purchases per second, one bar for one instance and one for two, with their spread.
-fn throughput(comparison: &Comparison) -> Result<Option<Chart>, String> {
+fn throughput(comparison: &Comparison) -> Option<Chart> {
     let rows = &comparison.rows;
     let is_safe = |name: &str| {
         comparison.strategies.iter().any(|judged| judged.card.name == name && judged.card.safe)
@@ -45,74 +50,53 @@ fn throughput(comparison: &Comparison) -> Result<Option<Chart>, String> {
         right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
     });
     let two = select(rows, Switch::On, 2);
-    let bars: Vec<Bars> = one
-        .iter()
-        .map(|row| Bars {
-            name: row.strategy.clone(),
-            tone: if is_safe(&row.strategy) { Tone::TEXT } else { Tone::BAD },
-            values: std::iter::once(*row)
-                .chain(two.iter().filter(|other| other.strategy == row.strategy).copied())
-                .zip([Tone::FIRST, Tone::SECOND])
-                .map(|(row, tone)| Value { spread: row.accepted_per_second, tone })
-                .collect(),
-        })
-        .collect();
+    let bars = one.into_iter().map(|row| Bars {
+        name: &row.strategy,
+        tone: if is_safe(&row.strategy) { Tone::Text } else { Tone::Bad },
+        spreads: std::iter::once(row)
+            .chain(two.iter().filter(|other| other.strategy == row.strategy).copied())
+            .map(|row| row.accepted_per_second)
+            .collect(),
+    });
+    let bars: Vec<Bars<'_>> = bars.collect();
     let caption = "Accepted purchases per second with the arbiter on: one instance (the upper bar) and two (the lower). The bar is the median of the rounds, the line their spread; where lines overlap, the difference is inside the noise. Red names oversell when the gate stands alone.";
-    let series = [
-        ("one instance", Tone::FIRST),
-        ("two instances", Tone::SECOND),
-        ("spread of the rounds", Tone::TEXT),
-    ];
-    let series: Legend<'_> = if two.is_empty() { &[] } else { &series };
-    bar_chart("throughput", caption, "accepted purchases per second", series, &bars)
+    let series: Legend<'_> = if two.is_empty() { &[] } else { &BARS };
+    let svg = bar_chart("accepted purchases per second", series, &bars)?;
+    Some(Chart { name: "throughput", caption: caption.to_owned(), svg })
 }
 
 /// A line of a bar chart.
-struct Bars {
-    name: String,
+struct Bars<'a> {
+    name: &'a str,
     /// Of the name.
-    tone: RGBColor,
-    values: Vec<Value>,
+    tone: Tone,
+    /// One for each bar.
+    spreads: Vec<Spread>,
 }
 
-struct Value {
-    spread: Spread,
-    tone: RGBColor,
-}
-
-fn bar_chart(
-    name: &'static str,
-    caption: &str,
-    unit: &str,
-    series: Legend<'_>,
-    bars: &[Bars],
-) -> Result<Option<Chart>, String> {
+fn bar_chart(unit: &str, series: Legend<'_>, bars: &[Bars<'_>]) -> Option<String> {
     if bars.is_empty() {
-        return Ok(None);
+        return None;
     }
-    let highest =
-        bars.iter().flat_map(|bar| &bar.values).map(|value| value.spread.max).fold(1.0, f64::max);
+    let highest = bars.iter().flat_map(|bar| &bar.spreads).map(|spread| spread.max);
+    let highest = highest.fold(1.0, f64::max);
     let step = step(highest);
     let scale = Scale::new(0.0, highest * 1.02);
     let ticks = (0..).map(|number| step * f64::from(number));
     let ticks = ticks.take_while(|tick| *tick <= highest * 1.02).map(|tick| (tick, grouped(tick)));
     let axis = Axis { unit, middle: highest / 2.0, scale: &scale, ticks: ticks.collect() };
-    let names: Vec<_> = bars.iter().map(|bar| (bar.name.as_str(), bar.tone)).collect();
-    let svg = named_rows(&axis, series, &names, |area, index, y| {
-        let values = &bars[index].values;
-        let thick = (to_i32(LINE) - 6) / to_i32(count(values.len().max(1)));
-        for (place, value) in values.iter().enumerate() {
-            let upper = y + 3 + thick * to_i32(count(place));
-            let Spread { median, min, max } = value.spread;
-            let corners = [(scale.at(0.0), upper), (scale.at(median), upper + thick - 1)];
-            area.draw(&Rectangle::new(corners, value.tone.filled())).map_err(said)?;
+    let names: Vec<_> = bars.iter().map(|bar| (bar.name, bar.tone)).collect();
+    Some(named_rows(&axis, series, &names, |canvas, index, y| {
+        let spreads = &bars[index].spreads;
+        let thick = (LINE - 6) / spreads.len().max(1) as i32;
+        for (place, (spread, (_, tone))) in (0..).zip(spreads.iter().zip(BARS)) {
+            let upper = y + 3 + thick * place;
+            let Spread { median, min, max } = *spread;
+            canvas.rectangle((scale.at(0.0), upper), (scale.at(median), upper + thick - 1), tone);
             let at = upper + thick / 2;
-            let line = vec![(scale.at(min), at), (scale.at(max), at)];
-            area.draw(&PathElement::new(line, Tone::TEXT)).map_err(said)?;
+            canvas.line(&[(scale.at(min), at), (scale.at(max), at)], Tone::Text, 1);
         }
-        Ok(())
-    })?;
-    Ok(Some(Chart { name, caption: caption.to_owned(), svg }))
+    }))
 }
 
 /// The horizontal axis of a chart with a row for each name.
@@ -128,114 +112,82 @@ struct Axis<'a> {
 fn named_rows(
     axis: &Axis<'_>,
     series: Legend<'_>,
-    names: &[(&str, RGBColor)],
-    row: impl Fn(&Drawing<'_>, usize, i32) -> Result<(), String>,
-) -> Result<String, String> {
-    let height = LINE * count(names.len());
-    drawn(HEAD / 2 + height + SCALE, |area| {
-        legend(area, series)?;
-        let top = to_i32(HEAD / 2);
-        let bottom = top + to_i32(height);
-        for (tick, label) in &axis.ticks {
-            let x = axis.scale.at(*tick);
-            grid_line(area, (x, top), (x, bottom))?;
-            text(area, label, (x, bottom + 6), Tone::QUIET, 12, HPos::Center)?;
-        }
-        let middle = (axis.scale.at(axis.middle), bottom + 24);
-        text(area, axis.unit, middle, Tone::QUIET, 12, HPos::Center)?;
-        for (index, (name, tone)) in names.iter().enumerate() {
-            let y = top + to_i32(LINE * count(index));
-            let label = (to_i32(NAMES) - 8, y + to_i32(LINE / 2) - 7);
-            text(area, name, label, *tone, 13, HPos::Right)?;
-            row(area, index, y)?;
-        }
-        Ok(())
-    })
+    names: &[(&str, Tone)],
+    row: impl Fn(&mut Canvas, usize, i32),
+) -> String {
+    let mut canvas = Canvas::default();
+    canvas.legend(series);
+    let bottom = HEAD + LINE * names.len() as i32;
+    for (tick, label) in &axis.ticks {
+        let x = axis.scale.at(*tick);
+        canvas.line(&[(x, HEAD), (x, bottom)], Tone::Grid, 1);
+        canvas.text(label, (x, bottom + 6), Tone::Quiet, 12, "middle");
+    }
+    let middle = (axis.scale.at(axis.middle), bottom + 24);
+    canvas.text(axis.unit, middle, Tone::Quiet, 12, "middle");
+    for (index, (name, tone)) in names.iter().enumerate() {
+        let y = HEAD + LINE * index as i32;
+        canvas.text(name, (NAMES - 8, y + LINE / 2 - 7), *tone, 13, "end");
+        row(&mut canvas, index, y);
+    }
+    canvas.svg(bottom + SCALE)
 }
 
 /// Latency of accepted purchases on a logarithmic scale: a bar from p50 to p99 and a dot at the end.
-fn latency(rows: &[Row]) -> Result<Option<Chart>, String> {
+fn latency(rows: &[Row]) -> Option<Chart> {
     let mut rows = select(rows, Switch::On, 1);
     rows.retain(|row| row.latencies_counted > 0);
     rows.sort_by_key(|row| row.latency.p50_us);
-    let (Some(low), Some(high)) = (
-        rows.iter().map(|row| row.latency.p50_us).min(),
-        rows.iter().map(|row| row.latency.max_us).max(),
-    ) else {
-        return Ok(None);
-    };
     let log = |micros: u64| (micros.max(1) as f64 / 1e3).log10();
-    let low = log(low).floor();
-    let high = log(high).ceil();
+    let low = log(rows.iter().map(|row| row.latency.p50_us).min()?).floor();
+    let high = log(rows.iter().map(|row| row.latency.max_us).max()?).ceil();
     let scale = Scale::new(low, high.max(low + 1.0));
     let ticks = (0..).map(|number| low + f64::from(number)).take_while(|tick| *tick <= high);
     let ticks = ticks.map(|tick| (tick, grouped_small(10_f64.powf(tick)))).collect();
     let unit = "milliseconds, each step ten times the one before";
     let axis = Axis { unit, middle: f64::midpoint(low, high), scale: &scale, ticks };
-    let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), Tone::TEXT)).collect();
-    let series = [
-        ("median", Tone::TEXT),
-        ("to the 90th percentile", Tone::FIRST),
-        ("to the 99th percentile", Tone::SECOND),
-        ("slowest", Tone::BAD),
-    ];
-    let svg = named_rows(&axis, &series, &names, |area, index, y| {
+    let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), Tone::Text)).collect();
+    let svg = named_rows(&axis, &LATENCIES, &names, |canvas, index, y| {
         let latency = rows[index].latency;
-        let middle = y + to_i32(LINE / 2);
+        let middle = y + LINE / 2;
         let at = |micros: u64| scale.at(log(micros));
         let p50 = at(latency.p50_us);
         let p90 = at(latency.p90_us);
-        let p99 = at(latency.p99_us);
-        for (from, to, tone) in [(p90, p99, Tone::SECOND), (p50, p90, Tone::FIRST)] {
-            let corners = [(from, middle - 4), (to, middle + 4)];
-            area.draw(&Rectangle::new(corners, tone.filled())).map_err(said)?;
-        }
-        let median = PathElement::new(vec![(p50, middle - 8), (p50, middle + 8)], Tone::TEXT);
-        area.draw(&median).map_err(said)?;
-        let dot = Circle::new((at(latency.max_us), middle), 3, Tone::BAD.filled());
-        area.draw(&dot).map_err(said)
-    })?;
+        canvas.rectangle((p90, middle - 4), (at(latency.p99_us), middle + 4), Tone::Second);
+        canvas.rectangle((p50, middle - 4), (p90, middle + 4), Tone::First);
+        canvas.line(&[(p50, middle - 8), (p50, middle + 8)], Tone::Text, 1);
+        canvas.dot((at(latency.max_us), middle), 3, Tone::Bad);
+    });
     let caption = "Latency of accepted purchases, arbiter on, one instance, all rounds together: the mark is the median, the bars end at the 90th and 99th percentile, the dot is the slowest.".to_owned();
-    Ok(Some(Chart { name: "latency", caption, svg }))
+    Some(Chart { name: "latency", caption, svg })
 }
 
 /// What was left of the stock over time, a panel a strategy, arbiter off, two instances.
-fn stock(comparison: &Comparison) -> Result<Option<Chart>, String> {
-    let rows = select(&comparison.rows, Switch::Off, 2);
-    // The round that tells most: the one that oversold most, else the first.
-    let panels: Vec<(&Row, &[(u64, i64)])> = rows
-        .iter()
-        .filter_map(|row| {
-            let told = row.rounds.iter().filter(|round| !round.sales.is_empty());
-            // The first of equals.
-            let round = told.rev().max_by_key(|round| round.faults.oversold)?;
-            Some((*row, round.sales.as_slice()))
-        })
-        .collect();
-    if panels.is_empty() {
-        return Ok(None);
+fn stock(comparison: &Comparison) -> Option<Chart> {
+    let mut canvas = Canvas::default();
+    let mut panels = 0;
+    for row in select(&comparison.rows, Switch::Off, 2) {
+        // The round that tells most: the one that oversold most, else the first.
+        let told = row.rounds.iter().filter(|round| !round.sales.is_empty());
+        let Some(round) = told.rev().max_by_key(|round| round.faults.oversold) else { continue };
+        let origin = (PANEL_WIDTH * (panels % PANELS), PANEL_HEIGHT * (panels / PANELS));
+        canvas.part(origin, &panel(row, &round.sales, comparison.load.stock));
+        panels += 1;
     }
-    let lines = panels.len().div_ceil(PANELS);
-    let svg = drawn(PANEL_HEIGHT * count(lines), |area| {
-        let parts = area.split_evenly((lines, PANELS));
-        for ((row, sales), part) in panels.iter().zip(parts) {
-            panel(&part, row, sales, comparison.load.stock)?;
-        }
-        Ok(())
-    })?;
     let caption = format!(
         "Units left over time when the gate stands alone (arbiter off), two instances, from {} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth.",
         comparison.load.stock
     );
-    Ok(Some(Chart { name: "stock", caption, svg }))
+    let lines = (panels + PANELS - 1) / PANELS;
+    let svg = canvas.svg(PANEL_HEIGHT * lines);
+    (panels > 0).then_some(Chart { name: "stock", caption, svg })
 }
 
-fn panel(part: &Drawing<'_>, row: &Row, sales: &[(u64, i64)], stock: i64) -> Result<(), String> {
-    let (width, height) = part.dim_in_pixel();
+fn panel(row: &Row, sales: &[(u64, i64)], stock: i64) -> Canvas {
     let left = 10;
-    let right = to_i32(width) - 10;
+    let right = PANEL_WIDTH - 10;
     let top = 26;
-    let bottom = to_i32(height) - 24;
+    let bottom = PANEL_HEIGHT - 24;
     let mut left_units = stock;
     let mut points = vec![(0_u64, stock)];
     for (at_us, units) in sales {
@@ -245,23 +197,25 @@ fn panel(part: &Drawing<'_>, row: &Row, sales: &[(u64, i64)], stock: i64) -> Res
     }
     let end_us = points.last().map_or(1, |(at_us, _)| (*at_us).max(1));
     let lowest = points.iter().map(|(_, units)| *units).min().unwrap_or(0).min(0);
-    let at = |(at_us, units): (u64, i64)| {
-        let x = left + ((right - left) as f64 * at_us as f64 / end_us as f64) as i32;
+    let at = |(at_us, units): (u64, i64)| -> Place {
+        let x = left + (f64::from(right - left) * at_us as f64 / end_us as f64) as i32;
         let share = (stock - units) as f64 / (stock - lowest).max(1) as f64;
-        (x, top + ((bottom - top) as f64 * share) as i32)
+        (x, top + (f64::from(bottom - top) * share) as i32)
     };
     let bad = row.verdict == Verdict::Caught || lowest < 0;
-    let tone = if bad { Tone::BAD } else { Tone::FIRST };
-    text(part, &row.strategy, (left, 6), Tone::TEXT, 12, HPos::Left)?;
+    let tone = if bad { Tone::Bad } else { Tone::First };
+    let mut canvas = Canvas::default();
+    canvas.text(&row.strategy, (left, 6), Tone::Text, 12, "start");
     let zero = at((0, 0)).1;
-    part.draw(&PathElement::new(vec![(left, zero), (right, zero)], Tone::QUIET)).map_err(said)?;
-    let line: Vec<(i32, i32)> = points.into_iter().map(at).collect();
-    part.draw(&PathElement::new(line, tone.stroke_width(2))).map_err(said)?;
+    canvas.line(&[(left, zero), (right, zero)], Tone::Quiet, 1);
+    let line: Vec<Place> = points.into_iter().map(at).collect();
+    canvas.line(&line, tone, 2);
     let seconds = format!("{:.2} s", end_us as f64 / 1e6);
-    text(part, &seconds, (right, bottom + 5), Tone::QUIET, 11, HPos::Right)?;
+    canvas.text(&seconds, (right, bottom + 5), Tone::Quiet, 11, "end");
     let uncaught = row.expectation == Expectation::Caught && !bad;
     let end = if uncaught { "not caught".to_owned() } else { format!("{left_units} left") };
-    text(part, &end, (left, bottom + 5), tone, 11, HPos::Left)
+    canvas.text(&end, (left, bottom + 5), tone, 11, "start");
+    canvas
 }
 
 fn select(rows: &[Row], arbiter: Switch, instances: usize) -> Vec<&Row> {
@@ -271,7 +225,7 @@ fn select(rows: &[Row], arbiter: Switch, instances: usize) -> Vec<&Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::canvas::STYLE;
+    use crate::canvas::COLORS;
 
     #[test]
     fn ticks_are_round_numbers() {
@@ -279,19 +233,19 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_has_no_link_and_no_colour_that_the_style_does_not_know() {
-        let bars = [Bars {
-            name: "a".to_owned(),
-            tone: Tone::TEXT,
-            values: vec![Value { spread: Spread::of([4.0, 5.0, 6.0]), tone: Tone::FIRST }],
-        }];
-        let series = [("one of two", Tone::FIRST), ("the other", Tone::SECOND)];
-        let chart = bar_chart("x", "y", "units", &series, &bars).expect("drawn").expect("a chart");
-        for (words, _) in series {
-            assert!(chart.svg.contains(words), "the legend says {words}");
+    fn a_chart_has_no_link_and_only_colours_of_the_page() {
+        let spreads = vec![Spread::of([4.0, 5.0, 6.0])];
+        let bars = [Bars { name: "a<b", tone: Tone::Text, spreads }];
+        let svg = bar_chart("units", &BARS, &bars).expect("a chart");
+        let chart = Chart { name: "x", caption: "y".to_owned(), svg };
+        for words in ["one instance", "two instances", "a&lt;b"] {
+            assert!(chart.svg.contains(words), "it says {words}");
         }
-        for color in chart.svg.match_indices('#').map(|(at, _)| &chart.svg[at..at + 7]) {
-            assert!(STYLE.contains(&format!("\"{color}\"")), "{color}");
+        let names: Vec<&str> =
+            chart.svg.split("var(").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+        assert!(names.contains(&"--first"), "{names:?}");
+        for name in names {
+            assert!(COLORS.contains(&format!("{name}:")), "{name}");
         }
         let outside = chart.alone().replace("http://www.w3.org/2000/svg", "");
         assert!(!outside.contains("http"), "{outside}");

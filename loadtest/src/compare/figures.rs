@@ -82,7 +82,7 @@ impl Row {
             faults: rounds
                 .iter()
                 .map(|round| round.faults)
-                .fold(FaultCounts::default(), FaultCounts::max),
+                .fold(FaultCounts::default(), |worst, round| worst.with(round, i64::max)),
             rank: (0, 0),
             rounds,
         }

@@ -29,7 +29,7 @@ use crate::document::{Color, Document};
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
-use crate::launcher::{Overrides, Service, faketime};
+use crate::launcher::{Service, clock_ahead};
 use crate::options::{CompareOptions, Switch, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
@@ -81,7 +81,7 @@ async fn cards(
     testbed: &Testbed,
     instances: &[Instance],
 ) -> Result<Vec<Card>, CannotJudge> {
-    let mint = Mint::new(Some(testbed.program.clone()), &testbed.environment);
+    let mint = Mint::new(testbed.program.clone(), &testbed.environment);
     let admin = Admin::new(instances.to_vec(), mint.admin().await?);
     let list = admin.strategies().await?;
     let mut cards: Vec<Card> =
@@ -164,13 +164,14 @@ impl Grid<'_> {
             let concurrency = (self.options.concurrency << step).min(CONCURRENCY_MAX);
             // In the second half one of the clocks is wrong, as it may be on two machines.
             let wants_clock = step > FURTHER_ROUNDS / 2;
-            if wants_clock && ahead.is_none() && faketime().is_some() {
+            if wants_clock
+                && ahead.is_none()
+                && let Some(mut settings) = clock_ahead(CLOCK_AHEAD_SECONDS)
+            {
                 // By its clock every hold has run out: it must not tidy up, least of all in the
                 // shop of somebody else.
-                let untidy = ("SECKILL_JOB_EXPIRE_PERIOD_MS".to_owned(), "86400000".to_owned());
-                let overrides =
-                    Overrides { settings: vec![untidy], clock_ahead_seconds: CLOCK_AHEAD_SECONDS };
-                ahead = self.testbed.launcher.start("compare-clock-ahead", &overrides).await.ok();
+                settings.push(("SECKILL_JOB_EXPIRE_PERIOD_MS".to_owned(), "86400000".to_owned()));
+                ahead = self.testbed.launcher.start("compare-clock-ahead", &settings).await.ok();
             }
             let mut instances = self.instances.clone();
             if let Some(service) = ahead.as_ref().filter(|_| wants_clock) {
@@ -244,7 +245,7 @@ fn line(name: &str, cell: Cell, round: &Round, counted: &str) -> String {
 }
 
 fn write(out: &Path, comparison: &Comparison) -> Result<Document, CannotJudge> {
-    let charts = charts::draw(comparison)?;
+    let charts = charts::draw(comparison);
     let mut files: Vec<(String, String)> =
         charts.iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())).collect();
     let document = report::document(comparison, charts);

@@ -4,47 +4,38 @@ use super::figures::{Row, noise};
 use super::result::{Comparison, setup};
 use super::verdict::Verdict;
 use crate::canvas::Chart;
+use crate::counters::Counters;
 use crate::document::{Cell, Document, Table, Tone, capitalised};
 use crate::options::Switch;
+use crate::spread::Spread;
 
 const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases, retries included. *Retries* are attempts of clients after the first. *Lock waits* are acquires of a lock that did not get it at once, *wait* the mean time until they had it. *Refusals* and *repeats* are writes that the arbiter refused or tried again. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
 
-/// The columns of a table of figures.
-const COLUMNS: [&str; 21] = [
-    "strategy",
-    "accepted/s",
-    "min..max",
-    "rank",
-    "refused/s",
-    "p50 ms",
-    "p90",
-    "p99",
-    "p99.9",
-    "max",
-    "retries",
-    "lock waits",
-    "wait ms",
-    "refusals",
-    "repeats",
-    "oversold",
-    "undersold",
-    "lost",
-    "phantom",
-    "duplicates",
-    "verdict",
-];
-/// Those for which a terminal has no room.
-const DETAILS: [&str; 10] = [
-    "refused/s",
-    "p90",
-    "p99.9",
-    "wait ms",
-    "refusals",
-    "repeats",
-    "undersold",
-    "lost",
-    "phantom",
-    "duplicates",
+/// A column of a table of figures: its name, whether a terminal has room for it, and its cells.
+type Column = (&'static str, bool, fn(&Row) -> Cell);
+
+const COLUMNS: [Column; 21] = [
+    ("strategy", true, |row| Cell::from(format!("`{}`", row.strategy))),
+    ("accepted/s", true, |row| whole(row.accepted_per_second.median)),
+    ("min..max", true, |row| range(row.accepted_per_second)),
+    ("rank", true, |row| Cell::from(rank(row))),
+    ("refused/s", false, |row| whole(row.refused_per_second.median)),
+    ("p50 ms", true, |row| ms(row.latency.p50_us)),
+    ("p90", false, |row| ms(row.latency.p90_us)),
+    ("p99", true, |row| ms(row.latency.p99_us)),
+    ("p99.9", false, |row| ms(row.latency.p999_us)),
+    ("max", true, |row| ms(row.latency.max_us)),
+    ("retries", true, |row| Cell::from(row.retries)),
+    ("lock waits", true, |row| whole(row.counters.lock_waits)),
+    ("wait ms", false, |row| Cell::from(mean_wait_ms(row.counters))),
+    ("refusals", false, |row| whole(row.counters.arbiter_refusals)),
+    ("repeats", false, |row| whole(row.counters.arbiter_retries)),
+    ("oversold", true, |row| Cell::from(row.faults.oversold)),
+    ("undersold", false, |row| Cell::from(row.faults.undersold)),
+    ("lost", false, |row| Cell::from(row.faults.lost)),
+    ("phantom", false, |row| Cell::from(row.faults.phantom)),
+    ("duplicates", false, |row| Cell::from(row.faults.duplicates)),
+    ("verdict", true, |row| found(row.verdict)),
 ];
 
 /// The whole report; its last part is the conclusion.
@@ -105,43 +96,33 @@ fn in_short(comparison: &Comparison) -> Table {
 }
 
 fn figures(rows: &[&Row]) -> Table {
-    let mut table = Table::new(COLUMNS).with_details(&DETAILS);
+    let details = COLUMNS.into_iter().filter(|(_, is_in_terminal, _)| !is_in_terminal);
+    let details: Vec<&str> = details.map(|(name, ..)| name).collect();
+    let mut table = Table::new(COLUMNS.map(|(name, ..)| name)).with_details(&details);
     for row in rows {
-        let ms = |micros: u64| Cell::from(format!("{:.1}", micros as f64 / 1e3));
-        let whole = |figure: f64| Cell::from(format!("{figure:.0}"));
-        let rate = row.accepted_per_second;
-        let latency = row.latency;
-        let counters = row.counters;
-        let mean_wait_ms = if counters.lock_waits > 0.0 {
-            format!("{:.1}", counters.lock_wait_ms / counters.lock_waits)
-        } else {
-            "-".to_owned()
-        };
-        table.row([
-            Cell::from(format!("`{}`", row.strategy)),
-            whole(rate.median),
-            Cell::from(format!("{:.0}..{:.0}", rate.min, rate.max)),
-            Cell::from(rank(row)),
-            whole(row.refused_per_second.median),
-            ms(latency.p50_us),
-            ms(latency.p90_us),
-            ms(latency.p99_us),
-            ms(latency.p999_us),
-            ms(latency.max_us),
-            Cell::from(row.retries),
-            whole(counters.lock_waits),
-            Cell::from(mean_wait_ms),
-            whole(counters.arbiter_refusals),
-            whole(counters.arbiter_retries),
-            Cell::from(row.faults.oversold),
-            Cell::from(row.faults.undersold),
-            Cell::from(row.faults.lost),
-            Cell::from(row.faults.phantom),
-            Cell::from(row.faults.duplicates),
-            found(row.verdict),
-        ]);
+        table.row(COLUMNS.map(|(_, _, cell)| cell(row)));
     }
     table
+}
+
+fn whole(figure: f64) -> Cell {
+    Cell::from(format!("{figure:.0}"))
+}
+
+fn ms(micros: u64) -> Cell {
+    Cell::from(format!("{:.1}", micros as f64 / 1e3))
+}
+
+fn range(spread: Spread) -> Cell {
+    Cell::from(format!("{:.0}..{:.0}", spread.min, spread.max))
+}
+
+fn mean_wait_ms(counters: Counters) -> String {
+    if counters.lock_waits > 0.0 {
+        format!("{:.1}", counters.lock_wait_ms / counters.lock_waits)
+    } else {
+        "-".to_owned()
+    }
 }
 
 fn verdicts(comparison: &Comparison) -> Table {

@@ -1,7 +1,7 @@
 //! Documents as one HTML page that needs nothing else: no link, no script, light and dark.
 
 use super::{Document, Part, Table, Tone};
-use crate::canvas::{COLORS, STYLE};
+use crate::canvas::{COLORS, escaped};
 
 const PAGE: &str = "\
 *{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--text);font:16px/1.5 system-ui,sans-serif}\
@@ -20,7 +20,7 @@ impl Document {
         format!(
             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-             <title>{title}</title><style>{COLORS}{PAGE}{STYLE}</style></head>\
+             <title>{title}</title><style>{COLORS}{PAGE}</style></head>\
              <body><main><h1>{title}</h1>{body}</main></body></html>\n"
         )
     }
@@ -88,8 +88,4 @@ fn enclosed(text: &str, mark: &str, element: &str) -> String {
         _ => format!("<{element}>{piece}</{element}>"),
     });
     pieces.collect()
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hyper::Method;
 use hyper::header::HeaderValue;
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -114,12 +113,11 @@ async fn call(entrants: Arc<Entrants>, caller: usize) -> Result<Vec<BuyerEntry>,
                 None if group.len() > 1 => json!({ "party": "new" }),
                 None => json!({}),
             };
+            let body = body.to_string();
             let call = Call {
-                method: Some(&Method::POST),
-                path: &entrants.path,
                 token: Some(&entrant.token),
                 body: Some(&body),
-                ..Call::default()
+                ..Call::new("POST", &entrants.path)
             };
             let entered = repeat(instance, &mut connection, call).await?;
             let entry = entered["entry"].as_str();
@@ -133,9 +131,8 @@ async fn call(entrants: Arc<Entrants>, caller: usize) -> Result<Vec<BuyerEntry>,
         }
         for (entrant, told) in group.iter().zip(&mut told[first..]) {
             if entrant.withdraws {
-                let method = Some(&Method::DELETE);
                 let token = Some(&entrant.token);
-                let call = Call { method, path: &entrants.path, token, ..Call::default() };
+                let call = Call { token, ..Call::new("DELETE", &entrants.path) };
                 repeat(instance, &mut connection, call).await?;
                 told.withdrew = true;
             }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use ledger_audit::{Answer, Evidence, Judgement, Ledger, Outcome, Reader, State, judge};
+use ledger_audit::{Reader, State, judge_draw};
 use serde_json::Value;
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
@@ -22,7 +22,7 @@ use crate::process;
 use crate::program::CommandResult;
 use crate::report;
 use crate::service::{self, Admin};
-use crate::tokens::Mint;
+use crate::tokens::{Mint, seckill_program};
 use enter::BuyerEntry;
 pub use enter::PARTY_MAX;
 
@@ -54,7 +54,7 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let environment = &Environment::load()?;
     let instances = service::instances(&options.url, environment).await?;
     let mut reader = Reader::connect(&environment.database_url()?).await?;
-    let mint = Mint::new(options.seckill.clone(), environment);
+    let mint = Mint::new(seckill_program(options.seckill.clone()), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
     let tokens = mint.buyers(FIRST_BUYER, options.entries).await?;
     let closes_at = OffsetDateTime::now_utc() + Duration::from_secs(options.enter_seconds.into());
@@ -77,11 +77,12 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let verified = began.elapsed();
     faults.extend(compare(&drawn.told, &proof));
 
-    let audit = outside(options, &mut reader, item).await?;
+    let findings = judge_draw(options.stock, &reader.ledger(item).await?)?;
     let began = Instant::now();
     let own = admin.audit(item).await?;
     let audited = began.elapsed();
-    let broken = audit.broken();
+    let broken = findings.iter().filter(|finding| finding.state == State::Broken);
+    let broken: Vec<&str> = broken.map(|finding| finding.invariant).collect();
     let clean = faults.is_empty() && own["clean"] == true && broken.is_empty();
 
     let number = |count: usize| grouped(count as u64);
@@ -118,7 +119,7 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
         ("the service's audit", seconds(audited)),
     ]);
     report.heading("Audit");
-    let judged = audit.findings.iter().filter(|finding| finding.state != State::NotJudged);
+    let judged = findings.iter().filter(|finding| finding.state != State::NotJudged);
     report.table(report::findings(judged, |finding| finding.detail.clone()));
     report.list(faults.iter().cloned());
     let verdict = if clean {
@@ -201,36 +202,4 @@ fn compare(told: &[BuyerEntry], proof: &Proof) -> Vec<String> {
     .filter(|(count, _)| *count != 0)
     .map(|(count, sentence)| format!("{count} {sentence}"))
     .collect()
-}
-
-/// The audit of the ledger alone: nobody has bought a unit.
-async fn outside(
-    options: &DrawOptions,
-    reader: &mut Reader,
-    item: i64,
-) -> Result<Judgement, CannotJudge> {
-    let after = reader.ledger(item).await?;
-    let refused = Answer {
-        status: 409,
-        code: "draw_only".to_owned(),
-        outcome: Outcome::Refused,
-        last: true,
-        ..Answer::default()
-    };
-    let evidence = Evidence {
-        stock: options.stock,
-        per_buyer_limit: 1,
-        quantity: 1,
-        arbiter_on: true,
-        keyed: false,
-        before: &Ledger::default(),
-        after: &after,
-        answers: &[refused],
-        in_time: None,
-    };
-    let mut audit = judge(&evidence)?;
-    // The other rules judge purchases.
-    let kept = ["I1", "I2", "I3", "I4", "I13", "I21"];
-    audit.findings.retain(|finding| kept.contains(&finding.invariant));
-    Ok(audit)
 }

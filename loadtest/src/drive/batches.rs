@@ -8,14 +8,15 @@ use std::time::Instant;
 use hyper::header::HeaderValue;
 use tokio::time::sleep;
 
-use super::Drive;
 use super::answer;
 use super::caller::{Caller, pause};
+use super::message;
+use super::{Drive, Instance};
 use ledger_audit::{Answer, Outcome};
 
 const PATH: &str = "/api/reservations/batch";
 
-/// The reservations of a plan, rendered but for the guest and the key.
+/// How the reservations of a plan are sent.
 pub struct Batches {
     /// Reservations of each request.
     pub size: usize,
@@ -26,8 +27,8 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Writes the request with these purchases of the plan.
-    fn render(&self, drive: &Drive, instance: usize, purchases: &[usize], request: &mut Vec<u8>) {
+    /// The request with these purchases of the plan.
+    fn render(&self, drive: &Drive, instance: &Instance, purchases: &[usize]) -> Vec<u8> {
         let mut body = Vec::new();
         for &index in purchases {
             let planned = drive.plan.requests[index];
@@ -37,16 +38,12 @@ impl Batches {
             // Writing to memory does not fail.
             let _ = writeln!(body, r#"{{"buyer":"guest-{guest}","key":"{key}","lines":{lines}}}"#);
         }
-        request.clear();
-        request.extend(format!("POST {PATH} HTTP/1.1\r\nhost: ").as_bytes());
-        request.extend(drive.instances[instance].host.as_bytes());
-        request.extend(b"\r\nauthorization: ");
-        request.extend(self.token.as_bytes());
-        let length = body.len();
-        let rest =
-            format!("\r\ncontent-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n");
-        request.extend(rest.as_bytes());
-        request.extend(body);
+        let headers: [(&str, &[u8]); 3] = [
+            ("host", instance.host.as_bytes()),
+            ("authorization", self.token.as_bytes()),
+            ("content-type", b"application/x-ndjson"),
+        ];
+        message::render("POST", PATH, &headers, &body)
     }
 }
 
@@ -57,9 +54,7 @@ impl Caller {
         let Some(batches) = &drive.batches else { return };
         let mut open: Vec<usize> = purchases.collect();
         for attempt in 0.. {
-            let render = |drive: &Drive, instance: usize, request: &mut Vec<u8>| {
-                batches.render(drive, instance, &open, request);
-            };
+            let render = |instance: &Instance| batches.render(&drive, instance, &open);
             let (exchange, sent) = self.attempt(render).await;
             let may_repeat = attempt < drive.policy.retries_max && !drive.is_over(self.started);
             let mut again = Vec::new();

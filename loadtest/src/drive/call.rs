@@ -1,29 +1,43 @@
-//! A request of no hurry: built for each call, and not from a template as a purchase of the load.
+//! A request of the service, and how it is sent to an instance.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request};
-use serde_json::Value;
+use hyper::header::HeaderValue;
 
 use super::Instance;
 use super::connection::{Connection, Exchange, Reply};
+use super::message;
 
 /// One request.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// `GET` if there is none.
-    pub method: Option<&'a Method>,
+    pub method: &'a str,
     pub path: &'a str,
     pub token: Option<&'a HeaderValue>,
     /// The idempotency key.
     pub key: Option<&'a str>,
-    pub body: Option<&'a Value>,
+    /// JSON.
+    pub body: Option<&'a str>,
+}
+
+impl<'a> Call<'a> {
+    /// A request with nothing but its path.
+    pub fn new(method: &'a str, path: &'a str) -> Self {
+        Self { method, path, token: None, key: None, body: None }
+    }
 }
 
 impl Instance {
+    /// The instance at an address of this machine.
+    pub fn at(address: SocketAddr) -> Self {
+        Self {
+            url: format!("http://{address}"),
+            address,
+            host: HeaderValue::from_static("localhost"),
+        }
+    }
+
     /// Makes the connection if it is not open. It is `None` when it cannot be made.
     pub async fn connect(&self, connection: &mut Option<Connection>) {
         if !connection.as_ref().is_some_and(Connection::is_open) {
@@ -39,9 +53,9 @@ impl Instance {
         answer_max: Duration,
     ) -> Exchange {
         self.connect(connection).await;
-        match (connection, self.request(call)) {
-            (Some(connection), Ok(request)) => connection.exchange(request, answer_max).await,
-            _ => Exchange::NotSent,
+        match connection {
+            Some(connection) => connection.send(&self.render(call), answer_max).await,
+            None => Exchange::NotSent,
         }
     }
 
@@ -52,27 +66,38 @@ impl Instance {
 
     /// The page at this path, if the answer is 200.
     pub async fn page(&self, path: &str, answer_max: Duration) -> Option<Reply> {
-        match self.call(Call { path, ..Call::default() }, answer_max).await {
+        match self.call(Call::new("GET", path), answer_max).await {
             Exchange::Answered(reply) if reply.status == 200 => Some(reply),
             _ => None,
         }
     }
 
-    fn request(&self, call: Call<'_>) -> hyper::http::Result<Request<Full<Bytes>>> {
-        let mut request = Request::builder()
-            .method(call.method.unwrap_or(&Method::GET))
-            .uri(call.path)
-            .header(HOST, &self.host);
-        if let Some(token) = call.token {
-            request = request.header(AUTHORIZATION, token);
-        }
-        if let Some(key) = call.key {
-            request = request.header("idempotency-key", key);
-        }
-        if call.body.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
-        }
-        let body = call.body.map(|body| Bytes::from(body.to_string()));
-        request.body(Full::new(body.unwrap_or_default()))
+    /// The bytes of a request.
+    pub fn render(&self, call: Call<'_>) -> Vec<u8> {
+        let mut headers = vec![("host", self.host.as_bytes())];
+        headers.extend(call.token.map(|token| ("authorization", token.as_bytes())));
+        headers.extend(call.key.map(|key| ("idempotency-key", key.as_bytes())));
+        headers.extend(call.body.map(|_| ("content-type", "application/json".as_bytes())));
+        let body = call.body.unwrap_or_default();
+        message::render(call.method, call.path, &headers, body.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purchase_is_what_any_client_would_send() {
+        let instance = Instance::at(SocketAddr::from(([127, 0, 0, 1], 1)));
+        let token = HeaderValue::from_static("Bearer t");
+        let bare = Call { token: Some(&token), ..Call::new("POST", "/api/seckill/b/1?w=x") };
+        let purchase = Call { key: Some("k-7"), body: Some("{}"), ..bare };
+        assert_eq!(
+            String::from_utf8_lossy(&instance.render(purchase)),
+            "POST /api/seckill/b/1?w=x HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer t\r\n\
+             idempotency-key: k-7\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+        );
+        assert!(instance.render(bare).ends_with(b"Bearer t\r\ncontent-length: 0\r\n\r\n"));
     }
 }

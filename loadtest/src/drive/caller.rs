@@ -7,8 +7,9 @@ use rand::RngExt;
 use tokio::time::sleep;
 
 use super::answer;
+use super::call::Call;
 use super::connection::{Connection, Exchange};
-use super::{Drive, micros_since};
+use super::{Drive, Instance, micros_since};
 use ledger_audit::{Answer, Outcome};
 
 /// A longer wish of the service is cut, so that a run stays bounded.
@@ -27,8 +28,6 @@ pub struct Caller {
     pub(super) drive: Arc<Drive>,
     connection: Option<Connection>,
     instance: usize,
-    /// The present request, in memory that is used again.
-    request: Vec<u8>,
     /// Start of the traffic.
     pub(super) started: Instant,
     /// Everything it was answered.
@@ -40,9 +39,7 @@ impl Caller {
     pub fn new(drive: Arc<Drive>, number: usize) -> Self {
         let instance = number % drive.instances.len();
         let started = Instant::now();
-        let request = Vec::new();
-        let answers = Vec::new();
-        Self { drive, connection: None, instance, request, started, answers }
+        Self { drive, connection: None, instance, started, answers: Vec::new() }
     }
 
     /// Connects before the start, if the policy says so. A failure shows again, and counts, at the first
@@ -63,51 +60,52 @@ impl Caller {
 
     /// Makes purchase number `index` of the plan, which was due at `planned`, with its retries.
     pub async fn purchase(&mut self, index: usize, planned: Instant) {
-        let key = self.drive.plan.key(index);
-        let retries_max = self.drive.policy.retries_max;
+        let drive = Arc::clone(&self.drive);
+        let planned_purchase = drive.plan.requests[index];
+        let order = &drive.orders[planned_purchase.strategy as usize];
+        let key = drive.plan.key(index);
+        let call = Call {
+            token: Some(&drive.tokens[planned_purchase.buyer as usize]),
+            key: key.as_deref(),
+            body: Some(&order.body),
+            ..Call::new("POST", &order.path)
+        };
         let mut attempt = 0;
         loop {
-            let planned_purchase = self.drive.plan.requests[index];
-            let buyer = planned_purchase.buyer as usize;
-            let order = planned_purchase.strategy as usize;
-            let render = |drive: &Drive, instance: usize, request: &mut Vec<u8>| {
-                let token = &drive.tokens[buyer];
-                drive.purchases.render(instance, order, token, key.as_deref(), request);
-            };
-            let (exchange, sent) = self.attempt(render).await;
+            let (exchange, sent) = self.attempt(|instance: &Instance| instance.render(call)).await;
             let answer = answer::read(&exchange);
             let outcome = answer.outcome;
             // Without a key a second try after an unknown outcome would be a second purchase.
             let may_repeat = answer.retryable && (key.is_some() || outcome != Outcome::Unknown);
-            let last = attempt >= retries_max
+            let last = attempt >= drive.policy.retries_max
                 || !may_repeat
                 || outcome == Outcome::Accepted
-                || self.drive.is_over(self.started);
+                || drive.is_over(self.started);
             let answer = Answer { attempt, last, key: key.clone(), ..answer };
             self.write_down(index, answer, planned, sent);
             if last {
-                return self.drive.finished(outcome);
+                return drive.finished(outcome);
             }
             sleep(pause(&exchange, attempt)).await;
             attempt += 1;
         }
     }
 
-    /// Sends what `render` writes for an instance.
+    /// Sends what `render` makes for an instance.
     pub(super) async fn attempt(
         &mut self,
-        render: impl Fn(&Drive, usize, &mut Vec<u8>),
+        render: impl Fn(&Instance) -> Vec<u8>,
     ) -> (Exchange, Instant) {
         for _ in 0..STALE_CONNECTIONS_MAX {
             if !self.connect().await {
                 break;
             }
-            render(&self.drive, self.instance, &mut self.request);
+            let request = render(&self.drive.instances[self.instance]);
             let Some(connection) = self.connection.as_mut() else {
                 break;
             };
             let sent = Instant::now();
-            let exchange = connection.send(&self.request, self.drive.policy.timeout).await;
+            let exchange = connection.send(&request, self.drive.policy.timeout).await;
             if !matches!(exchange, Exchange::NotSent) {
                 return (exchange, sent);
             }

@@ -9,9 +9,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::body::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -66,13 +63,7 @@ impl Connection {
         self.open
     }
 
-    /// Sends one request and waits for its whole answer, at most `limit`.
-    pub async fn exchange(&mut self, request: Request<Full<Bytes>>, limit: Duration) -> Exchange {
-        let request = message::render(request).await;
-        self.send(&request, limit).await
-    }
-
-    /// Sends a request that is rendered already, and waits for its whole answer.
+    /// Sends one request, which is rendered already, and waits for its whole answer, at most `limit`.
     pub async fn send(&mut self, request: &[u8], limit: Duration) -> Exchange {
         if !self.open || self.has_ended() {
             self.open = false;
@@ -145,8 +136,8 @@ mod tests {
     }
 
     async fn send(connection: &mut Connection) -> Exchange {
-        let request = Request::post("/").body(Full::new(Bytes::from_static(b"{}"))).expect("valid");
-        connection.exchange(request, Duration::from_secs(5)).await
+        let request = message::render("POST", "/", &[("host", "x")], b"{}");
+        connection.send(&request, Duration::from_secs(5)).await
     }
 
     #[tokio::test]
@@ -185,8 +176,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let mut connection =
             Connection::open(listener.local_addr().expect("an address")).await.expect("connected");
-        let request = Request::post("/").body(Full::new(Bytes::new())).expect("valid");
-        let end = connection.exchange(request, Duration::from_millis(50)).await;
+        let request = message::render("POST", "/", &[("host", "x")], b"");
+        let end = connection.send(&request, Duration::from_millis(50)).await;
         assert!(matches!(end, Exchange::TimedOut));
         assert!(!connection.is_open());
     }

@@ -5,12 +5,7 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_LENGTH, HeaderValue};
-use hyper::{Method, Request, Uri};
-
-use super::Instance;
 
 /// An answer with more headers is none of this service.
 const HEADERS_MAX: usize = 64;
@@ -18,79 +13,26 @@ const HEADERS_MAX: usize = 64;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The purchases of a plan, rendered but for the buyer and the key.
-#[derive(Debug)]
-pub struct Purchases {
-    /// By instance, then by order: everything up to the headers that vary.
-    heads: Vec<Vec<u8>>,
-    bodies: Vec<Bytes>,
-}
-
-impl Purchases {
-    /// Renders these orders, each with its path and body, at `instances`.
-    pub fn new(instances: &[Instance], orders: &[(Uri, Bytes)]) -> Self {
-        let head = |(instance, (path, body)): (&Instance, &(Uri, Bytes))| {
-            let mut head = format!("POST {} HTTP/1.1\r\nhost: ", path_of(path)).into_bytes();
-            head.extend(instance.host.as_bytes());
-            let length = body.len();
-            let rest =
-                format!("\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n");
-            head.extend(rest.as_bytes());
-            head.extend(b"authorization: ");
-            head
-        };
-        let pairs =
-            instances.iter().flat_map(|instance| orders.iter().map(move |order| (instance, order)));
-        let bodies = orders.iter().map(|(_, body)| body.clone()).collect();
-        Self { heads: pairs.map(head).collect(), bodies }
-    }
-
-    /// Writes one purchase into `request`, whatever it held before.
-    pub fn render(
-        &self,
-        instance: usize,
-        order: usize,
-        authorization: &HeaderValue,
-        key: Option<&str>,
-        request: &mut Vec<u8>,
-    ) {
-        request.clear();
-        request.extend(&self.heads[instance * self.bodies.len() + order]);
-        request.extend(authorization.as_bytes());
-        if let Some(key) = key {
-            request.extend(b"\r\nidempotency-key: ");
-            request.extend(key.as_bytes());
-        }
-        request.extend(b"\r\n\r\n");
-        request.extend(&self.bodies[order]);
-    }
-}
-
-/// Renders any other request.
-pub async fn render(request: Request<Full<Bytes>>) -> Vec<u8> {
-    let (head, body) = request.into_parts();
-    let body = match body.collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(never) => match never {},
-    };
-    let mut text = format!("{} {} HTTP/1.1\r\n", head.method, path_of(&head.uri)).into_bytes();
-    for (name, value) in &head.headers {
-        text.extend(name.as_str().as_bytes());
+/// Renders a request. Every method but `GET` has a length.
+pub fn render(
+    method: &str,
+    path: &str,
+    headers: &[(&str, impl AsRef<[u8]>)],
+    body: &[u8],
+) -> Vec<u8> {
+    let mut text = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
+    for (name, value) in headers {
+        text.extend(name.as_bytes());
         text.extend(b": ");
-        text.extend(value.as_bytes());
+        text.extend(value.as_ref());
         text.extend(b"\r\n");
     }
-    let needs_length = head.method != Method::GET || !body.is_empty();
-    if needs_length && !head.headers.contains_key(CONTENT_LENGTH) {
+    if method != "GET" {
         text.extend(format!("content-length: {}\r\n", body.len()).as_bytes());
     }
     text.extend(b"\r\n");
-    text.extend(&body);
+    text.extend(body);
     text
-}
-
-fn path_of(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("/", |path| path.as_str())
 }
 
 /// What was read of an answer.
@@ -249,37 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn a_purchase_is_what_any_client_would_send() {
-        let instance = |host: &'static str| Instance {
-            url: host.to_owned(),
-            address: std::net::SocketAddr::from(([127, 0, 0, 1], 1)),
-            host: HeaderValue::from_static(host),
-        };
-        let instances = [instance("one"), instance("two")];
-        let order = |path| (Uri::from_static(path), Bytes::from_static(b"{}"));
-        let orders = [order("/api/seckill/a/1"), order("/api/seckill/b/1?w=x")];
-        let purchases = Purchases::new(&instances, &orders);
-        let mut request = b"an older one".to_vec();
-        let token = HeaderValue::from_static("Bearer t");
-        purchases.render(1, 1, &token, Some("k-7"), &mut request);
-        assert_eq!(
-            String::from_utf8_lossy(&request),
-            "POST /api/seckill/b/1?w=x HTTP/1.1\r\nhost: two\r\ncontent-type: application/json\r\n\
-             content-length: 2\r\nauthorization: Bearer t\r\nidempotency-key: k-7\r\n\r\n{}"
-        );
-        purchases.render(0, 0, &token, None, &mut request);
-        assert!(request.ends_with(b"authorization: Bearer t\r\n\r\n{}"));
-    }
-
-    #[tokio::test]
-    async fn a_length_is_sent_with_every_body() {
-        let post = Request::post("/a?b=c").header("host", "x").body(Full::new(Bytes::new()));
-        let text = render(post.expect("valid")).await;
+    fn a_length_is_sent_with_every_body() {
+        let text = render("POST", "/a?b=c", &[("host", "x")], b"{}");
         assert_eq!(
             String::from_utf8_lossy(&text),
-            "POST /a?b=c HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
+            "POST /a?b=c HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
         );
-        let get = Request::get("/a").body(Full::new(Bytes::new())).expect("valid");
-        assert_eq!(render(get).await, b"GET /a HTTP/1.1\r\n\r\n");
+        let get = render("GET", "/a", &[("host", "x")], b"");
+        assert_eq!(get, b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n");
     }
 }

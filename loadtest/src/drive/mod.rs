@@ -6,9 +6,8 @@
 //! [`connection`] is the HTTP client, [`message`] what it sends and reads, and [`answer`] says what a reply
 //! means. [`threads`] are what callers run on. [`readers`] look at the orders meanwhile.
 //!
-//! The generator shares its cores with the service, so a request must cost it little: purchases are
-//! rendered before the start, sockets are read and written without a task in between, and a
-//! connection has one timer.
+//! The generator shares its cores with the service, so a request must cost it little: sockets are read
+//! and written without a task in between, and a connection has one timer.
 
 pub mod answer;
 pub mod batches;
@@ -27,8 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hyper::Uri;
-use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -39,7 +36,6 @@ use crate::progress::Bar;
 use batches::Batches;
 use caller::Caller;
 use ledger_audit::{Answer, History, Outcome};
-use message::Purchases;
 use readers::{AcceptedOrders, Readers};
 use threads::CallerThreads;
 
@@ -102,7 +98,7 @@ impl Policy {
     }
 }
 
-/// Everything that callers share, rendered before the first byte is sent.
+/// Everything that callers share.
 pub struct Drive {
     /// The purchases to send.
     pub plan: Plan,
@@ -110,8 +106,8 @@ pub struct Drive {
     pub policy: Policy,
     /// The instances over which connections are spread.
     pub instances: Vec<Instance>,
-    /// The purchases as they are sent.
-    pub purchases: Purchases,
+    /// The requests of purchases, by strategy.
+    pub orders: Vec<OrderRequest>,
     /// Many reservations in one request, where purchases are sent so.
     pub batches: Option<Batches>,
     /// `Authorization` values, by buyer.
@@ -125,6 +121,15 @@ pub struct Drive {
     /// What readers may look at.
     pub accepted: AcceptedOrders,
     stopped: AtomicBool,
+}
+
+/// What a purchase asks for.
+#[derive(Debug)]
+pub struct OrderRequest {
+    /// Path and query.
+    pub path: String,
+    /// JSON.
+    pub body: String,
 }
 
 /// Running counts for the progress bar; the report counts the record instead.
@@ -159,21 +164,20 @@ impl Drive {
         plan: Plan,
         policy: Policy,
         instances: Vec<Instance>,
-        paths: &[Uri],
+        paths: Vec<String>,
         tokens: Vec<HeaderValue>,
         first_buyer: i64,
     ) -> Self {
         let body = match plan.quantity {
-            1 => Bytes::from_static(b"{}"),
-            quantity => Bytes::from(format!("{{\"quantity\":{quantity}}}")),
+            1 => "{}".to_owned(),
+            quantity => format!("{{\"quantity\":{quantity}}}"),
         };
-        let orders: Vec<_> = paths.iter().map(|path| (path.clone(), body.clone())).collect();
-        let purchases = Purchases::new(&instances, &orders);
+        let order = |path| OrderRequest { path, body: body.clone() };
         Self {
             plan,
             policy,
             instances,
-            purchases,
+            orders: paths.into_iter().map(order).collect(),
             batches: None,
             tokens,
             first_buyer,
@@ -184,11 +188,9 @@ impl Drive {
         }
     }
 
-    /// Sends these orders instead, each with its path and body; the number of a purchase's strategy is that of
-    /// its order.
-    pub fn of(self, orders: &[(Uri, Bytes)]) -> Self {
-        let purchases = Purchases::new(&self.instances, orders);
-        Self { purchases, ..self }
+    /// Sends these orders instead; the number of a purchase's strategy is that of its order.
+    pub fn of(self, orders: Vec<OrderRequest>) -> Self {
+        Self { orders, ..self }
     }
 
     /// Sends many reservations with each request, as the program of a shop.

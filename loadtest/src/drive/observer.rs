@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use hyper::Method;
 use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 
@@ -49,7 +48,7 @@ impl Observer {
     /// Reads one order.
     pub async fn order(&mut self, token: &HeaderValue, id: &str) {
         let path = format!("/api/orders/{id}");
-        let (reply, when) = self.ask(Method::GET, &path, token, None).await;
+        let (reply, when) = self.ask("GET", &path, token, None).await;
         match reply {
             Some(reply) if reply.status == 404 => self.saw(id, MISSING, when),
             Some(reply) => self.saw_order(&reply, when),
@@ -60,7 +59,7 @@ impl Observer {
     /// Reads the list of a buyer's newest orders.
     pub async fn list(&mut self, buyer: i64, token: &HeaderValue) {
         let path = format!("/api/orders?limit={LIST_MAX}");
-        let (reply, when) = self.ask(Method::GET, &path, token, None).await;
+        let (reply, when) = self.ask("GET", &path, token, None).await;
         let Some(reply) = reply.filter(|reply| reply.status == 200) else { return };
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let Some(orders) = body["orders"].as_array() else { return };
@@ -96,7 +95,7 @@ impl Observer {
     pub async fn restock(&mut self, operator: &HeaderValue, item: i64, units: i64) -> bool {
         let path = format!("/api/admin/items/{item}");
         let body = json!({ "stock_delta": units });
-        let (reply, when) = self.ask(Method::PATCH, &path, operator, Some(&body)).await;
+        let (reply, when) = self.ask("PATCH", &path, operator, Some(&body)).await;
         let is_done = reply.is_some_and(|reply| reply.status == 200);
         let accepted_at_us = is_done.then_some(when.answered_at_us);
         let sent_at_us = when.sent_at_us;
@@ -105,7 +104,7 @@ impl Observer {
     }
 
     async fn step(&mut self, token: &HeaderValue, path: &str) -> bool {
-        let (reply, when) = self.ask(Method::POST, path, token, Some(&json!({}))).await;
+        let (reply, when) = self.ask("POST", path, token, Some(&json!({}))).await;
         let Some(reply) = reply.filter(|reply| reply.status == 200) else { return false };
         self.saw_order(&reply, when);
         true
@@ -130,14 +129,15 @@ impl Observer {
     /// One question to the next instance. No reply when the instance does not answer.
     async fn ask(
         &mut self,
-        method: Method,
+        method: &str,
         path: &str,
         token: &HeaderValue,
         body: Option<&Value>,
     ) -> (Option<Reply>, When) {
         let index = self.next;
         self.next = (index + 1) % self.instances.len();
-        let call = Call { method: Some(&method), path, token: Some(token), body, key: None };
+        let body = body.map(Value::to_string);
+        let call = Call { token: Some(token), body: body.as_deref(), ..Call::new(method, path) };
         let instance = &self.instances[index];
         let connection = &mut self.connections[index];
         // Before the clock is read: to connect is not to send.
@@ -170,9 +170,8 @@ mod tests {
             assert!(length > 0, "a request was expected");
             stream.write_all(answer.as_bytes()).await.expect("written");
         });
-        let host = HeaderValue::from_static("shop");
-        let instance = Instance { url: format!("http://{address}"), address, host };
-        let mut observer = Observer::new(vec![instance], Instant::now(), Duration::from_secs(5));
+        let instances = vec![Instance::at(address)];
+        let mut observer = Observer::new(instances, Instant::now(), Duration::from_secs(5));
         observer.list(1, &HeaderValue::from_static("Bearer token")).await;
         observer.history.lists
     }

@@ -1,5 +1,6 @@
 //! Readers beside the load: they look at orders that were sold, pay some and cancel some.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use super::observer::Observer;
 use ledger_audit::History;
 
 /// The pause of a reader between two orders, so that it takes little from the load.
-const PAUSE_MS: std::ops::Range<u64> = 2..10;
+const PAUSE_MS: Range<u64> = 2..10;
 
 /// The orders that were accepted so far, with the index of their buyers.
 #[derive(Debug, Default)]
@@ -25,9 +26,10 @@ impl AcceptedOrders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((buyer, order));
     }
 
-    fn any(&self) -> Option<(u32, String)> {
+    /// One of them, if there are any: the one that `draw` chooses among their indices.
+    pub fn any(&self, draw: impl FnOnce(Range<usize>) -> usize) -> Option<(u32, String)> {
         let orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = (!orders.is_empty()).then(|| rand::rng().random_range(0..orders.len()))?;
+        let index = (!orders.is_empty()).then(|| draw(0..orders.len()))?;
         orders.get(index).cloned()
     }
 }
@@ -66,7 +68,7 @@ impl Readers {
 async fn read(drive: Arc<Drive>, stopped: Arc<AtomicBool>, base: Instant) -> History {
     let mut observer = Observer::new(drive.instances.clone(), base, drive.policy.timeout);
     while !stopped.load(Ordering::Relaxed) {
-        if let Some((buyer, order)) = drive.accepted.any() {
+        if let Some((buyer, order)) = drive.accepted.any(|all| rand::rng().random_range(all)) {
             let token = &drive.tokens[buyer as usize];
             observer.order(token, &order).await;
             let changes = rand::rng().random_range(0..100) < drive.policy.change_percent;

@@ -6,15 +6,15 @@
 
 use std::time::Duration;
 
+use dev_servers::RedisServer;
 use tokio::time::sleep;
 
 use super::database_proxy::DatabaseProxy;
-use super::redis_server::{Persistence, RedisServer};
-use super::stage::{Press, SoldUnits, Stage};
+use super::stage::{CUT_OFF, NOT_ON_DISK, Press, SoldUnits, Stage, private_redis};
 use super::{Trial, Try};
 use crate::counters::Counters;
 use crate::drive::Instance;
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Service;
 use crate::options::Switch;
 
@@ -40,13 +40,6 @@ pub struct Pair {
     proxy: DatabaseProxy,
 }
 
-/// What is bought, and how.
-#[derive(Clone, Copy)]
-struct Sale {
-    strategy: &'static str,
-    item: i64,
-}
-
 fn arbiter(attempt: &Try) -> Switch {
     if attempt.cured { Switch::On } else { Switch::Off }
 }
@@ -55,8 +48,7 @@ async fn database_proxy(stage: &Stage<'_>) -> Result<DatabaseProxy, CannotJudge>
     DatabaseProxy::open(&stage.testbed.environment.get("DATABASE_URL").unwrap_or_default()).await
 }
 
-fn press(service: &Service, sale: Sale, buyer: usize) -> Press {
-    let Sale { strategy, item } = sale;
+fn press(service: &Service, strategy: &'static str, item: i64, buyer: usize) -> Press {
     Press { instance: service.instance.clone(), strategy, item, buyer }
 }
 
@@ -87,15 +79,14 @@ impl Pair {
         let item = stage.item(&self.fast.instance, STOCK, arbiter(attempt)).await?;
         let instances = [self.slow.instance.clone(), self.fast.instance.clone()];
         let before = Counters::read(&instances).await;
-        let sale = Sale { strategy: "lock-redis", item };
         self.proxy.hold_transactions();
-        let late = stage.press_in_background(&press(&self.slow, sale, 0));
+        let late = stage.press_in_background(&press(&self.slow, "lock-redis", item, 0));
         let held = self.proxy.until_held(1).await;
         if held.is_ok() {
             self.slow.pause()?;
         }
         // They wait until the lease has run out.
-        let codes = stage.rush(&press(&self.fast, sale, 1), 1..BUYERS).await;
+        let codes = stage.rush(&press(&self.fast, "lock-redis", item, 1), 1..BUYERS).await;
         self.proxy.release_transactions();
         self.slow.resume()?;
         let late = late.await.unwrap_or_default();
@@ -120,27 +111,26 @@ impl Pair {
 /// A lock that was not yet replicated when its Redis died; the promoted replica grants it again.
 pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     let proxy = database_proxy(stage).await?;
-    let master = RedisServer::start(Persistence::Never).await?;
-    let replica = RedisServer::start(Persistence::Never).await?;
-    replica.follow(&master).await?;
-    let old = master.url();
-    let new = replica.url();
+    let master = private_redis(NOT_ON_DISK).await?;
+    let replica = private_redis(NOT_ON_DISK).await?;
+    replica.follow(&master, master.port()).await.or_cannot_judge("Redis")?;
+    let old = master.tcp_url();
+    let new = replica.tcp_url();
     let mut settings = LEASE.to_vec();
     settings.extend([("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &old)]);
     let slow = stage.service("break-failover-old", &settings).await?;
     let fast =
         stage.service("break-failover-new", &[LEASE[0], LEASE[1], ("REDIS_URL", &new)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let sale = Sale { strategy: "lock-redis", item };
     let fenced_before = fenced(&slow.instance).await;
     // The replica lags: what comes now reaches it too late.
-    replica.cut_off().await?;
+    replica.run::<()>(&CUT_OFF).await.or_cannot_judge("Redis")?;
     proxy.hold_transactions();
-    let late = stage.press_in_background(&press(&slow, sale, 0));
+    let late = stage.press_in_background(&press(&slow, "lock-redis", item, 0));
     proxy.until_held(1).await?;
     master.kill().await;
-    replica.promote().await?;
-    let codes = stage.rush(&press(&fast, sale, 1), 1..BUYERS).await;
+    replica.run::<()>(&["REPLICAOF", "NO", "ONE"]).await.or_cannot_judge("Redis")?;
+    let codes = stage.rush(&press(&fast, "lock-redis", item, 1), 1..BUYERS).await;
     proxy.release_transactions();
     let end = late_end(stage, item, &slow.instance, fenced_before).await;
     late.abort();
@@ -182,25 +172,24 @@ async fn fenced(instance: &Instance) -> f64 {
 /// A Redis without persistence dies while purchases are between its counter and the ledger.
 pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     let proxy = database_proxy(stage).await?;
-    let mut redis = RedisServer::start(Persistence::Never).await?;
-    let url = redis.url();
+    let mut redis = private_redis(NOT_ON_DISK).await?;
+    let url = redis.tcp_url();
     let slow = stage
         .service("break-counter-slow", &[("DATABASE_URL", &proxy.url), ("REDIS_URL", &url)])
         .await?;
     let fast = stage.service("break-counter-fast", &[("REDIS_URL", &url)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let sale = Sale { strategy: "redis-lua", item };
     // One sale first: the counter is loaded, and its load is written in the ledger.
-    let first = stage.press(&press(&slow, sale, 0)).await;
+    let first = stage.press(&press(&slow, "redis-lua", item, 0)).await;
     proxy.hold_transactions();
     let late: Vec<_> = (1..=IN_FLIGHT)
-        .map(|buyer| stage.press_in_background(&press(&slow, sale, buyer)))
+        .map(|buyer| stage.press_in_background(&press(&slow, "redis-lua", item, buyer)))
         .collect();
     // With the arbiter on they may share one transaction, so that one BEGIN is all that is held.
     proxy.until_held(1).await?;
     counter_at(&redis, STOCK - 1 - i64::try_from(IN_FLIGHT).unwrap_or(0)).await?;
-    redis.restart().await?;
-    let codes = stage.rush(&press(&fast, sale, 0), 10..10 + BUYERS).await;
+    cut_power(&mut redis).await?;
+    let codes = stage.rush(&press(&fast, "redis-lua", item, 0), 10..10 + BUYERS).await;
     proxy.release_transactions();
     let mut answers = Vec::new();
     for late in late {
@@ -215,13 +204,19 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
     Ok(trial)
 }
 
+/// Kills a Redis and starts it again on its port, with what it had written.
+async fn cut_power(redis: &mut RedisServer) -> Result<(), CannotJudge> {
+    redis.kill().await;
+    redis.restart().await.or_cannot_judge("a private Redis")
+}
+
 /// Waits until the only counter of a Redis is down to `left` units.
 async fn counter_at(redis: &RedisServer, left: i64) -> Result<(), CannotJudge> {
     let mut seen = None;
     for _ in 0..QUEUE_POLLS_MAX {
-        let keys: Vec<String> = redis.ask(&["KEYS", "*:stock"]).await?;
+        let keys: Vec<String> = redis.run(&["KEYS", "*:stock"]).await.or_cannot_judge("Redis")?;
         if let [key] = keys.as_slice() {
-            seen = redis.ask(&["HGET", key, "available"]).await?;
+            seen = redis.run(&["HGET", key, "available"]).await.or_cannot_judge("Redis")?;
         }
         if seen == Some(left) {
             return Ok(());
@@ -236,14 +231,13 @@ async fn counter_at(redis: &RedisServer, left: i64) -> Result<(), CannotJudge> {
 pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     let proxy = database_proxy(stage).await?;
     // What saves it is no arbiter: nothing reached it. It is a queue that is on the disk.
-    let persistence =
-        if attempt.cured { Persistence::BeforeEveryAnswer } else { Persistence::Never };
-    let mut redis = RedisServer::start(persistence).await?;
-    let url = redis.url();
+    let line = if attempt.cured { "appendfsync always" } else { NOT_ON_DISK };
+    let mut redis = private_redis(line).await?;
+    let url = redis.tcp_url();
     let settings = [("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &url)];
     let service = stage.service("break-queue-before", &settings).await?;
     let item = stage.item(&service.instance, STOCK, Switch::On).await?;
-    let press = press(&service, Sale { strategy: "redis-stream", item }, 0);
+    let press = press(&service, "redis-stream", item, 0);
     // Nothing that was queued reaches the ledger yet.
     proxy.hold_transactions();
     let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;
@@ -251,8 +245,8 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     service.kill().await;
     // Its connections end with it.
     proxy.release_transactions();
-    redis.restart().await?;
-    let kept: i64 = redis.ask(&["DBSIZE"]).await?;
+    cut_power(&mut redis).await?;
+    let kept: i64 = redis.run(&["DBSIZE"]).await.or_cannot_judge("Redis")?;
     let service = stage.service("break-queue-after", &[("REDIS_URL", &url)]).await?;
     let mut sold = stage.sold(item).await?;
     let polls_max = if kept == 0 { EMPTY_QUEUE_POLLS_MAX } else { QUEUE_POLLS_MAX };

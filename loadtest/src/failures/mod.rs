@@ -5,14 +5,13 @@
 //! own, and counts the units sold.
 //! [`load`]: gates that break under load. [`late`]: purchases that write after their lock or
 //! counter is gone, stopped by the [`database_proxy`]. [`plain`]: mistakes that no strategy of the service
-//! makes, done with plain Redis commands. Servers that must die are private ones ([`redis_server`]).
+//! makes, done with plain Redis commands. Servers that must die are private ones.
 
 mod database_proxy;
 mod late;
 mod list;
 mod load;
 mod plain;
-mod redis_server;
 mod report;
 mod stage;
 
@@ -81,7 +80,7 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
     files::write_report(&testbed.out, "failures", &report, &document)?;
-    Ok((document.text(Color::of_terminal()), report.exit_code()))
+    Ok((document.text(Color::of_terminal()), report::exit_code(&report.experiments)))
 }
 
 async fn tries(

@@ -9,11 +9,11 @@ use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::redis_server::{Persistence, RedisServer};
-use super::stage::Stage;
+use super::stage::{CUT_OFF, NOT_ON_DISK, Stage, private_redis};
 use super::{Trial, Try};
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::plain_lock;
+use crate::servers::redis_at;
 
 /// A lease that runs out while its holder dawdles, and one that does not.
 const LEASE_SHORT_MS: u64 = 60;
@@ -182,14 +182,14 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
 pub async fn stale_replica(attempt: &Try) -> Result<Trial, CannotJudge> {
     const STOCK: i64 = 5;
     const BUYERS: usize = 12;
-    let master = RedisServer::start(Persistence::Never).await?;
-    let replica = RedisServer::start(Persistence::Never).await?;
+    let master = private_redis(NOT_ON_DISK).await?;
+    let replica = private_redis(NOT_ON_DISK).await?;
     let stock = key("stock");
-    let mut at_master = master.connect().await?;
+    let mut at_master = redis_at(&master.tcp_url()).await?;
     set(&mut at_master, &stock, STOCK).await?;
-    replica.follow(&master).await?;
-    let mut at_replica = replica.connect().await?;
-    replica.cut_off().await?;
+    replica.follow(&master, master.port()).await.or_cannot_judge("Redis")?;
+    let mut at_replica = redis_at(&replica.tcp_url()).await?;
+    replica.run::<()>(&CUT_OFF).await.or_cannot_judge("Redis")?;
     let mut sold = 0;
     for _ in 0..BUYERS {
         if attempt.cured {

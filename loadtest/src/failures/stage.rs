@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hyper::Method;
+use dev_servers::{RedisOptions, RedisServer};
 use hyper::header::HeaderValue;
-use serde_json::json;
 use sqlx::Row;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -15,10 +14,10 @@ use crate::drive::call::Call;
 use crate::drive::connection::Exchange;
 use crate::drive::{Instance, answer};
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::launcher::{Overrides, Service};
+use crate::launcher::Service;
 use crate::options::{RunOptions, Switch};
 use crate::service::{self, Admin};
-use crate::testbed::{HOLD_SECONDS, Testbed};
+use crate::testbed::Testbed;
 use crate::tokens::Mint;
 use ledger_audit::{Answer, Outcome};
 
@@ -30,6 +29,11 @@ pub const BUYERS: u32 = 64;
 const PRESS_MAX: Duration = Duration::from_secs(25);
 const PRESS_AGAIN: Duration = Duration::from_millis(100);
 const ANSWER_MAX: Duration = Duration::from_secs(12);
+
+/// The line of a Redis that has everything in memory alone.
+pub const NOT_ON_DISK: &str = "appendonly no";
+/// Cuts a replica of Redis off: nothing listens at port 1, and it keeps answering with what it has.
+pub const CUT_OFF: [&str; 3] = ["REPLICAOF", "127.0.0.1", "1"];
 
 /// Where experiments run.
 pub struct Stage<'a> {
@@ -58,7 +62,7 @@ pub struct Press {
 impl<'a> Stage<'a> {
     /// Mints everybody's token.
     pub async fn set(testbed: &'a Testbed) -> Result<Self, CannotJudge> {
-        let mint = Mint::new(Some(testbed.program.clone()), &testbed.environment);
+        let mint = Mint::new(testbed.program.clone(), &testbed.environment);
         let tokens = mint.buyers(FIRST_BUYER, BUYERS).await?;
         let admin = mint.admin().await?;
         Ok(Self { testbed, tokens, admin })
@@ -75,7 +79,6 @@ impl<'a> Stage<'a> {
         let options = RunOptions {
             strategy: vec!["a failure experiment".to_owned()],
             arbiter,
-            hold_seconds: HOLD_SECONDS,
             ..RunOptions::default()
         };
         admin.create_lab_item(&options, stock).await
@@ -89,11 +92,9 @@ impl<'a> Stage<'a> {
     ) -> Result<Service, CannotJudge> {
         let quiet = [("SECKILL_JOB_EXPIRE_PERIOD_MS", "3600000")];
         let settings = quiet.iter().chain(settings);
-        let overrides = Overrides {
-            settings: settings.map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-            ..Overrides::default()
-        };
-        self.testbed.launcher.start(name, &overrides).await
+        let settings: Vec<(String, String)> =
+            settings.map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        self.testbed.launcher.start(name, &settings).await
     }
 
     /// Presses once; asks again, with the same key, as long as the answer is "try again".
@@ -143,6 +144,13 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Starts a Redis that may be killed, with a further line of configuration. It ends when it is dropped,
+/// and its data are removed.
+pub async fn private_redis(line: &str) -> Result<RedisServer, CannotJudge> {
+    let options = RedisOptions { extra_lines: vec![line.to_owned()], ..RedisOptions::temporary() };
+    RedisServer::start(options).await.or_cannot_judge("a private Redis")
+}
+
 async fn pressed(press: Press, token: HeaderValue) -> String {
     let key = Uuid::now_v7().simple().to_string();
     let until = Instant::now() + PRESS_MAX;
@@ -159,12 +167,9 @@ async fn pressed(press: Press, token: HeaderValue) -> String {
 }
 
 async fn try_press(press: &Press, token: &HeaderValue, key: &str) -> Option<Answer> {
-    let path = service::purchase_path(press.strategy, press.item).ok()?.to_string();
-    let method = Some(&Method::POST);
+    let path = service::purchase_path(press.strategy, press.item).ok()?;
     let token = Some(token);
-    let key = Some(key);
-    let body = Some(&json!({}));
-    let exchange =
-        press.instance.call(Call { method, path: &path, token, key, body }, ANSWER_MAX).await;
+    let call = Call { token, key: Some(key), ..Call::new("POST", &path) };
+    let exchange = press.instance.call(call, ANSWER_MAX).await;
     (!matches!(exchange, Exchange::NotSent)).then(|| answer::read(&exchange))
 }

@@ -14,8 +14,8 @@ impl Report {
     /// The whole report; its last line is the verdict.
     pub fn document(&self) -> Document {
         let about = &self.circumstances;
-        let kind = if about.lab_item { "lab item" } else { "existing item" };
-        let strategies = about.strategies.join(", ");
+        let kind = if about.options.item.is_none() { "lab item" } else { "existing item" };
+        let strategies = about.options.strategies().join(", ");
         let mut document = Document::new(format!(
             "{strategies} on {kind} {}, arbiter {}",
             about.item_id, about.arbiter
@@ -42,17 +42,18 @@ impl Report {
     /// The sums over all items, where there are several.
     fn of_all_items(&self) -> Option<String> {
         let all = &self.items;
+        let faults = &all.faults;
         (all.judged > 1).then(|| {
             format!(
                 "All {} items: {} units sold; oversold {}, undersold {}, lost {}, phantom {}, duplicates {}; items with half \
                  an order {}, items that are not clean {}; {} lines of unknown outcome were settled by a retry.",
                 all.judged,
                 grouped(all.units_sold.unsigned_abs()),
-                all.oversold,
-                all.undersold,
-                all.lost,
-                all.phantom,
-                all.duplicates,
+                faults.oversold,
+                faults.undersold,
+                faults.lost,
+                faults.phantom,
+                faults.duplicates,
                 all.halved,
                 all.unclean,
                 all.settled_by_retry,
@@ -62,7 +63,8 @@ impl Report {
 }
 
 fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
-    let model = match (about.rate_per_second, about.seconds) {
+    let options = &about.options;
+    let model = match (options.rate, options.seconds) {
         (Some(rate), Some(seconds)) => format!("open model, {rate} per second for {seconds} s"),
         _ => "closed model".to_owned(),
     };
@@ -81,16 +83,19 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
             format!(
                 "stock {}, buyers {}, requests {}, connections {} ({model})",
                 grouped(about.stock.unsigned_abs()),
-                grouped(u64::from(about.buyers)),
+                grouped(options.buyers.into()),
                 grouped(about.requests as u64),
-                grouped(about.concurrency as u64),
+                grouped(options.concurrency.into()),
             ),
         ),
         (
             "purchases",
             format!(
                 "quantity {}, limit {} per buyer, retries up to {}, seed {}",
-                about.quantity, about.per_buyer_limit, about.retries_max, about.seed
+                options.quantity,
+                about.per_buyer_limit,
+                options.retries_max(),
+                about.seed
             ),
         ),
         ("instances", about.instances.join(" ")),
@@ -105,10 +110,11 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
-    if about.items > 1 || about.batch > 1 || about.kills > 0 {
+    let items = options.item_count();
+    if items > 1 || options.batch > 1 || options.kills > 0 {
         let orders = format!(
-            "{} of {} items in each, {} in a request; the service was killed {} times",
-            about.lines, about.items, about.batch, about.kills
+            "{} of {items} items in each, {} in a request; the service was killed {} times",
+            options.lines, options.batch, options.kills
         );
         facts.insert(2, ("orders", orders));
     }
@@ -131,14 +137,15 @@ fn traffic(document: &mut Document, traffic: &TrafficSummary, about: &RunCircums
     let once_sold_out = traffic.refused_per_second_once_sold_out.map(|per_second| {
         format!("Once sold out: {} refusals per second.", grouped(per_second as u64))
     });
-    let dropped = (about.model == "open").then(|| {
+    let dropped = about.options.rate.map(|_| {
         format!(
             "Dropped, because all connections were busy, and never sent: {}.",
             grouped(traffic.dropped)
         )
     });
-    let lines = (about.lines > 1).then(|| {
-        let per_second = traffic.accepted.per_second * f64::from(about.lines);
+    let lines = about.options.lines;
+    let lines = (lines > 1).then(|| {
+        let per_second = traffic.accepted.per_second * f64::from(lines);
         format!("{} lines of orders per second.", grouped(per_second as u64))
     });
     document.list(lines.into_iter().chain(once_sold_out).chain(dropped));

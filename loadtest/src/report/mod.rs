@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN};
+use crate::options::RunOptions;
 use crate::process::ProcessorUse;
-use ledger_audit::Database;
-use ledger_audit::Judgement;
+use ledger_audit::{Database, FaultCounts, Judgement};
 
 pub use document::findings;
 pub use summary::TrafficSummary;
@@ -41,11 +41,8 @@ pub struct JudgedItems {
     /// Items of which an order was not whole (I20).
     pub halved: u32,
     pub units_sold: i64,
-    pub oversold: i64,
-    pub undersold: i64,
-    pub lost: i64,
-    pub phantom: i64,
-    pub duplicates: i64,
+    #[serde(flatten)]
+    pub faults: FaultCounts,
     /// Lines whose answer was unknown once, and is known by a retry.
     pub settled_by_retry: i64,
 }
@@ -57,11 +54,7 @@ impl JudgedItems {
         self.unclean += u32::from(!is_clean);
         self.halved += u32::from(audit.broken().contains(&"I20"));
         self.units_sold += audit.units_live;
-        self.oversold += audit.oversold.count;
-        self.undersold += audit.undersold.count;
-        self.lost += audit.lost.count;
-        self.phantom += audit.phantom.count;
-        self.duplicates += audit.duplicates.count;
+        self.faults = self.faults.with(audit.counts(), |sum, more| sum + more);
         self.settled_by_retry += audit.unknown.settled_by_retry;
     }
 }
@@ -82,42 +75,18 @@ pub struct RunCircumstances {
     pub started_at: String,
     /// Version of this program.
     pub loadtest_version: &'static str,
-    /// The item that was sold.
+    /// What was asked for.
+    pub options: RunOptions,
+    /// The first item that was sold.
     pub item_id: i64,
-    /// Whether this run made the item.
-    pub lab_item: bool,
-    /// Strategies with their parameters; purchases alternate between them.
-    pub strategies: Vec<String>,
-    /// Items of each order.
-    pub lines: u8,
-    /// Items on sale.
-    pub items: u32,
-    /// Reservations of each request.
-    pub batch: u16,
-    /// How often the service was killed.
-    pub kills: u32,
     /// Units on sale, of each item.
     pub stock: i64,
-    /// Buyers.
-    pub buyers: u32,
     /// Purchases that were planned.
     pub requests: usize,
-    /// Connections.
-    pub concurrency: usize,
-    /// `closed` or `open`.
-    pub model: &'static str,
-    /// Open model: arrivals per second.
-    pub rate_per_second: Option<f64>,
-    /// Open model: how long arrivals went on.
-    pub seconds: Option<f64>,
-    /// Units per purchase.
-    pub quantity: i64,
     /// Units one buyer may have.
     pub per_buyer_limit: i64,
     /// `on`, `off`, or `unknown` for an existing item that does not tell.
-    pub arbiter: String,
-    /// Attempts after the first, at most.
-    pub retries_max: u16,
+    pub arbiter: &'static str,
     /// Addresses of the service.
     pub instances: Vec<String>,
     /// Repeats the plan.

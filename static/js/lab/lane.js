@@ -94,7 +94,7 @@ export function createLane(first) {
     /** How far beyond its stock it sold: 1 is exactly its stock. */
     reach: () => Math.max(1, lane.sold / Math.max(1, lane.stock)),
     lane: () => lane,
-    /** News of the server: a whole lane, or what `progress` tells. @param {object} news */
+    /** News of the server. @param {object} news */
     take(news) {
       // While the ledger is being audited, its figures are not there yet.
       const fresh = news.state === 'auditing' ? { state: news.state } : news;

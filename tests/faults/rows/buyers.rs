@@ -4,8 +4,6 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use http_body_util::Full;
-use hyper::Request;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,10 +13,9 @@ use web::token::Role;
 
 use super::proven;
 use crate::TrialResult;
-use crate::service::Service;
+use crate::service::{Service, ask_with};
 use crate::testbed::Testbed;
 use crate::trial::{Plan, Wanted, make_item, run_trial};
-use loadtest::drive::connection::{Connection, Exchange};
 
 /// How often one order is sent at once.
 const COPIES: usize = 50;
@@ -82,15 +79,9 @@ async fn press(
     key: String,
 ) -> (u16, Option<String>) {
     for _ in 0..100 {
-        let Ok(mut connection) = Connection::open(service.addr).await else { continue };
-        let request = Request::post(&path)
-            .header("host", "localhost")
-            .header("authorization", format!("Bearer {token}"))
-            .header("idempotency-key", &key)
-            .body(Full::new(Bytes::new()))
-            .expect("a valid request");
-        let exchange = connection.exchange(request, Duration::from_secs(10)).await;
-        let Exchange::Answered(reply) = exchange else { continue };
+        let headers = [("idempotency-key", key.as_str())];
+        let asked = ask_with(service.addr, "POST", &path, Some(&token), (&headers, Bytes::new()));
+        let Ok(reply) = asked.await else { continue };
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         if body["code"] == "request_in_progress" {
             sleep(Duration::from_millis(20)).await;

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dev_servers::{AppendFsync, RedisServer};
+use dev_servers::AppendFsync;
 use rand::RngExt;
+use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
-use redis::{IntoConnectionInfo, RedisResult};
 use tokio::time::sleep;
 
 use super::{FAULT, proven};
-use crate::testbed::{OwnRedis, Testbed, redis_at, until};
+use crate::testbed::{OwnRedis, Testbed, redis_at};
 use crate::trial::{Plan, Wanted, run_trial};
 use crate::wire::Wire;
 use crate::{Run, TrialResult};
@@ -123,9 +123,9 @@ pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let master = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
-    let lines = ["repl-diskless-sync yes", "repl-diskless-sync-delay 0"];
-    let heir = testbed.own_redis(AppendFsync::EverySecond, &lines).await?;
-    let mut on_heir = follow(&heir.server, &master.server).await?;
+    let heir = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
+    let followed = heir.server.follow(&master.server, master.server.port()).await;
+    followed.map_err(|error| error.to_string())?;
     let wire = Wire::to(master.server.port()).await?;
     let url = Testbed::redis_url_by(&master.server, wire.port);
     let plan = on(testbed, seed, &url, true);
@@ -139,8 +139,7 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let missed = trial.sold() - then;
         trial.fault_ended();
         heir.server.resume();
-        let promoted: RedisResult<()> =
-            redis::cmd("REPLICAOF").arg("NO").arg("ONE").query_async(&mut on_heir).await;
+        let promoted: RedisResult<()> = heir.server.run(&["REPLICAOF", "NO", "ONE"]).await;
         promoted.map_err(|error| error.to_string())?;
         wire.lead_to(heir.server.port());
         proven(missed > 0, format!("{missed} sales while the replica was deaf"))
@@ -288,36 +287,13 @@ fn on(testbed: &Testbed, seed: u64, url: &str, forgets: bool) -> Plan {
     plan
 }
 
-/// Makes `heir` a replica of `master` with its password, and waits until it is in step.
-async fn follow(heir: &RedisServer, master: &RedisServer) -> Run<MultiplexedConnection> {
-    let said = |error: redis::RedisError| error.to_string();
-    let info = master.tcp_url().into_connection_info().map_err(said)?;
-    let password = info.redis_settings().password().unwrap_or_default().to_owned();
-    let mut redis = redis_at(heir).await?;
-    set(&mut redis, "masterauth", &password).await?;
-    let replicate = redis::cmd("REPLICAOF").arg("127.0.0.1").arg(master.port()).to_owned();
-    let () = replicate.query_async(&mut redis).await.map_err(said)?;
-    until("the replica to be in step", Duration::from_secs(20), || {
-        let mut redis = redis.clone();
-        async move {
-            let info: String =
-                redis::cmd("INFO").arg("replication").query_async(&mut redis).await.ok()?;
-            info.contains("master_link_status:up").then_some(())
-        }
-    })
-    .await?;
-    // Who comes after the failover knows the master's password.
-    set(&mut redis, "requirepass", &password).await?;
-    Ok(redis)
-}
-
 async fn set(redis: &mut MultiplexedConnection, name: &str, value: &str) -> Run<()> {
     let mut command = redis::cmd("CONFIG");
     command.arg("SET").arg(name).arg(value);
     command.query_async(redis).await.map_err(|error| format!("CONFIG SET {name}: {error}"))
 }
 
-/// The binary of a running server.
+/// Copies a folder with all that is below it.
 fn copy_folder(from: &Path, to: &Path) -> Run<()> {
     let said = |error: std::io::Error| format!("copying {}: {error}", from.display());
     std::fs::create_dir_all(to).map_err(said)?;

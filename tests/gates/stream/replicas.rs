@@ -116,28 +116,6 @@ async fn the_card_says_how_many_replicas_have_a_queued_order() {
     assert!(promise.contains("2 replicas have it in memory before the answer"), "{promise}");
 }
 
-async fn set(server: &RedisServer, words: [&str; 3]) {
-    let () = server.run(&[&["CONFIG"], &words[..]].concat()).await.expect("set");
-}
-
-/// The password in a server's URL.
-fn password(url: &str) -> &str {
-    url.split([':', '@']).nth(2).expect("a password")
-}
-
-/// Has a replica follow a server.
-async fn follow(replica: &RedisServer, primary: &RedisServer) {
-    set(primary, ["SET", "repl-diskless-sync-delay", "0"]).await;
-    set(replica, ["SET", "masterauth", password(&primary.tcp_url())]).await;
-    let port = primary.port().to_string();
-    let () = replica.run(&["REPLICAOF", "127.0.0.1", &port]).await.expect("a replica");
-    eventually("the replica to follow", || async {
-        let info: String = replica.run(&["INFO", "replication"]).await.ok()?;
-        info.contains("master_link_status:up").then_some(())
-    })
-    .await;
-}
-
 /// More pushes than one pipeline takes.
 const CROWD: usize = 300;
 /// Sooner than a pipeline to a server that stands still ends.
@@ -148,7 +126,7 @@ const TURN_MAX: Duration = Duration::from_millis(300);
 async fn an_order_whose_turn_does_not_come_in_time_is_not_queued() {
     let servers = own_redis(2, &[]).await;
     let [primary, replica] = &*servers else { panic!("two servers") };
-    follow(replica, primary).await;
+    replica.follow(primary, primary.port()).await.expect("it follows");
     let mut shop = shop().await;
     shop.config.redis_url = Secret::new(primary.tcp_url());
     let instance = shop.start().await;
@@ -192,8 +170,9 @@ async fn a_retry_is_not_promised_by_a_primary_that_has_lost_its_order() {
     let servers = own_redis(3, &[]).await;
     let [old, new, replica] = &*servers else { panic!("three servers") };
     let url = new.tcp_url();
-    set(old, ["SET", "requirepass", password(&url)]).await;
-    follow(replica, new).await;
+    let password = url.split([':', '@']).nth(2).expect("a password");
+    let () = old.run(&["CONFIG", "SET", "requirepass", password]).await.expect("set");
+    replica.follow(new, new.port()).await.expect("it follows");
     let at = |server: &RedisServer| Server::Tcp(format!("127.0.0.1:{}", server.port()));
     let link = link_to(&url).await;
     link.lead_to(at(old));

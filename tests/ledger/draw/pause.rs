@@ -189,25 +189,8 @@ async fn a_purchase_without_a_place_after_a_pause_is_found() {
     // The audit of the load test, which shares no code with the service, finds the same.
     let mut reader = ledger_audit::Reader::connect(shop.config.database_url.reveal()).await;
     let ledger = reader.as_mut().expect("connected").ledger(item).await.expect("read");
-    let sold = ledger_audit::Answer {
-        status: 201,
-        outcome: ledger_audit::Outcome::Accepted,
-        last: true,
-        ..ledger_audit::Answer::default()
-    };
-    let evidence = ledger_audit::Evidence {
-        stock: 2,
-        per_buyer_limit: 1,
-        quantity: 1,
-        arbiter_on: true,
-        keyed: false,
-        before: &ledger_audit::Ledger::default(),
-        after: &ledger,
-        answers: &[sold],
-        in_time: None,
-    };
-    let judged = ledger_audit::judge(&evidence).expect("judged");
-    let found = judged.findings.iter().find(|found| found.invariant == "I21").expect("I21");
+    let findings = ledger_audit::judge_draw(2, &ledger).expect("judged");
+    let found = findings.iter().find(|found| found.invariant == "I21").expect("I21");
     let text = found.examples.join("\n");
     assert!(text.contains("has no place, and place"), "{text}");
 }

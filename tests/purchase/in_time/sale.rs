@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use ledger_audit::{Answer, Evidence, History, InTime, Judgement, Ledger, Reader, State, judge};
-use loadtest::drive::connection::Connection;
+use loadtest::drive::call::Call;
 use loadtest::drive::observer::Observer;
 use loadtest::drive::{self, Drive, Policy, answer, micros_since};
 use loadtest::plan::{Pace, Plan};
@@ -69,15 +66,15 @@ impl Sale {
 
     async fn send(&mut self, instance: usize, buyer: i64, attempt: u16) -> Answer {
         let key = format!("k{buyer}");
-        let request = Request::post(purchase_path(STRATEGY, self.item))
-            .header("host", "localhost")
-            .header("authorization", self.token(buyer))
-            .header("idempotency-key", &key)
-            .body(Full::new(Bytes::new()))
-            .expect("a valid request");
-        let mut connection = Connection::open(self.instances[instance].addr).await.expect("open");
+        let path = purchase_path(STRATEGY, self.item);
+        let token = self.token(buyer);
+        let call = Call { token: Some(&token), key: Some(&key), ..Call::new("POST", &path) };
+        let instance = address(&self.instances[instance]);
+        let mut connection = None;
+        // To connect is not to send.
+        instance.connect(&mut connection).await;
         let sent = Instant::now();
-        let read = answer::read(&connection.exchange(request, ANSWER_MAX).await);
+        let read = answer::read(&instance.call_over(&mut connection, call, ANSWER_MAX).await);
         let now = Instant::now();
         let answer = Answer {
             request: u32::try_from(buyer).expect("small"),
@@ -152,15 +149,9 @@ impl Sale {
         let after = reader(&self.shop).await.settled_ledger(self.item, answers, SETTLE_MAX).await;
         let after = after.expect("the ledger");
         let evidence = Evidence {
-            stock: after.stock.expect("a stock row").total,
-            per_buyer_limit: 1,
-            quantity: 1,
-            arbiter_on: true,
-            keyed: true,
             before: &self.before,
-            after: &after,
-            answers,
             in_time: Some(InTime { history, sold_out_age: AGE }),
+            ..Evidence::of(after.stock.expect("a stock row").total, &after, answers)
         };
         judge(&evidence).expect("there is something to judge")
     }
@@ -180,11 +171,11 @@ impl Sale {
             readers: READERS,
             change_percent: 30,
         };
-        let path = |strategy: &&str| purchase_path(strategy, self.item).parse().expect("a path");
-        let paths: Vec<_> = strategies.iter().map(path).collect();
+        let path = |strategy: &&str| purchase_path(strategy, self.item);
+        let paths = strategies.iter().map(path).collect();
         let tokens = (1..=i64::from(BUYERS)).map(|buyer| self.token(buyer)).collect();
         let instances = self.instances.iter().map(address).collect();
-        let drive = Arc::new(Drive::new(plan, policy, instances, &paths, tokens, 1));
+        let drive = Arc::new(Drive::new(plan, policy, instances, paths, tokens, 1));
         let traffic = tokio::spawn(drive::fire(drive));
         self.restock(0, 3).await;
         self.restock(1, 2).await;
@@ -225,6 +216,5 @@ fn bearer(token: &str) -> HeaderValue {
 }
 
 fn address(instance: &Instance) -> drive::Instance {
-    let host = HeaderValue::from_static("localhost");
-    drive::Instance { url: String::new(), address: instance.addr, host }
+    drive::Instance::at(instance.addr)
 }

@@ -68,11 +68,8 @@ pub(super) fn find(asked: Option<&Path>) -> Result<(PathBuf, Flavour, String), S
     } else if version.contains("mysqld") || version.contains("MySQL") {
         Flavour::Mysql
     } else {
-        return Err(StartError::ProgramUnusable {
-            program,
-            server: EITHER,
-            reason: format!("it calls itself {version:?}"),
-        });
+        let reason = format!("it calls itself {version:?}");
+        return Err(StartError::unusable(EITHER, &program, reason));
     };
     Ok((program, flavour, version))
 }
@@ -225,13 +222,10 @@ fn system_tables(program: &Path) -> Result<String, StartError> {
         .iter()
         .flat_map(|folder| ["mariadb", "mysql"].map(|era| (prefix.join(folder), era)))
         .find(|(folder, era)| folder.join(SYSTEM_TABLES[0].replace('*', era)).is_file())
-        .ok_or_else(|| StartError::ProgramUnusable {
-            program: program.to_path_buf(),
-            server: "MariaDB server",
-            reason: format!(
-                "the scripts of its system tables are not in {}/share",
-                prefix.display()
-            ),
+        .ok_or_else(|| {
+            let place = prefix.display();
+            let reason = format!("the scripts of its system tables are not in {place}/share");
+            StartError::unusable("MariaDB server", program, reason)
         })?;
     let mut sql =
         String::from("CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket='root';\n");

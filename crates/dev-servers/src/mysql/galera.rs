@@ -44,7 +44,7 @@ pub(super) async fn start(shared: Shared, writer: usize) -> Result<Members, Star
     let beginner = MysqlServer::start(begins).await?;
     // From now on it joins the others, whenever it starts.
     let peers = peers(&shared);
-    beginner.home().write(OPTION_FILE, &option_lines(&peers))?;
+    beginner.home.write(OPTION_FILE, &option_lines(&peers))?;
     let others = (0..COUNT).filter(|index| *index != first);
     let joiners =
         others.map(|index| MysqlServer::start(options(&shared, index, &programs, &peers)));

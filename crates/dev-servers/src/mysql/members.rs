@@ -23,8 +23,8 @@ pub(super) struct Members {
 #[derive(Debug)]
 pub(super) struct Shared {
     program: PathBuf,
-    /// `None` for throw-away servers.
-    directory: Option<PathBuf>,
+    /// The folder of the set; `None` for throw-away servers.
+    pub(super) directory: Option<PathBuf>,
     /// Of the operator's account, and of the shop's.
     pub(super) password: String,
     /// The ports on which the members speak to each other.
@@ -70,11 +70,6 @@ impl Shared {
         Ok(Self { program, directory: directory.map(Path::to_path_buf), password, ports })
     }
 
-    /// The folder of the set, if it is kept.
-    pub(super) fn directory(&self) -> Option<&Path> {
-        self.directory.as_deref()
-    }
-
     /// The folder of a member, if it is kept.
     pub(super) fn folder(&self, index: usize) -> Option<PathBuf> {
         self.directory.as_ref().map(|path| path.join(format!("member-{}", index + 1)))
@@ -88,8 +83,7 @@ impl Shared {
         };
         options.program = Some(self.program.clone());
         options.extra_arguments.push(format!("--server-id={}", index + 1));
-        options.extra_statements = operator::account(&self.password);
         options.password = Some(self.password.clone());
-        options
+        options.with_operator(&self.password)
     }
 }

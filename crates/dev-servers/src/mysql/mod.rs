@@ -20,6 +20,7 @@ use std::time::Duration;
 use self::access::{Access, not_ready};
 pub use self::flavour::DATABASE;
 use self::flavour::Flavour;
+pub use self::operator::OPERATOR;
 use super::error::StartError;
 use super::guardian::Guardian;
 use super::home::Home;
@@ -101,6 +102,13 @@ impl MysqlOptions {
         self
     }
 
+    /// With the account [`OPERATOR`] of this password, which may do everything.
+    #[must_use]
+    pub fn with_operator(mut self, password: &str) -> Self {
+        self.extra_statements.extend(operator::account(password));
+        self
+    }
+
     /// A server in a new directory that is removed afterwards, for tests; its binary is
     /// `SECKILL_MYSQLD` if that is set.
     #[must_use]
@@ -147,8 +155,8 @@ impl MysqlServer {
         let access = Access { flavour, socket, password };
         let MysqlOptions { launcher, extra_arguments, .. } = options;
         let recipe = Mysql { program, launcher, extra_arguments, access };
-        let server = Self::boot(ReadyServer { recipe, home, temporary, version }).await?;
-        mark_ready(server.home(), flavour)?;
+        let server = Self::boot(ReadyServer { recipe, home, temporary, version }, None).await?;
+        mark_ready(&server.home, flavour)?;
         Ok(server)
     }
 
@@ -216,7 +224,7 @@ async fn initialise(
             return Err(StartError::Other(format!(
                 "{} was made by {made_by}, but {} is {}; choose another directory with \
                  SECKILL_DATA_DIR, or delete this one to begin with an empty database",
-                home.directory().display(),
+                home.directory.display(),
                 program.display(),
                 flavour.name(),
             )));
@@ -229,7 +237,7 @@ async fn initialise(
     if home.has(INITIALISING) {
         tracing::info!(
             "the database in {} was never completed; making it again",
-            home.directory().display()
+            home.directory.display()
         );
         fs::remove_dir_all(&data)
             .or_else(ignore_missing)
@@ -237,14 +245,14 @@ async fn initialise(
     } else if data.exists() {
         return Err(home.half_written("data without the marker of a finished start"));
     }
-    tracing::info!("making a new {} database in {}", flavour.name(), home.directory().display());
+    tracing::info!("making a new {} database in {}", flavour.name(), home.directory.display());
     home.write(INITIALISING, flavour.name())?;
     fs::create_dir(&data).map_err(StartError::io("make", &data))?;
     if origin == Origin::Received {
         return Ok(());
     }
     let command = flavour.initialise(program, home)?;
-    let maker = Guardian::spawn(&command, home.directory(), home.log())
+    let maker = Guardian::spawn(&command, &home.directory, &home.log)
         .map_err(StartError::io("run", program))?;
     let status = maker.exited().await;
     if status.success() {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::StartError;
 
 /// The account's name. It may do everything.
-pub(super) const OPERATOR: &str = "operator";
+pub const OPERATOR: &str = "operator";
 /// How long a server may take to reach a state, such as the end of its relay log.
 const STATE_MAX: Duration = Duration::from_secs(60);
 /// How long a server may take to answer a question about its state.

@@ -166,7 +166,7 @@ async fn slave_columns<const COLUMNS: usize>(
 }
 
 fn write_part(members: &Members, index: usize, part: Part) -> Result<(), StartError> {
-    members.servers[index].home().write(OPTION_FILE, &part.options())
+    members.servers[index].home.write(OPTION_FILE, &part.options())
 }
 
 /// The options of a member.

@@ -200,7 +200,7 @@ impl MysqlSet {
     }
 
     fn remember(&self) -> Result<(), StartError> {
-        let Some(directory) = self.members.shared.directory() else { return Ok(()) };
+        let Some(directory) = &self.members.shared.directory else { return Ok(()) };
         let path = directory.join(WRITER);
         fs::write(&path, format!("{}\n", self.writer + 1)).map_err(StartError::io("write", &path))
     }

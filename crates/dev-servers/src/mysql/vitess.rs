@@ -88,7 +88,7 @@ impl VitessServer {
             root: root.path().to_path_buf(),
         };
         temporary.push(root);
-        let gate = Server::boot(ReadyServer { recipe, home, temporary, version }).await?;
+        let gate = Server::boot(ReadyServer { recipe, home, temporary, version }, None).await?;
         Ok(Self { gate, mysql, password })
     }
 

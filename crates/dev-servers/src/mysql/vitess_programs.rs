@@ -65,7 +65,7 @@ impl VitessProgram {
         flags.extend(own_flags);
         let root = root.to_path_buf();
         let recipe = Self { program, root, port_flag, flags };
-        Server::boot(ReadyServer { recipe, home, temporary, version }).await
+        Server::boot(ReadyServer { recipe, home, temporary, version }, None).await
     }
 }
 
@@ -145,8 +145,7 @@ pub(super) fn mysql_options(
     let socket = root.join(SOCKET);
     options.extra_arguments.push(format!("--socket={}", socket.display()));
     options.extra_arguments.push(format!("--server-id={server_id}"));
-    options.extra_statements = operator::account(password);
-    Ok(options)
+    Ok(options.with_operator(password))
 }
 
 /// A line of an option file as an argument; `None` if it sets nothing.

@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use futures::future::{join_all, select_all, try_join_all};
 
-use super::group::{Group, failed, field, until_ready};
+use super::group::{Group, failed, field, until};
 use super::{Part, RedisOptions, RedisServer};
 use crate::error::StartError;
 use crate::ports;
 
 const GROUP: &str = "Redis Cluster";
-/// How often a node is asked for what it hears by gossip, and the pause between two questions.
-const GOSSIP_LOOKS_MAX: usize = 200;
-const GOSSIP_POLL: Duration = Duration::from_millis(50);
 /// How often a planned failover is asked for, and how long each may take: the nodes give up one that
 /// does not succeed within 5 seconds.
 const FAILOVERS_MAX: u32 = 5;
@@ -138,9 +135,9 @@ impl RedisCluster {
         let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
         let () = self.nodes[0].run(&meet).await.map_err(failed)?;
         self.until_all_know(self.nodes.len()).await?;
-        until_ready(GROUP, || async {
-            let info: String = self.nodes[index].run(&["CLUSTER", "INFO"]).await.ok()?;
-            (field(&info, "cluster_state") != Some("ok")).then_some(info)
+        until(GROUP, || async {
+            let info = self.nodes[index].info(&["CLUSTER", "INFO"]).await?;
+            if field(&info, "cluster_state") == Some("ok") { Ok(()) } else { Err(info) }
         })
         .await?;
         Ok(index)
@@ -208,12 +205,10 @@ impl RedisCluster {
     /// When it has none.
     pub async fn replica_of(&self, primary: usize) -> Result<usize, StartError> {
         let id = self.id(primary).await?;
-        let mut found = None;
         // The primary hears of its replicas by gossip, so a moment late.
-        for _ in 0..GOSSIP_LOOKS_MAX {
-            let nodes: String =
-                self.nodes[primary].run(&["CLUSTER", "NODES"]).await.map_err(failed)?;
-            found = self.nodes.iter().position(|node| {
+        until(GROUP, || async {
+            let nodes = self.nodes[primary].info(&["CLUSTER", "NODES"]).await?;
+            let found = self.nodes.iter().position(|node| {
                 let port = format!(":{}@", node.port());
                 nodes.lines().any(|line| {
                     let words: Vec<&str> = line.split(' ').collect();
@@ -222,12 +217,9 @@ impl RedisCluster {
                         && !line.contains("fail")
                 })
             });
-            if found.is_some() {
-                break;
-            }
-            tokio::time::sleep(GOSSIP_POLL).await;
-        }
-        found.ok_or_else(|| failed("no replica"))
+            found.ok_or(nodes)
+        })
+        .await
     }
 
     /// Waits until a node takes writes.
@@ -235,10 +227,9 @@ impl RedisCluster {
     /// # Errors
     /// When it does not within a minute.
     pub async fn until_primary(&self, node: usize) -> Result<(), StartError> {
-        until_ready(GROUP, || async {
-            let info: String =
-                self.nodes[node].run(&["INFO", "replication"]).await.unwrap_or_default();
-            (field(&info, "role") != Some("master")).then_some(info)
+        until(GROUP, || async {
+            let info = self.nodes[node].info(&["INFO", "replication"]).await?;
+            if field(&info, "role") == Some("master") { Ok(()) } else { Err(info) }
         })
         .await
     }
@@ -259,19 +250,19 @@ impl RedisCluster {
             self.until_all_know(self.nodes.len()).await?;
             self.follow().await?;
         }
-        until_ready(GROUP, || async {
+        until(GROUP, || async {
             for node in &self.nodes {
-                let info: String = node.run(&["CLUSTER", "INFO"]).await.ok()?;
+                let info = node.info(&["CLUSTER", "INFO"]).await?;
                 if field(&info, "cluster_state") != Some("ok") {
-                    return Some(info);
+                    return Err(info);
                 }
-                let info: String = node.run(&["INFO", "replication"]).await.ok()?;
+                let info = node.info(&["INFO", "replication"]).await?;
                 let linked = field(&info, "master_link_status").unwrap_or("up");
                 if linked != "up" || field(&info, "master_sync_in_progress") == Some("1") {
-                    return Some(info);
+                    return Err(info);
                 }
             }
-            None
+            Ok(())
         })
         .await
     }
@@ -299,16 +290,14 @@ impl RedisCluster {
     }
 
     async fn until_all_know(&self, count: usize) -> Result<(), StartError> {
-        let count = count.to_string();
-        until_ready(GROUP, || async {
+        until(GROUP, || async {
             for node in &self.nodes {
-                let nodes: String = node.run(&["CLUSTER", "NODES"]).await.ok()?;
-                let known = nodes.lines().filter(|line| !line.contains("handshake")).count();
-                if known.to_string() != count {
-                    return Some(nodes);
+                let nodes = node.info(&["CLUSTER", "NODES"]).await?;
+                if nodes.lines().filter(|line| !line.contains("handshake")).count() != count {
+                    return Err(nodes);
                 }
             }
-            None
+            Ok(())
         })
         .await
     }

@@ -50,19 +50,21 @@ impl Group {
     }
 }
 
-/// Waits until `ready` reports that nothing is missing; the error names the missing part.
-pub(super) async fn until_ready<F: Future<Output = Option<String>>>(
+/// Waits until `look` finds nothing missing; the error names the missing part.
+pub(super) async fn until<T, F: Future<Output = Result<T, String>>>(
     what: &'static str,
-    mut ready: impl FnMut() -> F,
-) -> Result<(), StartError> {
+    mut look: impl FnMut() -> F,
+) -> Result<T, StartError> {
     let begin = Instant::now();
     loop {
-        let Some(missing) = ready().await else { return Ok(()) };
-        if begin.elapsed() >= READY_MAX {
-            let action = format!("work together within {} s", READY_MAX.as_secs());
-            return Err(StartError::refused(what, &action, missing));
+        match look().await {
+            Ok(found) => return Ok(found),
+            Err(missing) if begin.elapsed() >= READY_MAX => {
+                let action = format!("work together within {} s", READY_MAX.as_secs());
+                return Err(StartError::refused(what, &action, missing));
+            }
+            Err(_) => sleep(READY_POLL).await,
         }
-        sleep(READY_POLL).await;
     }
 }
 

@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use self::group::{failed, field, until};
 use crate::error::StartError;
 use crate::home::Home;
 use crate::ports;
@@ -109,11 +110,7 @@ impl RedisServer {
     /// A sentence that says what to do: no binary, directory in use, or the end of the server's log.
     pub async fn start(options: RedisOptions) -> Result<Self, StartError> {
         let port = options.port;
-        let prepared = prepare(options).await?;
-        match port {
-            Some(port) => Self::boot_member(prepared, port).await,
-            None => Self::boot(prepared).await,
-        }
+        Self::boot(prepare(options).await?, port).await
     }
 
     /// The URL over the unix socket.
@@ -135,7 +132,7 @@ impl RedisServer {
     #[must_use]
     pub fn certificate_files(&self) -> Option<[PathBuf; 3]> {
         self.recipe.options.certificates.as_ref()?;
-        Some(["root.crt", "client.crt", "client.key"].map(|name| self.home().path(name)))
+        Some(["root.crt", "client.crt", "client.key"].map(|name| self.home.path(name)))
     }
 
     /// Sends a command over the unix socket, and reads its answer.
@@ -146,6 +143,30 @@ impl RedisServer {
         let client = redis::Client::open(self.url())?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await
+    }
+
+    /// Makes this server a replica of another, and returns when it has the other's data. `port` leads
+    /// to the other: it is the other's own, or that of a proxy.
+    ///
+    /// # Errors
+    /// When it has not got the data within a minute.
+    pub async fn follow(&self, primary: &Self, port: u16) -> Result<(), StartError> {
+        // A replica that joins does not wait for others to join with it.
+        let at_once = ["CONFIG", "SET", "repl-diskless-sync-delay", "0"];
+        let () = primary.run(&at_once).await.map_err(failed)?;
+        let password = ["CONFIG", "SET", "masterauth", &primary.recipe.password];
+        let () = self.run(&password).await.map_err(failed)?;
+        let () = self.run(&["REPLICAOF", "127.0.0.1", &port.to_string()]).await.map_err(failed)?;
+        until("Redis with a replica", || async {
+            let info = self.info(&["INFO", "replication"]).await?;
+            if field(&info, "master_link_status") == Some("up") { Ok(()) } else { Err(info) }
+        })
+        .await
+    }
+
+    /// What it says about itself, for a look at its state.
+    async fn info(&self, words: &[&str]) -> Result<String, String> {
+        self.run(words).await.map_err(|error| error.to_string())
     }
 }
 

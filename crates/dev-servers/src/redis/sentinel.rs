@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use futures::future::{join_all, select_all, try_join_all};
 
-use super::group::{Group, field, until_ready};
+use super::group::{Group, field, until};
 use super::{Part, RedisServer};
 use crate::error::StartError;
 use crate::ports;
@@ -73,24 +73,22 @@ impl RedisSentinels {
     /// # Errors
     /// When they do not within a minute.
     pub async fn until_ready(&self) -> Result<(), StartError> {
-        until_ready(GROUP, || async {
+        until(GROUP, || async {
             for sentinel in &self.sentinels {
-                let info: String = sentinel.run(&["INFO", "sentinel"]).await.unwrap_or_default();
+                let info = sentinel.info(&["INFO", "sentinel"]).await?;
                 let line = field(&info, "master0").unwrap_or_default();
                 let all = format!("slaves={},sentinels={SENTINELS}", SERVERS - 1);
                 if !(line.contains("status=ok") && line.contains(&all)) {
-                    return Some(info);
+                    return Err(info);
                 }
             }
             for server in &self.servers {
-                let info: String = server.run(&["INFO", "replication"]).await.unwrap_or_default();
-                if field(&info, "role").is_none()
-                    || field(&info, "master_link_status").is_some_and(|status| status != "up")
-                {
-                    return Some(info);
+                let info = server.info(&["INFO", "replication"]).await?;
+                if field(&info, "master_link_status").is_some_and(|status| status != "up") {
+                    return Err(info);
                 }
             }
-            None
+            Ok(())
         })
         .await
     }

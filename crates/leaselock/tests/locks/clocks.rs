@@ -132,9 +132,7 @@ impl WrongClock {
     }
 
     fn launcher(&self) -> Vec<String> {
-        let folders = std::fs::read_dir("/usr/lib").expect("a folder").flatten();
-        let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
-        let library = libraries.find(|library| library.is_file());
+        let library = dev_servers::libfaketime();
         let library = library.expect("libfaketime: scripts/install-packages lab installs it");
         vec![
             "env".to_owned(),

@@ -12,24 +12,6 @@ use super::testbed::{Testbed, lazily, name};
 use super::{LONG_LEASE, fence_of, waiting};
 use crate::support::{eventually, own_redis, rounds};
 
-async fn follow(replica: &RedisServer, master: &RedisServer, port: u16) {
-    let info = master.tcp_url().into_connection_info().expect("a URL");
-    let password = info.redis_settings().password().expect("a password").to_owned();
-    let mut redis = lazily(&replica.url());
-    for command in [
-        redis::cmd("CONFIG").arg("SET").arg("masterauth").arg(password),
-        redis::cmd("REPLICAOF").arg("127.0.0.1").arg(port),
-    ] {
-        let () = command.query_async(&mut redis).await.expect("it follows");
-    }
-    eventually("the replica to have caught up", || async {
-        let info: String =
-            redis::cmd("INFO").arg("replication").query_async(&mut redis.clone()).await.ok()?;
-        info.contains("master_link_status:up").then_some(())
-    })
-    .await;
-}
-
 /// Waits until `replicas` replicas have acknowledged the last write.
 async fn acknowledged(master: &SharedConnection, replicas: u32) {
     eventually("the replicas to acknowledge", || async {
@@ -49,16 +31,15 @@ fn process(server: &RedisServer) -> LeasedMutex {
 /// others have it. Answers both holders.
 async fn fail_over(acknowledging: u32) -> (Guard, Guard, Vec<RedisServer>) {
     let replicas = usize::try_from(acknowledging).expect("a few") + 1;
-    let servers =
-        own_redis(1 + replicas, &["repl-diskless-sync yes", "repl-diskless-sync-delay 0"]).await;
+    let servers = own_redis(1 + replicas, &[]).await;
     let (master, replicas) = servers.split_first().expect("a master");
     let (heir, others) = replicas.split_first().expect("a replica");
     let link = Proxy::start(&master.tcp_url()).await;
     let link_port = link.url().into_connection_info().expect("a URL");
     let redis::ConnectionAddr::Tcp(_, link_port) = *link_port.addr() else { panic!("not TCP") };
-    follow(heir, master, link_port).await;
+    heir.follow(master, link_port).await.expect("it follows");
     for other in others {
-        follow(other, master, master.port()).await;
+        other.follow(master, master.port()).await.expect("it follows");
     }
     let mut writer = lazily(&master.url());
     let () = writer.set("before", "the cut").await.expect("SET");

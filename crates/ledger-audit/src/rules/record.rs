@@ -9,7 +9,7 @@ use super::attribution::{Attribution, attribute};
 use super::purchase::{Index, Purchase, index, purchases};
 use super::undersold::{sold_out, undersold};
 use crate::report::EXAMPLES_MAX;
-use crate::{Evidence, Faults, Finding, UnknownOutcomes};
+use crate::{Answer, Evidence, Faults, Finding, UnknownOutcomes};
 
 /// What the comparison found.
 pub struct RecordJudgement {
@@ -51,7 +51,7 @@ pub fn judge(evidence: &Evidence<'_>) -> RecordJudgement {
             format!("{} new orders, {} phantom", index.new.len(), phantom.count),
             phantom.clone(),
         ),
-        one_order_per_key(evidence, &duplicates),
+        one_order_per_key(evidence.answers, &duplicates),
         Finding::judged(
             "I11",
             "a definite refusal never took effect",
@@ -155,10 +155,10 @@ fn duplicates(purchases: &[Purchase<'_>], index: &Index<'_>) -> Faults {
     faults
 }
 
-fn one_order_per_key(evidence: &Evidence<'_>, duplicates: &Faults) -> Finding {
+fn one_order_per_key(answers: &[Answer], duplicates: &Faults) -> Finding {
     const CLAIM: &str = "each idempotency key gave one order";
     let detail = format!("{} duplicates", duplicates.count);
-    if evidence.keyed || duplicates.count > 0 {
+    if answers.iter().any(|answer| answer.key.is_some()) || duplicates.count > 0 {
         Finding::judged("I10", CLAIM, detail, duplicates.clone())
     } else {
         Finding::not_judged("I10", CLAIM, "no keys were sent")

@@ -20,7 +20,6 @@ pub struct Case {
     pub quantity: i64,
     pub per_buyer_limit: i64,
     pub arbiter_on: bool,
-    pub keyed: bool,
     /// What was seen beside the purchases; `None`: times are not judged.
     pub history: Option<History>,
 }
@@ -38,7 +37,6 @@ impl Case {
             quantity: 1,
             per_buyer_limit: 1,
             arbiter_on: true,
-            keyed: true,
             history: None,
         }
     }
@@ -53,7 +51,6 @@ impl Case {
             per_buyer_limit: self.per_buyer_limit,
             quantity: self.quantity,
             arbiter_on: self.arbiter_on,
-            keyed: self.keyed,
             before: &self.before,
             after: &self.after,
             answers: &self.answers,
@@ -62,7 +59,6 @@ impl Case {
     }
 
     pub fn without_keys(mut self) -> Self {
-        self.keyed = false;
         self.answers.iter_mut().for_each(|answer| answer.key = None);
         self.after.orders.iter_mut().for_each(|order| order.key = None);
         self
