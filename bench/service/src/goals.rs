@@ -173,6 +173,10 @@ pub const GOALS: &[Goal] = &[
     Goal::new("P17 next", "their next purchases / 1,024 connections", Bound::Shown, |view| {
         opening(view, Opening::Second)
     }),
+    Goal::new("P17 of H", "P17 of the bare handler", Bound::Shown, |view| {
+        let [first, peak] = [Opening::First, Opening::Peak].map(Measure::BareOpening);
+        view.over(&first, &peak)
+    }),
     Goal::new("P17 memory", "MiB of the service for them", AtMost(400.0), |view| {
         view.value(&Measure::Opening(Opening::Memory))
     }),
@@ -188,6 +192,10 @@ pub const GOALS: &[Goal] = &[
             view.over(&hundred(true), &hundred(false))
         },
     ),
+    Goal::new("P18 of H", "P18 of the bare handler", Bound::Shown, |view| {
+        let hundred = |beside_crowd| Measure::BareHundred { beside_crowd };
+        view.over(&hundred(true), &hundred(false))
+    }),
 ];
 
 fn shapes(view: &View<'_>, shape: Shape) -> Option<f64> {

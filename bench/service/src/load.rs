@@ -273,7 +273,7 @@ fn accepted(drive: &Drive) -> u64 {
 }
 
 /// Accepted orders per second in each half of `span`.
-fn halves(answers: &[Answer], span: Duration) -> [f64; 2] {
+pub fn halves(answers: &[Answer], span: Duration) -> [f64; 2] {
     let half = span / 2;
     let half_us = half.as_micros();
     let accepted = answers.iter().filter(|answer| answer.outcome == Outcome::Accepted);

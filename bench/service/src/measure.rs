@@ -55,8 +55,12 @@ pub enum Measure {
     Hundred { beside_crowd: bool },
     /// Orders per second of the crowd beside them.
     Crowd,
+    /// p99 of a hundred clients of H.
+    BareHundred { beside_crowd: bool },
     /// Ten thousand buyers connect at once to a service that has just started.
     Opening(Opening),
+    /// A figure of the opening of H.
+    BareOpening(Opening),
     /// Orders per second on one item, on a ledger that is filled with older orders or empty.
     Older { filled: bool },
     /// Orders per second on one item, with a database of its own that is run in this way.
@@ -134,9 +138,11 @@ impl Measure {
             | Self::ByHand
             | Self::ComfortP99
             | Self::Lone { .. }
+            | Self::BareHundred { .. }
             | Self::Hundred { .. } => "us",
             Self::Opening(Opening::NotAccepted) => "orders",
             Self::Opening(Opening::Memory) => "MiB",
+            Self::BareOpening(_) => "requests/s",
             _ => "orders/s",
         }
     }
@@ -149,6 +155,7 @@ impl Measure {
     /// Whether it is of no build.
     pub fn is_baseline(&self) -> bool {
         matches!(self, Self::BareHttp | Self::PerOrder | Self::ByHand)
+            || matches!(self, Self::BareHundred { .. } | Self::BareOpening(_))
     }
 }
 
@@ -180,7 +187,12 @@ impl fmt::Display for Measure {
             Self::Hundred { beside_crowd: true } => {
                 formatter.write_str("the same beside 4,096 buyers of another item, p99")
             }
+            Self::BareHundred { beside_crowd: false } => formatter.write_str("H, 100 clients, p99"),
+            Self::BareHundred { beside_crowd: true } => {
+                formatter.write_str("H, the same beside 4,096 other clients, p99")
+            }
             Self::Opening(part) => write!(formatter, "opening: {}", part.words()),
+            Self::BareOpening(part) => write!(formatter, "opening of H: {}", part.words()),
             Self::Crowd => formatter.write_str("those 4,096 meanwhile"),
             Self::Older { filled: false } => {
                 write!(formatter, "{BATCH}, {CLIENTS} clients, an empty ledger")

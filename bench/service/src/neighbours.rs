@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use loadtest::failure::CannotJudge;
 
+use crate::bare_load::BareLoad;
 use crate::load::{Load, Target};
 use crate::measure::Measure;
+use crate::processes::Usage;
 use crate::sample::{REQUESTS_PER_SECOND, Sample, Samples};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
@@ -34,6 +36,20 @@ pub async fn crowd(
             let rate = Sample::of(&load, load.beside_per_second);
             measured.0.push((Measure::Crowd, rate));
         }
+    }
+    Ok(measured)
+}
+
+/// A hundred clients of H alone and beside a crowd of others.
+pub async fn bare_crowd(
+    bare: &BareLoad,
+    span: Duration,
+) -> Result<Vec<(Measure, Sample)>, CannotJudge> {
+    let mut measured = Vec::new();
+    for beside_crowd in [false, true] {
+        let p99_us = bare.p99_us(ITEMS, beside_crowd.then_some(CROWD), span).await?;
+        let sample = Sample::of_baseline(p99_us, 0, &Usage::default());
+        measured.push((Measure::BareHundred { beside_crowd }, sample));
     }
     Ok(measured)
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use loadtest::failure::CannotJudge;
 use loadtest::process::resident_mib_max;
 
+use crate::bare_load::BareLoad;
 use crate::load::Target;
 use crate::measure::{Measure, Opening};
+use crate::processes::Usage;
 use crate::round::{CLIENTS_MAX, planned};
 use crate::sample::{Sample, Samples};
 use crate::subject::Subject;
@@ -60,4 +62,16 @@ async fn loads(
         add(Opening::Memory, process.and_then(resident_mib_max).unwrap_or(f64::NAN));
     }
     Ok(measured)
+}
+
+/// The opening of an H of its own.
+pub async fn of_bare(
+    bare: &BareLoad,
+    span: Duration,
+) -> Result<Vec<(Measure, Sample)>, CannotJudge> {
+    let [first, _] = bare.halves(CLIENTS_MAX, false, 2 * span).await?;
+    let [_, peak] = bare.halves(WARM, true, 2 * span).await?;
+    let samples = [(Opening::First, first), (Opening::Peak, peak)];
+    let sample = |value| Sample::of_baseline(value, 0, &Usage::default());
+    Ok(samples.map(|(part, value)| (Measure::BareOpening(part), sample(value))).into())
 }

@@ -47,6 +47,7 @@ pub struct Bench {
     selection: Selection,
     span: Duration,
     subjects: Subjects,
+    environment: Environment,
     bare: BareLoad,
     per_order: PerOrder,
     by_hand: ByHand,
@@ -88,6 +89,7 @@ impl Bench {
             selection,
             span,
             subjects,
+            environment: environment.clone(),
             bare: BareLoad::start(environment).await?,
             per_order: PerOrder::prepare(&database_url).await?,
             by_hand: ByHand::prepare(&database_url).await?,
@@ -135,7 +137,12 @@ impl Bench {
                     round.add(&Measure::BareHttp, Build::Baseline, bare.clone());
                     round.bare_beside.insert(measure, bare);
                 }
-                step => self.each_build(&step, number, &mut round).await?,
+                step => {
+                    self.each_build(&step, number, &mut round).await?;
+                    for (measure, sample) in self.of_bare(&step).await? {
+                        round.add(&measure, Build::Baseline, sample);
+                    }
+                }
             }
         }
         Ok(round)
@@ -175,6 +182,18 @@ impl Bench {
             }
         }
         Ok(())
+    }
+
+    /// What H does in a step that has several loads.
+    async fn of_bare(&self, step: &Step) -> Result<Vec<(Measure, Sample)>, CannotJudge> {
+        match step {
+            Step::Opening => {
+                let bare = BareLoad::start(&self.environment).await?;
+                opening::of_bare(&bare, self.span).await
+            }
+            Step::Crowd => neighbours::bare_crowd(&self.bare, self.span).await,
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// One figure of one build.

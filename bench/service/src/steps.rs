@@ -30,9 +30,9 @@ const PREPARATION: Duration = Duration::from_secs(20);
 pub enum Step {
     /// One figure.
     One(Measure),
-    /// A hundred items alone and beside a crowd.
+    /// A hundred items alone and beside a crowd, and the same for H.
     Crowd,
-    /// Ten thousand buyers who connect at once.
+    /// Ten thousand buyers who connect at once, and the same for H.
     Opening,
     /// The ways to run the database.
     Shapes,
@@ -147,8 +147,8 @@ pub fn estimate(selection: &Selection, rounds: u32, span: Duration) -> Duration 
         Step::One(measure) if measure.is_beside_bare() => load * selection.builds + load,
         Step::One(measure) if measure.is_baseline() => load,
         Step::One(_) => load * selection.builds,
-        Step::Crowd => load * 2 * selection.builds,
-        Step::Opening => ((load + span) * 2 + INSTANCE_START) * selection.builds,
+        Step::Crowd => load * 2 * (selection.builds + 1),
+        Step::Opening => ((load + span) * 2 + INSTANCE_START) * (selection.builds + 1),
         Step::Shapes => load * shapes,
     };
     let round: Duration = of_round(selection, 0).into_iter().map(|one| noise + step(one)).sum();
