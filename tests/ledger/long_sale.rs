@@ -126,9 +126,8 @@ impl<'a> LongSale<'a> {
             if loses_server {
                 let killed = cluster.kill_primary(shard).await.expect("it has one");
                 cluster.take_over(shard).await.expect("another becomes the primary");
-                if let Err(stays_away) = cluster.restart(killed).await {
-                    println!("the former primary of {shard} stays away: {stays_away}");
-                }
+                let is_back = cluster.rejoin(killed).await.expect("its server starts");
+                println!("the former primary of {shard} is back: {is_back}");
             } else {
                 let killed = cluster.kill_tablet(shard).await.expect("it has one");
                 cluster.restart_tablet(killed).await.expect("it starts again");

@@ -174,14 +174,20 @@ impl VitessCluster {
         self.control("replace the primary", &["EmergencyReparentShard", &shard]).await.map(drop)
     }
 
-    /// Starts a killed tablet and its server again.
+    /// Starts a killed primary and its server again, and returns whether it is back. Vitess refuses one with commits that no
+    /// other tablet has; such a tablet is taken out of the topology, because a split asks every tablet that stands there.
     ///
     /// # Errors
-    /// One does not start.
-    pub async fn restart(&mut self, number: u32) -> Result<(), StartError> {
+    /// The server does not start, or the topology cannot be changed.
+    pub async fn rejoin(&mut self, number: u32) -> Result<bool, StartError> {
         let tablet = self.tablet(number)?;
         tablet.mysql.restart().await?;
-        tablet.program.restart().await
+        if tablet.program.restart().await.is_ok() {
+            return Ok(true);
+        }
+        tablet.mysql.kill().await;
+        self.control("remove the former primary", &["DeleteTablets", &alias(number)]).await?;
+        Ok(false)
     }
 
     /// Begins to split shards of the items into others. Orders go to the old ones still.
