@@ -15,8 +15,8 @@ use super::steps::{statuses, step};
 use super::{assert_all_clean, items, left, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, patient, seed, until_in_flight, until_running,
-    when,
+    Answer, Instance, Shop, eventually, hold_stock_row, patient, seed, until_in_flight,
+    until_running, when,
 };
 
 /// Answers that said "try again", by code.

@@ -74,6 +74,24 @@ async fn all_lines_are_paid_and_cancelled_together() {
     assert_all_clean(&instance, &items).await;
 }
 
+/// A cart is cancelled while another transaction has the order of another buyer: the lines are locked by their keys, also
+/// where the table is so short that a scan of it would cost less.
+#[tokio::test]
+async fn a_step_waits_for_no_other_order() {
+    let (shop, instance) = Shop::open().await;
+    let items = items(&instance, 5).await;
+    let other = order_id(&reserve(&instance.buyer(2), &[(items[0], 1)]).await);
+    let cart: Vec<_> = items.iter().map(|item| (*item, 1)).collect();
+    let buyer = instance.buyer(1);
+    let first = order_id(&reserve(&buyer, &cart).await);
+    let mut held = shop.pool.begin().await.expect("begun");
+    let lock = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE").bind(&other);
+    lock.fetch_one(&mut *held).await.expect("locked");
+    let cancelled = step(&buyer, &first, "cancellation").await;
+    held.rollback().await.expect("released");
+    assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
+}
+
 #[tokio::test]
 async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
     let (shop, instance) = Shop::open().await;

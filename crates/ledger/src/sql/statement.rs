@@ -113,6 +113,9 @@ read!(QueryScalar<'q, MySql, T, MySqlArguments>, T, T where (T,));
 
 /// Returns the question marks and the values of `IN (...)`, or `None` for an empty list. The list is filled up with
 /// its last value to one of a few lengths, so that each statement is prepared once.
+///
+/// A locking read by such a list names its index by `FORCE INDEX`, and reads a column that is not in the index. Without
+/// either, MySQL and MariaDB scan a short table as a whole and wait for the rows of others.
 pub(crate) fn in_list<T: Copy>(values: &[T]) -> Option<(String, impl Iterator<Item = T>)> {
     let last = *values.last()?;
     let length = values.len().next_power_of_two();

@@ -91,7 +91,7 @@ async fn read(
 ) -> sqlx::Result<Vec<i64>> {
     let Some((places, padded)) = in_list(ids) else { return Ok(Vec::new()) };
     let statement = format!(
-        "SELECT {column} FROM {table} FORCE INDEX (PRIMARY) \
+        "SELECT {column}, bought FROM {table} FORCE INDEX (PRIMARY) \
          WHERE user_id = ? AND {column} IN ({places}) {locking}"
     );
     let select = sqlx::query_scalar(&statement).bind(buyer.get());

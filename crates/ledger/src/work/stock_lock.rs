@@ -50,7 +50,7 @@ pub(crate) async fn lock_all(
     }
     let Some((places, padded)) = in_list(&items) else { return Ok(Ok(())) };
     let statement = format!(
-        "SELECT item_id FROM stock FORCE INDEX (PRIMARY) WHERE item_id IN ({places}) \
+        "SELECT item_id, available FROM stock FORCE INDEX (PRIMARY) WHERE item_id IN ({places}) \
          FOR UPDATE SKIP LOCKED"
     );
     let select = sqlx::query_scalar(&statement);

@@ -53,7 +53,8 @@ pub(crate) async fn lock(
         let Some((places, ids)) = in_list(chunk) else { break };
         let of_item = if item.is_some() { "AND item_id = ?" } else { "" };
         let statement = format!(
-            "SELECT id FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) {of_item} FOR UPDATE"
+            "SELECT id, status FROM orders FORCE INDEX (PRIMARY) \
+             WHERE id IN ({places}) {of_item} FOR UPDATE"
         );
         let select = ids.fold(sqlx::query(&statement), |select, id| select.bind(id.to_string()));
         let select = item.into_iter().fold(select, |select, item| select.bind(item.get()));

@@ -17,7 +17,9 @@ use super::tasks::BatchTasks;
 use crate::sql::confirmed;
 use crate::work::cache::Cache;
 use crate::work::item_concurrency::ItemPermits;
-use crate::write::{Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time, pause};
+use crate::write::{
+    Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time, pause,
+};
 use shop_domain::{Doubt, ItemId, Order, Outcome, Purchase, Refusal, Unavailable};
 
 /// Items that have a queue of their own at once.

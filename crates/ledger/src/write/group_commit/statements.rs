@@ -87,7 +87,7 @@ pub(super) async fn locked_by_others(
     connection: &mut MySqlConnection,
     items: &[ItemId],
 ) -> sqlx::Result<BTreeSet<ItemId>> {
-    let rows = select_stock(connection, "item_id", items, "FOR UPDATE SKIP LOCKED").await?;
+    let rows = select_stock(connection, "item_id, available", items, "FOR UPDATE SKIP LOCKED").await?;
     let mut locked: BTreeSet<ItemId> = items.iter().copied().collect();
     for row in rows {
         locked.remove(&row.try_get("item_id")?);
@@ -125,7 +125,7 @@ pub(super) async fn find_written(
         )
     };
     // The lock by a statement of its own: see `orders::lock`.
-    let lock = question("id", "FOR UPDATE");
+    let lock = question("id, status", "FOR UPDATE");
     let read = question(orders::COLUMNS, "");
     let bound = |statement| {
         let query = padded
