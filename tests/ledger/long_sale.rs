@@ -25,8 +25,9 @@ const KILLS_OF_ALL: u64 = 50;
 /// Units of each item, and the buyers who come for them.
 const STOCK: u64 = 100;
 const BUYERS: u64 = 105;
-/// Purchases at once.
+/// Purchases at once, in an ordinary run and in the whole one.
 const AT_ONCE: usize = 48;
+const AT_ONCE_OF_ALL: usize = 512;
 /// Items that are made at once.
 const MADE_AT_ONCE: usize = 4;
 /// The shard that is split, the other one, and what becomes of the first.
@@ -73,12 +74,12 @@ impl<'a> LongSale<'a> {
         self.sold.load(Ordering::Relaxed)
     }
 
-    /// Sells everything; the accepted orders of each item.
-    async fn sells(&self) -> Vec<(i64, Vec<String>)> {
+    /// Sells everything, with this number of purchases at once; the accepted orders of each item.
+    async fn sells(&self, at_once: usize) -> Vec<(i64, Vec<String>)> {
         let mut accepted: Vec<(i64, Vec<String>)> =
             self.items.iter().map(|item| (*item, Vec::new())).collect();
         let purchases = stream::iter(0..self.items.len() as u64 * BUYERS);
-        let mut purchases = purchases.map(|number| self.buy(number)).buffer_unordered(AT_ONCE);
+        let mut purchases = purchases.map(|number| self.buy(number)).buffer_unordered(at_once);
         while let Some(bought) = purchases.next().await {
             if let Some((place, order)) = bought {
                 accepted[place].1.push(order);
@@ -155,12 +156,13 @@ async fn a_long_sale_loses_tablets_and_splits_a_shard() {
     }
     let asked = std::env::var("SECKILL_TEST_ORDERS").ok();
     let kills = if asked.is_some() { KILLS_OF_ALL } else { KILLS };
+    let at_once = if asked.is_some() { AT_ONCE_OF_ALL } else { AT_ONCE };
     let orders = asked.map_or(ORDERS, |text| text.parse().expect("a number"));
     let (mut cluster, shop) = clustered_shop(&[(SPLIT, TABLETS), (WHOLE, TABLETS)], false).await;
     let instance = shop.start().await;
     let sale = LongSale::prepare(&instance, orders).await;
     let disturbed = Box::pin(sale.is_disturbed(&mut cluster, kills));
-    let accepted = futures::future::join(Box::pin(sale.sells()), disturbed).await.0;
+    let accepted = futures::future::join(Box::pin(sale.sells(at_once)), disturbed).await.0;
     let took = sale.begin.elapsed();
     println!("{} orders within {took:?}, {kills} kills", sale.sold());
     let count = sqlx::query_scalar("SELECT COUNT(*) FROM orders");
