@@ -20,7 +20,7 @@ use ledger::erasure::EraseError;
 
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
-use ledger::rows::{self, failed_change, failed_read};
+use ledger::rows::{self, failed_change};
 use shop_domain::{Clock, LedgerError, UserId, Username, username};
 use throttle::SignInThrottle;
 use web::session::Session;
@@ -138,14 +138,6 @@ impl Accounts {
         self.change(create).await?.ok_or(AccountError::UsernameTaken)
     }
 
-    /// Runs a read of the ledger behind its breaker.
-    async fn read<T>(
-        &self,
-        work: impl Future<Output = ledger::Result<T>>,
-    ) -> Result<T, LedgerError> {
-        rows::ask(&self.parts.ledger.breaker, work).await.map_err(|error| failed_read(&error))
-    }
-
     /// Runs a change of the ledger behind its breaker.
     async fn change<T>(
         &self,
@@ -177,7 +169,8 @@ impl Accounts {
         // The ledger is read only with a hashing permit, so that a flood of guesses does not reach
         // it.
         let permit = self.parts.hashing.acquire(address).await?;
-        let account = self.read(users::find(&self.parts.ledger.pool, &folded)).await?;
+        let ledger = &self.parts.ledger;
+        let account = ledger.read(users::find(&ledger.pool, &folded)).await?;
         let attempt = self.throttle.count(&folded, address).await?;
         let hash = account.as_ref().map(|account| account.password_hash.clone());
         let is_right = permit.verify(password, hash).await?;

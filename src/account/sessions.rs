@@ -46,7 +46,8 @@ impl Accounts {
         if !self.parts.revocations.knows_later(user, generation) {
             return Ok(Some(generation));
         }
-        let present = self.read(sessions::generation(&self.parts.ledger.pool, user)).await?;
+        let ledger = &self.parts.ledger;
+        let present = ledger.read(sessions::generation(&ledger.pool, user)).await?;
         if present != generation {
             return Ok(None);
         }
@@ -55,7 +56,8 @@ impl Accounts {
 
     /// The name of a user; `None` if it has no account, such as the buyers of a load test.
     pub async fn name_of(&self, user: UserId) -> Result<Option<String>, LedgerError> {
-        self.read(users::name_of(&self.parts.ledger.pool, user)).await
+        let ledger = &self.parts.ledger;
+        ledger.read(users::name_of(&ledger.pool, user)).await
     }
 
     /// Signs a session out: its token is refused here at once, and on other instances after two
@@ -95,7 +97,8 @@ impl Accounts {
             return Err(AccountError::WrongCredentials);
         }
         let permit = self.parts.hashing.acquire(address).await?;
-        let account = self.read(users::find_by_id(&self.parts.ledger.pool, user)).await?;
+        let ledger = &self.parts.ledger;
+        let account = ledger.read(users::find_by_id(&ledger.pool, user)).await?;
         // The password of a demo account is public, so it proves nothing.
         let account = account.filter(|account| !account.demo && !account.password_hash.is_empty());
         let Some(account) = account else { return Ok(None) };
@@ -165,7 +168,8 @@ impl SessionOpener for Accounts {
         role: Role,
         until: Option<OffsetDateTime>,
     ) -> Result<Session, LedgerError> {
-        let generation = self.read(sessions::generation(&self.parts.ledger.pool, user)).await?;
+        let ledger = &self.parts.ledger;
+        let generation = ledger.read(sessions::generation(&ledger.pool, user)).await?;
         let kept = self.kept_generation(user, generation).await?;
         // The sessions end at this moment: a later try reads the present generation.
         let generation = kept.ok_or(LedgerError::Unavailable)?;
