@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use ledger::rows::{self, items};
 use ledger::write::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
 use serde_json::json;
-use shop_domain::{Item, ItemId, OrderId, Outcome, Purchase, Refusal, RequestKey};
+use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
+use shop_domain::{
+    Doubt, Item, ItemId, OrderId, Outcome, Purchase, Refusal, RequestKey, Unavailable,
+};
 use shop_metrics::Metrics;
 use sqlx::{MySql, Transaction};
+use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::support::{
-    Instance, Shop, eventually, patient, purchase_of, until_running, write_batch,
+    BOUND, Instance, Shop, eventually, patient, purchase_of, until_running, write_batch,
 };
 
 /// A buyer who has nothing left to buy.
@@ -21,6 +26,7 @@ struct BatchTestbed {
     shop: Shop,
     _instance: Instance,
     item: Arc<Item>,
+    group_commit: GroupCommit,
     batches: BatchWriter,
     metrics: Metrics,
 }
@@ -39,7 +45,7 @@ impl BatchTestbed {
         let connections = BatchConnections::new(pool, 2);
         let group_commit = GroupCommit::new(arbiter, connections, TaskTracker::new(), Vec::new());
         let batches = group_commit.writer();
-        let testbed = Self { shop, _instance: instance, item, batches, metrics };
+        let testbed = Self { shop, _instance: instance, item, group_commit, batches, metrics };
         testbed.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");
         let first = [testbed.purchase(AT_THE_LIMIT, 1), testbed.purchase(91, 1)];
         let answers = write_batch(&testbed.batches, &first, None).await;
@@ -239,4 +245,34 @@ async fn orders_of_a_batch_keep_their_own_values() {
     .expect("read");
     let expected = purchases.map(|one| (one.buyer.get(), one.strategy.to_owned()));
     assert_eq!(rows, expected);
+}
+
+/// A collector of traces that panics when an order ends to wait for a batch.
+struct Panicking;
+
+impl SpanSink for Panicking {
+    fn take(&self, span: EndedSpan) {
+        assert_ne!(span.name, "batch wait", "planted: the task of the queue panics");
+    }
+}
+
+/// The task that cuts batches panics at an order that is late, after it has taken four others.
+#[tokio::test]
+async fn a_queue_goes_on_after_a_panic_of_its_task() {
+    let testbed = BatchTestbed::new(5).await;
+    let sink: Arc<dyn SpanSink> = Arc::new(Panicking);
+    let root = Span::begin("purchase", SpanKind::Server, None, TraceContext::new(true), &sink);
+    let late = Purchase { trace: root.trace(), ..testbed.purchase(9, 1) };
+    let purchases: Vec<Purchase> = (1..=5).map(|buyer| testbed.purchase(buyer, 1)).collect();
+    let write = |one: &Purchase, deadline| testbed.group_commit.write(one.clone(), deadline);
+    let write_all = || join_all(purchases.iter().map(|one| write(one, None)));
+    // All are in the queue before its task runs.
+    let in_queue = async { tokio::join!(write(&late, Some(Instant::now())), write_all()) };
+    let (late, outcomes) = timeout(BOUND, in_queue).await.expect("nobody waits for the task");
+    let unwritten = Outcome::Unavailable(Unavailable::Contended);
+    assert_eq!(late, unwritten);
+    let expected = [vec![Outcome::Unknown(Doubt::BrokenOff); 4], vec![unwritten]].concat();
+    assert_eq!(outcomes, expected, "those that the task had, and the one that waited");
+    let again = timeout(BOUND, write_all()).await.expect("the next order starts a task");
+    assert!(again.iter().all(|outcome| matches!(outcome, Outcome::Sold(_))), "{again:?}");
 }

@@ -6,9 +6,13 @@
 //! so an order in them is finished whether or not its buyer still waits. An idle queue has no task
 //! and no connection.
 //!
+//! When the task that cuts batches breaks off, all orders of the queue are given back: the outcome of those that it has
+//! cut is unknown, the others can be tried again. The next order starts another task.
+//!
 //! A *shared* queue is for many items; an item has a queue of its own while it is in quarantine.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -88,6 +92,54 @@ pub(super) struct BatchQueue {
     filled: Notify,
 }
 
+/// The work of the task that cuts the batches of a queue. When it is dropped before its end, the queue begins anew.
+struct Service {
+    queue: Arc<BatchQueue>,
+    /// Whether nobody waited, and the next order starts another task.
+    has_ended: bool,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let mut state = self.queue.state();
+        state.is_served = false;
+        let waiting = mem::replace(&mut state.waiting, nobody());
+        // Their buyers are woken without the lock.
+        drop(state);
+        drop(waiting);
+    }
+}
+
+impl Service {
+    /// Cuts batches and has them written, until no order has come for a while.
+    async fn run(mut self, group: GroupCommit) {
+        let queue = Arc::clone(&self.queue);
+        while queue.has_order().await {
+            // Orders that come while the slot is awaited are in this batch.
+            let slot = queue.pipeline.enter_when(queue.is_filled()).await;
+            if let Some(until) = queue.quarantine().and_then(Quarantine::take_pause) {
+                tokio::time::sleep_until(until).await;
+            }
+            let batch = queue.cut(&group);
+            if batch.is_empty() {
+                continue;
+            }
+            queue.state().batches += 1;
+            let written = Arc::clone(&queue).write(group.clone(), slot, batch);
+            group.tasks().spawn(written);
+        }
+        self.has_ended = true;
+    }
+}
+
+/// The waiting orders of a queue in which nobody waits.
+fn nobody() -> FairQueue<Waiting> {
+    FairQueue::new(|one| one.lines.len())
+}
+
 /// The right to write an order by itself, beside an idle queue.
 pub(super) struct Direct(Arc<BatchQueue>);
 
@@ -117,12 +169,7 @@ impl BatchQueue {
         connections: BatchConnections,
         pipeline: BatchPipeline,
     ) -> Self {
-        let state = State {
-            waiting: FairQueue::new(|one| one.lines.len()),
-            is_served: false,
-            batches: 0,
-            directs: 0,
-        };
+        let state = State { waiting: nobody(), is_served: false, batches: 0, directs: 0 };
         let arrived = Notify::new();
         let filled = Notify::new();
         Self { item, connections, pipeline, state: Mutex::new(state), arrived, filled }
@@ -153,36 +200,18 @@ impl BatchQueue {
         let item = one.item();
         let mut state = self.state();
         state.waiting.push(item, one)?;
-        if !state.is_served {
-            state.is_served = true;
-            group.tasks().spawn(Arc::clone(self).serve(group.clone()));
-        }
+        let is_served = mem::replace(&mut state.is_served, true);
         let is_full = state.waiting.fills(BATCH_MAX);
         drop(state);
+        if !is_served {
+            let service = Service { queue: Arc::clone(self), has_ended: false };
+            group.tasks().spawn(service.run(group.clone()));
+        }
         self.arrived.notify_one();
         if is_full {
             self.filled.notify_one();
         }
         Ok(())
-    }
-
-    /// Cuts batches and has them written, until no order has come for a while.
-    async fn serve(self: Arc<Self>, group: GroupCommit) {
-        while self.has_order().await {
-            // Orders that come while the slot is awaited are in this batch.
-            let slot = self.pipeline.enter_when(self.is_filled()).await;
-            if let Some(until) = self.quarantine().and_then(Quarantine::take_pause) {
-                tokio::time::sleep_until(until).await;
-            }
-            let batch = self.cut(&group);
-            if batch.is_empty() {
-                continue;
-            }
-            self.state().batches += 1;
-            let queue = Arc::clone(&self);
-            let group = group.clone();
-            group.clone().tasks().spawn(queue.write(group, slot, batch));
-        }
     }
 
     /// Waits for an order, for a while; `false` when the task is to end.
