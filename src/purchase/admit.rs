@@ -1,7 +1,7 @@
 //! Step 3: one permit for all that a running purchase needs: the circuit breakers of its servers, a
 //! place among the purchases that run, its item's share of these places, and its request's key.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -10,6 +10,7 @@ use super::load_shedder::{ItemLimits, LoadPermit, LoadShedder};
 use super::requests::{Requests, RunningRequest, WaitingClient};
 use super::{Lines, OrderRequest, Purchases};
 use gates::Card;
+use ledger::TellWait;
 use ledger::breaker::{BreakerPermit, Breakers};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Doubt, ItemId, Outcome, RequestKey, Unavailable, UserId};
@@ -32,7 +33,7 @@ pub(super) struct PurchasePermit {
     request: Option<RunningRequest>,
     _in_flight: InFlight,
     _place: OwnedSemaphorePermit,
-    load: LoadPermit,
+    load: Arc<LoadPermit>,
 }
 
 impl Purchases {
@@ -84,7 +85,7 @@ impl Admission {
             None => None,
         };
         let _in_flight = InFlight::new(&self.metrics);
-        Ok(PurchasePermit { breakers, request, _in_flight, _place: place, load })
+        Ok(PurchasePermit { breakers, request, _in_flight, _place: place, load: Arc::new(load) })
     }
 }
 
@@ -92,6 +93,19 @@ impl PurchasePermit {
     /// The client that waits for the answer, if it can ask again.
     pub(super) fn client(&self) -> Option<WaitingClient> {
         self.request.as_ref().map(RunningRequest::client)
+    }
+
+    /// Counts an order of several lines for the item that it waits for; `None` for a single line.
+    pub(super) fn tell_wait(lines: &[Self]) -> Option<TellWait> {
+        if lines.len() < 2 {
+            return None;
+        }
+        let loads: Vec<Weak<LoadPermit>> =
+            lines.iter().map(|line| Arc::downgrade(&line.load)).collect();
+        Some(Arc::new(move |awaited: Option<ItemId>| {
+            let loads: Vec<Arc<LoadPermit>> = loads.iter().filter_map(Weak::upgrade).collect();
+            LoadPermit::wait(&loads, awaited);
+        }))
     }
 
     /// Ends it, and reports the outcome to the breakers.

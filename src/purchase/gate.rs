@@ -19,6 +19,7 @@ use super::find::Gate;
 use super::requests::WaitingClient;
 use super::{Lines, OrderRequest, PurchaseParts, Purchases};
 use gates::{Options, Strategy};
+use ledger::TellWait;
 use shop_domain::{Doubt, Item, Outcome, Purchase, Quantity, Refusal};
 
 impl Purchases {
@@ -42,6 +43,7 @@ impl Purchases {
         let card = gate.card;
         let clients: Lines<WaitingClient> =
             permits.iter().filter_map(PurchasePermit::client).collect();
+        let tell_wait = PurchasePermit::tell_wait(&permits);
         let work = async move {
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
             let hidden = if earlier::may_be_queued(&purchases, card) {
@@ -51,7 +53,7 @@ impl Purchases {
             };
             let outcome = match hidden {
                 Some(outcome) => outcome,
-                None => parts.run(&*strategy, purchases, options, deadline).await,
+                None => parts.run(&*strategy, purchases, options, deadline, tell_wait).await,
             };
             // Also when the buyer waits no more: the breakers count the outcome.
             permits.into_iter().for_each(|permit| permit.ended(&outcome));
@@ -78,6 +80,7 @@ impl PurchaseParts {
         purchases: Lines<Purchase>,
         options: Options,
         deadline: Instant,
+        tell_wait: Option<TellWait>,
     ) -> Outcome {
         let buyer = purchases[0].buyer;
         let asked: Lines<(Arc<Item>, Quantity)> =
@@ -85,9 +88,11 @@ impl PurchaseParts {
         let outcome = match purchases.into_inner() {
             Ok([purchase]) => strategy.purchase(purchase, options, deadline).await,
             // Boxed: as above.
-            Err(lines) => Box::pin(self.group_commit.write_order(lines.into_vec(), Some(deadline)))
-                .await
-                .of_line(asked[0].0.id),
+            Err(lines) => {
+                let lines = lines.into_vec();
+                let written = self.group_commit.write_order(lines, Some(deadline), tell_wait);
+                Box::pin(written).await.of_line(asked[0].0.id)
+            }
         };
         for (item, quantity) in &asked {
             self.waiting_room.purchase_ended(item, buyer, &outcome);

@@ -11,9 +11,12 @@
 //! multiple of the permits that are still free (dynamic thresholds; Choudhury and Hahne, 1998): alone
 //! it gets its share of all permits, several such items get less each, and some are always free. The
 //! last one is for an item of which no purchase runs.
+//!
+//! An order of several items counts for each of them. While it waits for one of them, it counts for that one alone, with
+//! the permits of all its lines, and its time there is no wait for the others.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -50,6 +53,8 @@ pub struct ItemLimits {
 #[derive(Debug, Default)]
 struct ItemLoad {
     running: AtomicUsize,
+    /// The permits of those that run, and of other lines of orders that wait for the item.
+    permits: AtomicUsize,
     /// The running time of the purchase that ended last.
     last_wait_us: AtomicU64,
     window_began_us: AtomicU64,
@@ -61,9 +66,27 @@ struct ItemLoad {
 /// The permit of one purchase. When it is dropped, the purchase does not run any more.
 #[derive(Debug)]
 pub struct LoadPermit {
+    item: ItemId,
     load: Arc<ItemLoad>,
-    began_us: u64,
     started: Instant,
+    state: Mutex<PermitState>,
+}
+
+#[derive(Debug)]
+struct PermitState {
+    counted: CountedPermit,
+    /// Later by the time of waits for other items.
+    began_us: u64,
+    /// The last change of what it counts for.
+    changed_us: u64,
+}
+
+/// Counts a permit for an item until it is dropped.
+#[derive(Debug)]
+struct CountedPermit {
+    load: Arc<ItemLoad>,
+    /// Whether it is that of a purchase of the item, which runs.
+    is_running: bool,
 }
 
 impl LoadShedder {
@@ -82,8 +105,10 @@ impl LoadShedder {
         if load.is_too_slow(micros(wait_max)) || load.has_its_share(percent, free) {
             return None;
         }
-        load.running.fetch_add(1, Ordering::Relaxed);
-        Some(LoadPermit { load, began_us: micros(self.started.elapsed()), started: self.started })
+        let began_us = micros(self.started.elapsed());
+        let counted = CountedPermit::new(&load, true);
+        let state = Mutex::new(PermitState { counted, began_us, changed_us: began_us });
+        Some(LoadPermit { item, load, started: self.started, state })
     }
 }
 
@@ -99,13 +124,13 @@ impl ItemLoad {
     }
 
     fn has_its_share(&self, percent: u8, free: usize) -> bool {
-        let running = self.running.load(Ordering::Relaxed);
+        let permits = self.permits.load(Ordering::Relaxed);
         let others = 100_usize.saturating_sub(percent.into());
-        if others == 0 || running == 0 {
+        if others == 0 || permits == 0 {
             return false;
         }
-        // Alone, with `percent` of all running, just as many times `others` percent are free.
-        free < 2 || running.saturating_mul(others) >= free.saturating_mul(percent.into())
+        // Alone, with `percent` of all permits, just as many times `others` percent are free.
+        free < 2 || permits.saturating_mul(others) >= free.saturating_mul(percent.into())
     }
 
     fn ended(&self, began_us: u64, now_us: u64) {
@@ -134,14 +159,44 @@ impl ItemLoad {
 impl LoadPermit {
     /// Counts the purchase as ended. One that was turned away after it had the permit, such as by another line of its
     /// order, is not: its time says nothing of the wait of the others.
-    pub fn ended(self) {
-        self.load.ended(self.began_us, micros(self.started.elapsed()));
+    pub fn ended(&self) {
+        let began_us = self.state().began_us;
+        self.load.ended(began_us, micros(self.started.elapsed()));
+    }
+
+    /// Counts the lines of an order for the one item that the order waits for; each for its own item with `None`.
+    pub fn wait(lines: &[Arc<Self>], awaited: Option<ItemId>) {
+        let awaited = awaited.and_then(|item| lines.iter().find(|line| line.item == item));
+        lines.iter().for_each(|line| line.count_for(awaited.unwrap_or(line)));
+    }
+
+    fn count_for(&self, line: &Self) {
+        let now_us = micros(self.started.elapsed());
+        let mut state = self.state();
+        if !state.counted.is_running {
+            state.began_us += now_us.saturating_sub(state.changed_us);
+        }
+        state.changed_us = now_us;
+        state.counted = CountedPermit::new(&line.load, line.item == self.item);
+    }
+
+    fn state(&self) -> MutexGuard<'_, PermitState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for LoadPermit {
+impl CountedPermit {
+    fn new(load: &Arc<ItemLoad>, is_running: bool) -> Self {
+        load.permits.fetch_add(1, Ordering::Relaxed);
+        load.running.fetch_add(is_running.into(), Ordering::Relaxed);
+        Self { load: Arc::clone(load), is_running }
+    }
+}
+
+impl Drop for CountedPermit {
     fn drop(&mut self) {
-        self.load.running.fetch_sub(1, Ordering::Relaxed);
+        self.load.running.fetch_sub(self.is_running.into(), Ordering::Relaxed);
+        self.load.permits.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -190,12 +245,12 @@ mod tests {
         for _ in 0..permits {
             for load in &loads {
                 if free > 0 && !load.has_its_share(percent, free) {
-                    load.running.fetch_add(1, Ordering::Relaxed);
+                    load.permits.fetch_add(1, Ordering::Relaxed);
                     free -= 1;
                 }
             }
         }
-        loads.iter().map(|load| load.running.load(Ordering::Relaxed)).collect()
+        loads.iter().map(|load| load.permits.load(Ordering::Relaxed)).collect()
     }
 
     #[test]
@@ -254,5 +309,45 @@ mod tests {
         assert!(shedder.enter(item, 1_000).is_none(), "a purchase would wait too long");
         entered.pop().expect("many are in").ended();
         assert!(shedder.enter(item, 1_000).is_some(), "a purchase has ended at once");
+    }
+
+    /// Orders of two items wait for one of them for longer than they may. The buyers of the other one go on.
+    #[tokio::test]
+    async fn an_order_counts_for_the_item_that_it_waits_for() {
+        let limits = ItemLimits { wait_max: Duration::from_secs(1), percent: 50 };
+        let mut shedder = LoadShedder::new(limits);
+        // So that times may lie before now.
+        shedder.started = Instant::now().checked_sub(Duration::from_secs(60)).expect("a minute");
+        let [cold, hot] = [1, 2].map(|id| ItemId::new(id).expect("positive"));
+        let enter = |item| Arc::new(shedder.enter(item, 1_000).expect("there is room"));
+        let orders: Vec<_> = (0..RUNNING_MIN).map(|_| [cold, hot].map(enter)).collect();
+        let counts = |item| {
+            let load = shedder.items.get(item).expect("it has purchases");
+            [&load.running, &load.permits].map(|count| count.load(Ordering::Relaxed))
+        };
+        assert_eq!([counts(cold), counts(hot)], [[64, 64]; 2]);
+        for order in &orders {
+            LoadPermit::wait(order, Some(hot));
+            // As if they waited for six seconds.
+            for line in order {
+                let mut state = line.state();
+                state.began_us -= 6 * SECOND_US;
+                state.changed_us -= 6 * SECOND_US;
+            }
+        }
+        assert_eq!([counts(cold), counts(hot)], [[0, 0], [64, 128]]);
+        for order in &orders {
+            LoadPermit::wait(order, None);
+            order.iter().for_each(|line| line.ended());
+        }
+        assert_eq!([counts(cold), counts(hot)], [[64, 64]; 2]);
+        for item in [cold, hot] {
+            let load = shedder.items.get(item).expect("it has purchases");
+            load.ended_per_second.store(1, Ordering::Relaxed);
+        }
+        assert!(shedder.enter(hot, 1_000).is_none(), "its orders have waited for too long");
+        assert!(shedder.enter(cold, 1_000).is_some(), "nobody has waited for it");
+        drop(orders);
+        assert_eq!([counts(cold), counts(hot)], [[0, 0]; 2]);
     }
 }

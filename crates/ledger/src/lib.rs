@@ -45,5 +45,5 @@ pub use shop_domain::Unreachable;
 pub use sql::Database;
 /// An error of the database, and a result with it.
 pub use sqlx::{Error, Result};
-pub use work::item_concurrency::{ItemConcurrency, ItemPermit};
+pub use work::item_concurrency::{ItemConcurrency, ItemPermit, TellWait};
 pub use work::{Ledger, RetryPolicy, breaker, cache, gathered, single_flight};

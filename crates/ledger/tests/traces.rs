@@ -135,7 +135,7 @@ impl Testbed {
                 if pause > Duration::from_micros(300) {
                     sleep(pause).await;
                 }
-                instance.write_order(lines.clone(), None).await
+                instance.write_order(lines.clone(), None, None).await
             }
         });
         let orders = join_all(orders.collect::<Vec<_>>());

@@ -106,7 +106,7 @@ fn ask(instance: &Instance, number: u32, lines: Vec<Purchase>, is_faulty: bool) 
         if let Some(pause) = pause {
             sleep(pause).await;
         }
-        group.write_order(ordered, deadline).await
+        group.write_order(ordered, deadline, None).await
     }
     .boxed();
     let first = (&mut answered).now_or_never();

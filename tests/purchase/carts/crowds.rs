@@ -479,3 +479,34 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
         assert_all_clean(&instance, &[item]).await;
     }
 }
+
+/// As many carts wait for a held item as may run of a slow one. Buyers of their other item are not turned away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn carts_count_for_the_item_that_they_wait_for() {
+    let (shop, instance) = Shop::open_with(|config| {
+        config.mysql.pool_max = 16;
+        // Each cart is written by itself.
+        config.mysql.shared_queues = 0;
+        config.mysql.lock_wait_timeout_seconds = 1;
+        config.purchase.deadline_ms = 4_500;
+        config.purchase.wait_ms_max = 500;
+    })
+    .await;
+    let items = items(&instance, 2).await;
+    let both = [(items[0], 1), (items[1], 1)];
+    let holder = hold_stock_row(&shop.pool, items[1]).await;
+    // They wait for longer than they may, and not all of them end in the same second.
+    let slow = join_all((1..=8).map(async |id| reserve(&instance.buyer(id), &both).await)).await;
+    assert!(slow.iter().all(|cart| [503, 504].contains(&cart.status)), "{slow:?}");
+    let carts = join_all((11..75).map(async |id| reserve(&instance.buyer(id), &both).await));
+    let single = async {
+        // One for each line.
+        until_in_flight(&instance, 128).await;
+        let bought = instance.buyer(100).buy("mysql-atomic", items[0]).await;
+        assert_eq!(bought.status, 201, "{}", bought.text);
+        holder.rollback().await.expect("the row is free");
+    };
+    let (carts, ()) = tokio::join!(carts, single);
+    assert!(carts.iter().all(|cart| [201, 409, 503].contains(&cart.status)), "{carts:?}");
+    assert_all_clean(&instance, &items).await;
+}

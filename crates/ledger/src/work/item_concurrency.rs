@@ -36,6 +36,9 @@ pub(crate) fn step_deadline() -> Instant {
     Instant::now() + STEP_WAIT_MAX
 }
 
+/// Is told which item an order waits for alone, and `None` when the order goes on.
+pub type TellWait = Arc<dyn Fn(Option<ItemId>) + Send + Sync>;
+
 /// The limit of each item. Clones share them.
 #[derive(Clone)]
 pub struct ItemConcurrency {
@@ -43,6 +46,7 @@ pub struct ItemConcurrency {
     /// One permit for the operators of each item.
     edits: Cache<ItemId, Arc<Semaphore>>,
     of_each: usize,
+    tell_wait: Option<TellWait>,
 }
 
 impl ItemConcurrency {
@@ -50,7 +54,22 @@ impl ItemConcurrency {
     #[must_use]
     pub fn new(connections: u32) -> Self {
         let of_each = (connections / SHARE).max(1) as usize;
-        Self { items: Cache::new(ITEMS_MAX), edits: Cache::new(ITEMS_MAX), of_each }
+        let items = Cache::new(ITEMS_MAX);
+        Self { items, edits: Cache::new(ITEMS_MAX), of_each, tell_wait: None }
+    }
+
+    /// The same limits for one order, whose waits for one of its items are told.
+    pub(crate) fn telling(&self, tell_wait: Option<TellWait>) -> Self {
+        Self { tell_wait, ..self.clone() }
+    }
+
+    /// Tells that the order waits for this item from now on, if for any.
+    pub(crate) fn tell(&self, item: Option<ItemId>) -> ToldWait<'_> {
+        let told = self.tell_wait.as_ref().filter(|_| item.is_some());
+        if let Some(tell) = told {
+            tell(item);
+        }
+        ToldWait(told)
     }
 
     /// Waits for a permit of the item, first come first served.
@@ -96,13 +115,16 @@ impl ItemConcurrency {
         (pool, deadline): (&Database, Option<Instant>),
     ) -> Option<ItemPermits> {
         drop(permits);
+        let wait = self.tell(Some(locked));
         // Whoever has a limit of the buyer may have it a moment longer than the row.
         pause(1).await;
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return None;
         }
         let permit = in_time(deadline, self.acquire(locked)).await??;
-        match wait_until_free(pool, &permit).await {
+        let is_free = wait_until_free(pool, &permit).await;
+        drop(wait);
+        match is_free {
             Err(error) if Fault::of(&error) == Fault::Transient => None,
             // The next try meets any other error itself.
             _ => self.acquire_with(items, Some(permit), deadline).await,
@@ -127,7 +149,10 @@ impl ItemConcurrency {
         loop {
             match self.try_all(items, awaited.take()) {
                 Ok(permits) => return Some(permits),
-                Err(missing) => awaited = in_time(deadline, self.acquire(missing)).await?,
+                Err(missing) => {
+                    let _wait = self.tell(Some(missing));
+                    awaited = in_time(deadline, self.acquire(missing)).await?;
+                }
             }
         }
     }
@@ -147,6 +172,17 @@ impl ItemConcurrency {
 
     fn permits_of(&self, item: ItemId) -> Arc<Semaphore> {
         self.items.get_or_insert_with(item, || Arc::new(Semaphore::new(self.of_each)))
+    }
+}
+
+/// The wait of an order for one item. It ends when it is dropped.
+pub(crate) struct ToldWait<'a>(Option<&'a TellWait>);
+
+impl Drop for ToldWait<'_> {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0 {
+            tell(None);
+        }
     }
 }
 
@@ -246,6 +282,8 @@ impl fmt::Debug for ItemConcurrency {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use futures::FutureExt;
 
     use super::*;
@@ -284,8 +322,13 @@ mod tests {
         let limits = ItemConcurrency::new(4);
         let taken = limits.acquire(item(2)).await;
         let both = [item(1), item(2), item(3)];
-        let mut waiting = Box::pin(limits.acquire_all(&both, None));
+        let told: Arc<Mutex<Vec<Option<ItemId>>>> = Arc::default();
+        let list = Arc::clone(&told);
+        let tell_wait: TellWait = Arc::new(move |item| list.lock().expect("no panic").push(item));
+        let telling = limits.telling(Some(tell_wait));
+        let mut waiting = Box::pin(telling.acquire_all(&both, None));
         assert!((&mut waiting).now_or_never().is_none(), "item 2 is missing");
+        assert_eq!(*told.lock().expect("no panic"), [Some(item(2))], "it says what it waits for");
         for free in [1, 3] {
             let permit = limits.acquire(item(free)).now_or_never();
             assert!(permit.is_some(), "a permit of item {free} is held by a waiter for item 2");
@@ -294,6 +337,7 @@ mod tests {
         let permits = waiting.await.expect("no deadline");
         assert_eq!(permits.items().collect::<Vec<_>>(), both);
         assert_eq!(permits.awaited().map(ItemPermit::item), Some(item(2)));
+        assert_eq!(*told.lock().expect("no panic"), [Some(item(2)), None], "it goes on");
         let late = Some(Instant::now() + Duration::from_millis(10));
         assert!(limits.acquire_all(&both, late).await.is_none(), "the deadline comes first");
     }

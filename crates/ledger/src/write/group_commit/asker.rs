@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::batch_orders::UNWRITTEN;
 use crate::threads::AtomicBool;
+use crate::work::item_concurrency::TellWait;
 use crate::write::{Answer, AnswerReceiver, AnswerSender, answer_channel, is_late};
 
 /// The side that waits for the answer to an order.
@@ -17,6 +18,8 @@ pub(super) struct Asker {
     pub(super) runtime: Handle,
     /// The instant after which no try of the order may begin.
     pub(super) deadline: Option<Instant>,
+    /// Is told which item the order waits for.
+    pub(super) tell_wait: Option<TellWait>,
     /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
     claimed: Arc<AtomicBool>,
 }
@@ -27,12 +30,13 @@ impl Asker {
     /// runtime of the task that waits.
     pub(super) fn new(
         deadline: Option<Instant>,
+        tell_wait: Option<TellWait>,
     ) -> (Self, AnswerReceiver<Answer>, Arc<AtomicBool>) {
         let (answer, answered) = answer_channel();
         let claimed = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&claimed);
         let runtime = Handle::current();
-        (Self { answer, runtime, deadline, claimed }, answered, own)
+        (Self { answer, runtime, deadline, tell_wait, claimed }, answered, own)
     }
 
     /// Takes the order into a batch, unless it was taken back or its time is over.

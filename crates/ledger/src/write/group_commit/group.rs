@@ -16,7 +16,7 @@ use super::statements::find_written;
 use super::tasks::BatchTasks;
 use crate::sql::confirmed;
 use crate::work::cache::Cache;
-use crate::work::item_concurrency::ItemPermits;
+use crate::work::item_concurrency::{ItemPermit, ItemPermits, TellWait};
 use crate::write::{
     Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time, pause,
 };
@@ -77,13 +77,18 @@ impl GroupCommit {
 
     /// Like [`Arbiter::write`], guarded and without a fence, in a batch.
     pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
-        self.write_order(vec![purchase], deadline).await
+        self.write_order(vec![purchase], deadline, None).await
     }
 
     /// Writes an order with these lines, all or none, in a batch. The lines are sorted by item, and have the
     /// ids of lines if they are several. Once a batch has the order, its answer is waited for beyond the
-    /// deadline.
-    pub async fn write_order(&self, lines: Vec<Purchase>, deadline: Option<Instant>) -> Outcome {
+    /// deadline. While an order with several lines waits for one of its items alone, `tell_wait` knows which.
+    pub async fn write_order(
+        &self,
+        lines: Vec<Purchase>,
+        deadline: Option<Instant>,
+        tell_wait: Option<TellWait>,
+    ) -> Outcome {
         if let Some(apart) = self.line_apart(&lines) {
             return Outcome::Refused(Refusal::ItemsApart.of_line(apart));
         }
@@ -92,14 +97,14 @@ impl GroupCommit {
         let Some(queue) = queue.filter(|_| direct.is_none()) else {
             // Boxed: they are rarely awaited, and would make every purchase's future larger.
             if lines.len() > 1 {
-                return Box::pin(self.write_alone(&lines, deadline)).await;
+                return Box::pin(self.write_alone(&lines, deadline, tell_wait)).await;
             }
             let purchase = &lines[0];
             let stock = StockWrite::Guarded;
             let write = OrderWrite { purchase, fence: None, stock, deadline };
             return Box::pin(self.parts.arbiter.write(&write)).await.unwrap_or_else(Outcome::from);
         };
-        let (asker, mut answered, claimed) = Asker::new(deadline);
+        let (asker, mut answered, claimed) = Asker::new(deadline, tell_wait);
         if queue.push(self, Waiting::new(lines, asker)).is_err() {
             return Outcome::Unavailable(Unavailable::Overloaded);
         }
@@ -156,14 +161,23 @@ impl GroupCommit {
     }
 
     /// Writes an order with several lines in a transaction of its own.
-    async fn write_alone(&self, lines: &[Purchase], deadline: Option<Instant>) -> Outcome {
-        let arbiter = &self.parts.arbiter;
+    async fn write_alone(
+        &self,
+        lines: &[Purchase],
+        deadline: Option<Instant>,
+        tell_wait: Option<TellWait>,
+    ) -> Outcome {
+        let concurrency = self.parts.arbiter.concurrency.telling(tell_wait);
         let items: Vec<ItemId> = lines.iter().map(|line| line.item.id).collect();
         // What waits for rows of an item waits first, without a connection.
-        let mut taken = arbiter.concurrency.acquire_all(&items, deadline).await;
+        let mut taken = concurrency.acquire_all(&items, deadline).await;
         let mut tries = 0;
         while let Some(permits) = taken {
-            match self.write_alone_with(&permits, lines, deadline).await {
+            // It may wait for the row, too, of the item whose permit it has waited for.
+            let wait = concurrency.tell(permits.awaited().map(ItemPermit::item));
+            let written = self.write_alone_with(&permits, lines, deadline).await;
+            drop(wait);
+            match written {
                 Ok(outcome) => return outcome,
                 Err(item) => {
                     drop(permits);
@@ -171,8 +185,8 @@ impl GroupCommit {
                     let _ = in_time(deadline, pause(tries)).await;
                     tries = (tries + 1).min(DOUBLINGS_MAX);
                     let none = ItemPermits::default();
-                    let within = (&arbiter.pool, deadline);
-                    taken = arbiter.concurrency.acquire_after(none, &items, item, within).await;
+                    let within = (&self.parts.arbiter.pool, deadline);
+                    taken = concurrency.acquire_after(none, &items, item, within).await;
                 }
             }
         }
@@ -210,7 +224,8 @@ impl GroupCommit {
         let group = self.clone();
         let (lines, asker) = waiting.taken();
         self.tasks().spawn(async move {
-            let outcome = group.write_alone(&lines, asker.deadline).await;
+            let tell_wait = asker.tell_wait.clone();
+            let outcome = group.write_alone(&lines, asker.deadline, tell_wait).await;
             asker.answer(Ok(outcome));
         });
     }
