@@ -115,5 +115,6 @@ fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {
         poll: Duration::from_millis(settings.poll_ms),
         claim_idle: Duration::from_millis(settings.claim_idle_ms),
         deliveries_max: settings.deliveries_max,
+        drain: Duration::from_millis(config.lifecycle.drain_ms),
     })
 }

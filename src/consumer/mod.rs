@@ -7,6 +7,9 @@
 //! ledger has decided: after COMMIT, never before. A refused order is stored as `rejected`, and its
 //! units go back to the counter.
 //!
+//! A stop empties the queues, for a limited time ([`EMPTYING_MAX`]): with a single instance, what is left waits for the next
+//! start, and may be lost with its Redis until then.
+//!
 //! # What can go wrong
 //! * A consumer dies with orders in hand. They stay pending in the group, and another consumer
 //!   takes them over after they were idle for `queue.claim_idle_ms`.
@@ -29,7 +32,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use ledger::Database;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -44,6 +47,10 @@ use shop_traces::Traces;
 const IDLE_MAX: Duration = Duration::from_millis(250);
 /// The longest pause after orders could not be decided; the shortest is half of it.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
+/// How long a stop goes on with queued orders that no consumer has yet. Those in hand are finished in any case.
+pub const EMPTYING_MAX: Duration = Duration::from_secs(2);
+/// It is at most the time of a stop divided by this, so that those in hand are finished in time.
+const EMPTYING_SHARE: u32 = 4;
 /// Time between two removals of ended sales' empty queues from the list.
 const SWEEP_PERIOD: Duration = Duration::from_secs(30);
 
@@ -71,6 +78,8 @@ pub struct ConsumerParts {
     pub traces: Traces,
     /// Deliveries after which an order that cannot be decided becomes a dead letter.
     pub deliveries_max: u64,
+    /// How long a stop may take.
+    pub drain: Duration,
 }
 
 /// The consumers of this process.
@@ -81,6 +90,8 @@ pub struct Consumers {
     /// no wake-up goes to a task that has ended.
     awake: Arc<Mutex<HashMap<ItemId, Arc<Notify>>>>,
     tasks: TaskTracker,
+    /// Fires when no further orders are to be taken.
+    emptied: CancellationToken,
 }
 
 /// The result of one round over an item's queue.
@@ -97,10 +108,11 @@ impl Consumers {
     /// Makes the consumers; [`Self::run`] starts them.
     #[must_use]
     pub fn new(parts: ConsumerParts) -> Self {
-        Self { parts: Arc::new(parts), awake: Arc::default(), tasks: TaskTracker::new() }
+        let emptied = CancellationToken::new();
+        Self { parts: Arc::new(parts), awake: Arc::default(), tasks: TaskTracker::new(), emptied }
     }
 
-    /// Works until `stop` fires, then finishes the orders in hand.
+    /// Works until `stop` fires, then empties the queues for a while, and finishes the orders in hand.
     pub async fn run(self, mut wake_ups: mpsc::Receiver<ItemId>, stop: CancellationToken) {
         let wake = async {
             while let Some(item) = wake_ups.recv().await {
@@ -111,6 +123,16 @@ impl Consumers {
         let both = async { tokio::join!(wake, self.poll_periodically(&stop)) };
         let _: Option<((), ())> = stop.run_until_cancelled(both).await;
         self.tasks.close();
+        let emptying = async {
+            // The gate's last orders may have woken nobody.
+            self.poll(false, &stop).await;
+            self.tasks.wait().await;
+        };
+        let emptying_max = EMPTYING_MAX.min(self.parts.drain / EMPTYING_SHARE);
+        if timeout(emptying_max, emptying).await.is_err() {
+            tracing::info!("queued orders may be left for another instance or the next start");
+        }
+        self.emptied.cancel();
         self.tasks.wait().await;
     }
 
@@ -185,12 +207,13 @@ impl Consumers {
         task.notify_one();
     }
 
-    /// Serves one item's queue until it was empty for [`IDLE_MAX`].
+    /// Serves one item's queue until it was empty for [`IDLE_MAX`]. During a stop, until it is empty or in trouble.
     async fn serve(&self, item: ItemId, woken: &Notify, stop: &CancellationToken) {
         let mut reclaimed: Option<Instant> = None;
-        while !stop.is_cancelled() {
+        while !self.emptied.is_cancelled() {
             match self.round(item, &mut reclaimed).await {
                 Round::Worked => continue,
+                Round::Empty | Round::Trouble if stop.is_cancelled() => break,
                 Round::Empty => {}
                 Round::Trouble => {
                     let pause = TROUBLE_PAUSE.mul_f64(rand::random_range(0.5..1.0));
@@ -202,7 +225,7 @@ impl Consumers {
                 }
             }
             let called = tokio::select! {
-                called = tokio::time::timeout(IDLE_MAX, woken.notified()) => called.is_ok(),
+                called = timeout(IDLE_MAX, woken.notified()) => called.is_ok(),
                 () = stop.cancelled() => false,
             };
             if !called {
@@ -211,7 +234,9 @@ impl Consumers {
         }
         self.awake().remove(&item);
         // A wake-up before this point found this task and started no other.
-        if !stop.is_cancelled() && matches!(self.round(item, &mut reclaimed).await, Round::Worked) {
+        if !self.emptied.is_cancelled()
+            && matches!(self.round(item, &mut reclaimed).await, Round::Worked)
+        {
             self.wake(item, stop);
         }
     }

@@ -81,6 +81,7 @@ impl Instance {
             claim_idle: Duration::from_secs(2),
             traces: Traces,
             deliveries_max: DELIVERIES_MAX,
+            drain: LONG,
         });
         let (wake, wake_ups) = mpsc::channel(16);
         let consumers = crate::spawn(consumers.run(wake_ups, stop.clone()));
