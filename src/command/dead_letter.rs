@@ -1,5 +1,6 @@
 //! `seckill dead-letter`: queued orders that could not be decided, for an
-//! operator to resolve.
+//! operator to resolve. An order that is sold needs no operator: another consumer has written it at the moment at which
+//! one gave it up. So the ledger is asked first, and such a dead letter is finished.
 
 use std::path::Path;
 use std::pin::pin;
@@ -12,7 +13,7 @@ use gates::redis_stream;
 use ledger::Database;
 use ledger::rows::actions::{self, Actor};
 use ledger::rows::outbox::Outbox;
-use ledger::rows::{self, items};
+use ledger::rows::{self, items, orders};
 use ledger::write::Arbiter;
 use serde_json::json;
 use shop_domain::{Clock, ItemId, OrderStatus, UserId};
@@ -44,7 +45,7 @@ pub struct Arguments {
     operator: Option<UserId>,
 }
 
-/// Lists the dead letters, or resolves one of them. Exit 1 when there is no such entry, or when the
+/// Lists the dead letters, or resolves one of them. Finishes those whose order is sold. Exit 1 when there is no such entry, or when the
 /// list is incomplete.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
@@ -103,6 +104,9 @@ impl Desk {
                 continue;
             };
             for letter in letters {
+                if self.finish_if_sold(item, &letter).await? {
+                    continue;
+                }
                 listed.letters += 1;
                 print_line(format_args!(
                     "item {item} entry {}: {}; {}",
@@ -116,6 +120,12 @@ impl Desk {
     }
 
     async fn retry(&self, item: ItemId, entry: &str, operator: UserId) -> ExitResult {
+        let Some(letter) = self.find(item, entry).await? else {
+            return not_there(item, entry);
+        };
+        if self.finish_if_sold(item, &letter).await? {
+            return Ok(ExitCode::SUCCESS);
+        }
         let there = self.queue.resolve_dead_letter(item, entry, Resolution::Retry).await;
         if !there.map_err(|error| no_redis(&error))? {
             return not_there(item, entry);
@@ -134,10 +144,12 @@ impl Desk {
         operator: UserId,
         reason: &str,
     ) -> ExitResult {
-        let letters = self.dead_letters(item).await?;
-        let Some(letter) = letters.into_iter().find(|letter| letter.id == entry) else {
+        let Some(letter) = self.find(item, entry).await? else {
             return not_there(item, entry);
         };
+        if self.finish_if_sold(item, &letter).await? {
+            return Ok(ExitCode::SUCCESS);
+        }
         let described = described(&letter);
         let status = match &letter.order {
             Ok(order) => self.reject_order(item, order).await?,
@@ -146,8 +158,7 @@ impl Desk {
         };
         let detail = json!({ "entry": entry, "order": described, "reason": reason });
         self.record(operator, "parked_dropped", item, &detail).await?;
-        let gone = self.queue.resolve_dead_letter(item, entry, Resolution::Delete).await;
-        gone.map_err(|error| no_redis(&error))?;
+        self.delete(item, entry).await?;
         print_line(format_args!("item {item} entry {entry}: {described}; now {}", status.as_str()));
         Ok(ExitCode::SUCCESS)
     }
@@ -159,11 +170,41 @@ impl Desk {
         let purchase = order.clone().purchase(found.item, redis_stream::NAME);
         let arbiter = Arbiter::new(self.pool.clone(), Metrics::new()).with_outbox(self.outbox);
         let decided = arbiter.reject(&purchase).await.map_err(|error| no_ledger(&error))?;
-        let refused = decided.status == OrderStatus::Rejected;
+        self.ack(item, order, decided.status == OrderStatus::Rejected).await?;
+        Ok(decided.status)
+    }
+
+    /// Finishes a dead letter whose order the ledger has as sold; whether it was one.
+    async fn finish_if_sold(&self, item: ItemId, letter: &DeadLetter) -> Result<bool, String> {
+        let Ok(order) = &letter.order else { return Ok(false) };
+        let found = orders::find(&self.pool, order.order, order.buyer).await;
+        let found = found.map_err(|error| no_ledger(&error))?;
+        let Some(sold) = found.filter(|found| found.status != OrderStatus::Rejected) else {
+            return Ok(false);
+        };
+        self.ack(item, order, false).await?;
+        self.delete(item, &letter.id).await?;
+        let entry = &letter.id;
+        let described = described(letter);
+        let status = sold.status.as_str();
+        print_line(format_args!("item {item} entry {entry}: {described}; sold, now {status}"));
+        Ok(true)
+    }
+
+    async fn ack(&self, item: ItemId, order: &Intention, refused: bool) -> Result<(), String> {
         let reader = Reader::new(self.queue.clone());
         let acked = reader.ack_dead_letter(item, order, refused).await;
-        acked.map_err(|error| no_redis(&error))?;
-        Ok(decided.status)
+        acked.map(|_| ()).map_err(|error| no_redis(&error))
+    }
+
+    async fn delete(&self, item: ItemId, entry: &str) -> Result<(), String> {
+        let gone = self.queue.resolve_dead_letter(item, entry, Resolution::Delete).await;
+        gone.map(|_| ()).map_err(|error| no_redis(&error))
+    }
+
+    async fn find(&self, item: ItemId, entry: &str) -> Result<Option<DeadLetter>, String> {
+        let letters = self.dead_letters(item).await?;
+        Ok(letters.into_iter().find(|letter| letter.id == entry))
     }
 
     async fn dead_letters(&self, item: ItemId) -> Result<Vec<DeadLetter>, String> {

@@ -3,8 +3,9 @@
 use gates::redis_store::queue::{Push, Reader};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
+use ledger::write::{Arbiter, StockWrite};
 use serde_json::json;
-use shop_domain::{ItemId, OrderId, Purchase, UserId};
+use shop_domain::{ItemId, Outcome, Purchase, UserId};
 use shop_metrics::Metrics;
 
 use crate::process::program::program;
@@ -14,7 +15,7 @@ use crate::support::{self, Shop};
 struct DeadLetterTestbed {
     shop: Shop,
     item: ItemId,
-    order: OrderId,
+    purchase: Purchase,
     counters: Counters,
     reader: Reader,
 }
@@ -29,9 +30,8 @@ impl DeadLetterTestbed {
         let name = redis_stream::NAME;
         let (queue, _) = Queue::new(redis, shop.pool.clone(), counters.clone(), name, 10);
         let purchase = purchase(&shop, item).await;
-        let order = purchase.order_id;
         assert_eq!(queue.push(&purchase, None, None).await.expect("pushed"), Push::Queued);
-        let testbed = Self { shop, item, order, counters, reader: Reader::new(queue) };
+        let testbed = Self { shop, item, purchase, counters, reader: Reader::new(queue) };
         testbed.move_to_dead_letters().await;
         testbed
     }
@@ -67,7 +67,7 @@ impl DeadLetterTestbed {
 
     async fn status(&self) -> Option<String> {
         sqlx::query_scalar("SELECT status FROM orders WHERE id = ?")
-            .bind(self.order.to_string())
+            .bind(self.purchase.order_id.to_string())
             .fetch_optional(&self.shop.pool)
             .await
             .expect("read")
@@ -121,4 +121,38 @@ async fn a_dropped_dead_letter_is_rejected_and_its_units_come_back_once() {
             .expect("one line in the log");
     assert_eq!(user.to_string(), operator);
     assert!(detail.contains("the price was wrong"), "{detail}");
+}
+
+/// A consumer wrote the order, and ended, when another one had asked the ledger for it and gave it up.
+#[tokio::test]
+async fn a_dead_letter_of_a_sold_order_is_finished() {
+    for resolution in ["", "--retry", "--drop"] {
+        let testbed = DeadLetterTestbed::new().await;
+        let listed = testbed.listed().await;
+        let [entry] = &*listed else { panic!("{listed:?}") };
+        let arbiter = Arbiter::new(testbed.shop.pool.clone(), Metrics::new());
+        let sold = arbiter.sell(&testbed.purchase, StockWrite::Guarded, None).await;
+        assert!(matches!(sold, Outcome::Sold(_)), "{sold:?}");
+        let item = testbed.item.to_string();
+        let operator = testbed.shop.make_operator().await;
+        let mut arguments = vec!["dead-letter"];
+        if !resolution.is_empty() {
+            arguments.extend(["--item", &item, resolution, entry, "--operator", &operator]);
+        }
+        if resolution == "--drop" {
+            arguments.extend(["--reason", "the price was wrong"]);
+        }
+        let (code, text) = testbed.run(&arguments).await;
+        assert_eq!(code, Some(0), "{resolution}: {text}");
+        assert!(text.contains("sold, now pending"), "{resolution}: {text}");
+        assert_eq!(testbed.left().await, (8, 0), "{resolution}: the units are taken once");
+        let letters = testbed.reader.queue().dead_letters(testbed.item).await.expect("read");
+        assert_eq!(letters, [], "{resolution}");
+        let entries = testbed.reader.read(testbed.item, 10).await.expect("read");
+        assert_eq!(entries, [], "{resolution}: it is queued again");
+        assert_eq!(testbed.status().await.as_deref(), Some("pending"), "{resolution}");
+        let count = "SELECT COUNT(*) FROM admin_actions WHERE action LIKE 'parked%'";
+        let decided: i64 = testbed.shop.read(sqlx::query_scalar(count)).await;
+        assert_eq!(decided, 0, "{resolution}: no operator has decided it");
+    }
 }
