@@ -18,7 +18,7 @@ use super::earlier;
 use super::find::Gate;
 use super::requests::WaitingClient;
 use super::{Lines, OrderRequest, PurchaseParts, Purchases};
-use gates::{Options, Strategy};
+use gates::{Options, Strategy, WaitingBuyer};
 use ledger::TellWait;
 use shop_domain::{Doubt, Item, Outcome, Purchase, Quantity, Refusal};
 
@@ -39,7 +39,8 @@ impl Purchases {
         let parts = Arc::clone(&self.parts);
         let strategy = Arc::clone(gate.strategy);
         let options = order.options();
-        let deadline = started + self.parts.gate_wait;
+        let buyer = WaitingBuyer::new(started + self.parts.gate_wait);
+        let of_gate = buyer.clone();
         let card = gate.card;
         let clients: Lines<WaitingClient> =
             permits.iter().filter_map(PurchasePermit::client).collect();
@@ -53,7 +54,7 @@ impl Purchases {
             };
             let outcome = match hidden {
                 Some(outcome) => outcome,
-                None => parts.run(&*strategy, purchases, options, deadline, tell_wait).await,
+                None => parts.run(&*strategy, purchases, options, &of_gate, tell_wait).await,
             };
             // Also when the buyer waits no more: the breakers count the outcome.
             permits.into_iter().for_each(|permit| permit.ended(&outcome));
@@ -63,9 +64,15 @@ impl Purchases {
         let work = Finishing::new(work.instrument(order.trace.log_span()), &self.parts.tasks);
         let outcome = match tokio::time::timeout_at(started + self.parts.deadline, work).await {
             Ok(Some(outcome)) => outcome,
-            // A panic in a strategy: whether its write went through is for the ledger to say.
-            Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
-            Err(_) => Outcome::Unknown(Doubt::StillRunning),
+            cut => match buyer.outcome() {
+                Some(known) => {
+                    clients.iter().for_each(WaitingClient::end_request);
+                    known.clone()
+                }
+                // A panic in a strategy: whether its write went through is for the ledger to say.
+                None if cut.is_ok() => Outcome::Unknown(Doubt::BrokenOff),
+                None => Outcome::Unknown(Doubt::StillRunning),
+            },
         };
         clients.into_iter().for_each(WaitingClient::answered);
         order.of_line(outcome, items[0].id)
@@ -79,18 +86,19 @@ impl PurchaseParts {
         strategy: &dyn Strategy,
         purchases: Lines<Purchase>,
         options: Options,
-        deadline: Instant,
+        waiting: &WaitingBuyer,
         tell_wait: Option<TellWait>,
     ) -> Outcome {
         let buyer = purchases[0].buyer;
         let asked: Lines<(Arc<Item>, Quantity)> =
             purchases.iter().map(|line| (Arc::clone(&line.item), line.quantity)).collect();
         let outcome = match purchases.into_inner() {
-            Ok([purchase]) => strategy.purchase(purchase, options, deadline).await,
+            Ok([purchase]) => strategy.purchase(purchase, options, waiting).await,
             // Boxed: as above.
             Err(lines) => {
                 let lines = lines.into_vec();
-                let written = self.group_commit.write_order(lines, Some(deadline), tell_wait);
+                let deadline = Some(waiting.deadline);
+                let written = self.group_commit.write_order(lines, deadline, tell_wait);
                 Box::pin(written).await.of_line(asked[0].0.id)
             }
         };

@@ -8,6 +8,7 @@
 //! statement. Many are announced by one.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,12 +57,14 @@ struct Running {
 pub struct RunningRequest {
     shared: Arc<Shared>,
     request: RequestOf,
+    has_ended: Arc<AtomicBool>,
 }
 
 /// A client that waits for its request's answer; dropping it says that the client went away.
 pub struct WaitingClient {
     shared: Arc<Shared>,
     request: Option<RequestOf>,
+    has_ended: Arc<AtomicBool>,
 }
 
 /// Announces running requests to the other instances.
@@ -89,7 +92,8 @@ impl Requests {
         }
         let state = Running { since: Instant::now(), client_left: false, announced: None };
         running.insert(request.clone(), state);
-        Some(RunningRequest { shared: Arc::clone(&self.shared), request })
+        let shared = Arc::clone(&self.shared);
+        Some(RunningRequest { shared, request, has_ended: Arc::default() })
     }
 
     /// Whether a request with this key runs in this process.
@@ -138,26 +142,41 @@ impl Shared {
     fn ended(&self) -> MutexGuard<'_, Vec<RequestOf>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Ends a request, unless it has ended: another one may have its key by then.
+    fn end(&self, request: &RequestOf, has_ended: &AtomicBool) {
+        if has_ended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let ended = self.running().remove(request);
+        if ended.is_some_and(|state| state.announced.is_some()) {
+            self.ended().push(request.clone());
+        }
+    }
 }
 
 impl RunningRequest {
     /// The client that waits for it.
     #[must_use]
     pub fn client(&self) -> WaitingClient {
-        WaitingClient { shared: Arc::clone(&self.shared), request: Some(self.request.clone()) }
+        let shared = Arc::clone(&self.shared);
+        let has_ended = Arc::clone(&self.has_ended);
+        WaitingClient { shared, request: Some(self.request.clone()), has_ended }
     }
 }
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
-        let ended = self.shared.running().remove(&self.request);
-        if ended.is_some_and(|state| state.announced.is_some()) {
-            self.shared.ended().push(self.request.clone());
-        }
+        self.shared.end(&self.request, &self.has_ended);
     }
 }
 
 impl WaitingClient {
+    /// Ends the request, whose outcome is known, although it still runs.
+    pub fn end_request(&self) {
+        self.request.iter().for_each(|request| self.shared.end(request, &self.has_ended));
+    }
+
     /// The client has its answer.
     pub fn answered(mut self) {
         self.request = None;
@@ -241,7 +260,8 @@ mod tests {
     fn begin(requests: &Requests, key: &str) -> RunningRequest {
         let state = Running { since: Instant::now(), client_left: false, announced: None };
         requests.shared.running().insert(request(key), state);
-        RunningRequest { shared: Arc::clone(&requests.shared), request: request(key) }
+        let shared = Arc::clone(&requests.shared);
+        RunningRequest { shared, request: request(key), has_ended: Arc::default() }
     }
 
     #[test]
@@ -267,5 +287,21 @@ mod tests {
         let a_while_later = Instant::now() + ANNOUNCE_AFTER;
         assert_eq!(requests.due(a_while_later), [request("slow")], "it runs for long");
         drop(slow);
+    }
+
+    #[test]
+    fn a_request_that_has_its_outcome_leaves_its_key_to_the_next_one() {
+        let requests = Requests::default();
+        let first = begin(&requests, "k");
+        let (buyer, item, key) = request("k");
+        let key = RequestKey::parse(&key).expect("a key");
+        let is_running = || requests.is_running(buyer, item, &key);
+        first.client().end_request();
+        assert!(!is_running(), "it has its outcome");
+        let next = requests.begin(buyer, item, &key).expect("the key is free");
+        drop(first);
+        assert!(is_running(), "the next one runs");
+        drop(next);
+        assert!(!is_running());
     }
 }

@@ -1,10 +1,13 @@
 //! Answers when a server that is needed is gone or slow: what changed is never a guess.
 
+use faulty_link::Fault;
 use serde_json::json;
 use settings::Secret;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Instance, Shop, send_and_leave};
+use crate::support::{
+    Instance, Shop, hold_stock_row, link_to, redis_url, send_and_leave, until_running,
+};
 
 /// Nothing listens there.
 const NOWHERE: &str = "127.0.0.1:1";
@@ -88,7 +91,7 @@ async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
     .await;
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let unknown = buyer.buy_until_unknown("mysql-atomic", item, "k1").await;
     assert_problem(
         &unknown,
@@ -121,7 +124,7 @@ async fn a_purchase_outlives_its_client() {
     for (strategy, id) in [("lock-redis", 1), ("mysql-atomic", 2)] {
         let item = instance.make_item(json!({})).await;
         let buyer = instance.buyer(id);
-        let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+        let holder = hold_stock_row(&shop.pool, item).await;
         let impatient = buyer.clone();
         let press = async move { impatient.buy_with_key(strategy, item, "k1").await };
         send_and_leave(&instance, 1, press).await;
@@ -136,4 +139,54 @@ async fn a_purchase_outlives_its_client() {
         assert_eq!((told.status, is_replayed), (201, true), "{strategy}: {}", told.text);
         assert_eq!(assert_clean(&instance, item).await["orders"], 1, "{strategy}");
     }
+}
+
+mod a_refusal_is_told_while_redis_is_silent {
+    crate::support::strategies::tests! {
+        super::a_refusal_is_told_while_redis_is_silent;
+        redis_bucket redis_lua redis_watch
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn lock_redis() {
+        super::a_refusal_is_told_while_redis_is_silent("lock-redis?store=redis").await;
+    }
+}
+
+/// The ledger refuses, and the units cannot be given back before the buyer's time is over.
+async fn a_refusal_is_told_while_redis_is_silent(strategy: &str) {
+    let redis = link_to(&redis_url().await).await;
+    let (shop, instance) = Shop::open_with(|config| {
+        config.redis_url = Secret::new(redis.url());
+        // As if the ledger had used up most of the time.
+        config.purchase.deadline_ms = 4_000;
+        config.redis.command_timeout_ms = 10_000;
+        config.lock.lease_ms = 30_000;
+        // Its statements are seen.
+        config.mysql.order_routine = false;
+    })
+    .await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    // The counter is loaded.
+    assert_eq!(instance.buyer(2).buy(strategy, item).await.status, 201);
+    let mut holder = hold_stock_row(&shop.pool, item).await;
+    let buyer = instance.buyer(1);
+    let asked = strategy.to_owned();
+    let buying = tokio::spawn(async move { buyer.buy_with_key(&asked, item, "k").await });
+    until_running(&shop.pool, "UPDATE stock%", 1).await;
+    redis.set(Fault::Stall);
+    let take = "UPDATE stock SET available = available - 1 WHERE item_id = ?";
+    sqlx::query(take).bind(item).execute(&mut *holder).await.expect("the unit is taken");
+    holder.commit().await.expect("committed");
+    let answer = buying.await.expect("no panic");
+    assert_problem(&answer, (409, "sold_out"), strategy);
+    redis.mend();
+    let give = "UPDATE stock SET available = available + 1 WHERE item_id = ?";
+    sqlx::query(give).bind(item).execute(&shop.pool).await.expect("the unit is back");
+    eventually("the unit to be sold", || async {
+        let told = instance.buyer(1).buy_with_key(strategy, item, "k").await;
+        when(told.status == 201, told).map_err(|told| told.text)
+    })
+    .await;
+    assert_eq!(assert_clean(&instance, item).await["held"], 2);
 }

@@ -48,7 +48,7 @@ pub mod redis_store;
 pub mod redis_stream;
 mod redis_watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -190,14 +190,44 @@ impl From<leaselock::redis::redlock::InvalidRedlock> for BuildError {
 /// A way of deciding who gets stock.
 #[async_trait]
 pub trait Strategy: Send + Sync {
-    /// Decides about one purchase and has the arbiter write an accepted one. Returns by the
+    /// Decides about one purchase and has the arbiter write an accepted one. Returns by the buyer's
     /// deadline, or soon after it. Options other than the defaults come only where the card says that the
-    /// strategy takes them.
-    async fn purchase(&self, purchase: Purchase, options: Options, deadline: Instant) -> Outcome;
+    /// strategy takes them. Before it gives back what it holds, it sets the outcome for the buyer.
+    async fn purchase(&self, purchase: Purchase, options: Options, buyer: &WaitingBuyer)
+    -> Outcome;
 
     /// The locks that it works with, for their figures.
     fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
         Vec::new()
+    }
+}
+
+/// A buyer who waits for the outcome of a purchase. Clones are the same buyer.
+#[derive(Clone, Debug)]
+pub struct WaitingBuyer {
+    /// No try of the order begins after it.
+    pub deadline: Instant,
+    outcome: Arc<OnceLock<Outcome>>,
+}
+
+impl WaitingBuyer {
+    /// A buyer for whom nothing begins after `deadline`.
+    #[must_use]
+    pub fn new(deadline: Instant) -> Self {
+        Self { deadline, outcome: Arc::default() }
+    }
+
+    /// Sets the outcome. The buyer has it from now on, also if a server to which something is given back
+    /// answers after the buyer's time.
+    pub fn set_outcome(&self, outcome: &Outcome) {
+        // The first one stays.
+        let _ = self.outcome.set(outcome.clone());
+    }
+
+    /// The outcome, once it is known.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.get()
     }
 }
 

@@ -16,9 +16,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Options, Strategy};
+use super::{Breaks, Card, Entry, Options, Strategy, WaitingBuyer};
 use ledger::write::{Arbiter, StockWrite};
 use shop_domain::{Outcome, Purchase};
 
@@ -60,7 +59,7 @@ struct MysqlAtomic {
 
 #[async_trait]
 impl Strategy for MysqlAtomic {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
-        self.arbiter.sell(&purchase, self.stock, Some(deadline)).await
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+        self.arbiter.sell(&purchase, self.stock, Some(buyer.deadline)).await
     }
 }

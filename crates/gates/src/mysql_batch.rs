@@ -20,9 +20,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Options, Strategy};
+use super::{Breaks, Card, Entry, Options, Strategy, WaitingBuyer};
 use ledger::write::GroupCommit;
 use shop_domain::{Outcome, Purchase};
 
@@ -45,9 +44,9 @@ struct MysqlBatch {
 
 #[async_trait]
 impl Strategy for MysqlBatch {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         // The batch is the gate: what it refuses has passed no other one.
         let purchase = Purchase { counts_refusals: false, ..purchase };
-        self.group_commit.write(purchase, Some(deadline)).await
+        self.group_commit.write(purchase, Some(buyer.deadline)).await
     }
 }

@@ -18,9 +18,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
-use super::{Breaks, Card, Entry, Options, Strategy};
+use super::{Breaks, Card, Entry, Options, Strategy, WaitingBuyer};
 use ledger::write::{Arbiter, StockWrite, UnguardedWrite};
 use shop_domain::{Outcome, Purchase};
 
@@ -42,9 +41,9 @@ struct MysqlForUpdate {
 
 #[async_trait]
 impl Strategy for MysqlForUpdate {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         let guarded = StockWrite::GuardedAfterLock;
         let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::LockRow);
-        self.arbiter.sell(&purchase, stock, Some(deadline)).await
+        self.arbiter.sell(&purchase, stock, Some(buyer.deadline)).await
     }
 }

@@ -18,11 +18,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::kit::item_mutexes::ItemMutexes;
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::{ArbiterMode, Outcome, Purchase};
 
@@ -47,8 +46,8 @@ struct MysqlMutexInTx {
 
 #[async_trait]
 impl Strategy for MysqlMutexInTx {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
-        let held = match self.mutexes.lock(&purchase, deadline).await {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+        let held = match self.mutexes.lock(&purchase, buyer.deadline).await {
             Ok(guard) => guard,
             Err(outcome) => return outcome,
         };
@@ -64,7 +63,7 @@ impl Strategy for MysqlMutexInTx {
         if purchase.item.arbiter == ArbiterMode::On {
             written.notify_one();
         }
-        let deadline = Some(deadline);
+        let deadline = Some(buyer.deadline);
         let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
         let mut committed = pin!(self.context.arbiter.write(&write));
         let answer = tokio::select! {

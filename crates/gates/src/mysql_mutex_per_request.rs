@@ -17,10 +17,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::kit::textbook;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use shop_domain::{Outcome, Purchase};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -41,9 +40,9 @@ struct MysqlMutexPerRequest {
 
 #[async_trait]
 impl Strategy for MysqlMutexPerRequest {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         let of_this_request = Mutex::new(());
         let _held = of_this_request.lock().await;
-        textbook::on_ledger(&self.context, &purchase, deadline).await
+        textbook::on_ledger(&self.context, &purchase, buyer.deadline).await
     }
 }

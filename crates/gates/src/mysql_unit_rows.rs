@@ -39,7 +39,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::cache::Cache;
 use ledger::rows::tables::unit_rows::{PoolChange, UnitPool, UnitRows, settle};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
@@ -89,7 +89,8 @@ struct SettledPool {
 
 #[async_trait]
 impl Strategy for MysqlUnitRows {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+        let deadline = buyer.deadline;
         let guarded = StockWrite::GuardedAfterTable(&UnitRows);
         let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::Table(&UnitRows));
         let write =

@@ -22,10 +22,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::Gathered;
 use crate::redis_store::buckets::{BUCKETS, TakenParts};
 use shop_domain::outcome::Dependency;
@@ -56,7 +55,7 @@ struct RedisBucket {
 
 #[async_trait]
 impl Strategy for RedisBucket {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         let first = first_bucket(purchase.buyer);
@@ -67,11 +66,11 @@ impl Strategy for RedisBucket {
                 self.context.buckets.take(item, units, first).await
             };
             let epoch = match epoch {
-                Ok(Gathered::All(parts)) => return self.write(purchase, deadline, &parts).await,
+                Ok(Gathered::All(parts)) => return self.write(purchase, buyer, &parts).await,
                 Ok(Gathered::TooFew { epoch }) => epoch,
                 Err(error) => return steps::no_counter(&error),
             };
-            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
+            let ended = steps::sold_out(&self.context, &purchase, buyer.deadline).await;
             if let Some(outcome) = ended {
                 return outcome;
             }
@@ -86,9 +85,10 @@ impl Strategy for RedisBucket {
 }
 
 impl RedisBucket {
-    async fn write(&self, purchase: Purchase, deadline: Instant, parts: &TakenParts) -> Outcome {
-        let outcome = steps::write_in_batch(&self.context, purchase, deadline).await;
+    async fn write(&self, purchase: Purchase, buyer: &WaitingBuyer, parts: &TakenParts) -> Outcome {
+        let outcome = steps::write_in_batch(&self.context, purchase, buyer.deadline).await;
         if !outcome.may_hold_stock() {
+            buyer.set_outcome(&outcome);
             self.context.buckets.give_back(parts).await;
         }
         outcome

@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::Take;
 use ledger::rows::buyers;
 use shop_domain::outcome::Dependency;
@@ -64,7 +64,8 @@ struct RedisLua {
 
 #[async_trait]
 impl Strategy for RedisLua {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+        let deadline = buyer.deadline;
         let mut ledger_before = None;
         loop {
             let counted = {
@@ -76,6 +77,7 @@ impl Strategy for RedisLua {
                     let written = steps::write_in_batch(&self.context, purchase, deadline);
                     let outcome = written.await;
                     if !outcome.may_hold_stock() {
+                        buyer.set_outcome(&outcome);
                         self.context.counters.untake(&taken).await;
                     }
                     return outcome;

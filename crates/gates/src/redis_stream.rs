@@ -34,10 +34,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redis_connection::{is_not_sent, is_too_few_replicas};
-use tokio::time::Instant;
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::CounterError;
 use crate::redis_store::queue::{self, Push};
 use ledger::rows::{buyers, orders};
@@ -71,7 +70,7 @@ struct RedisStream {
 
 #[async_trait]
 impl Strategy for RedisStream {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         loop {
             let limit = match self.limit_left(&purchase).await {
                 Ok(limit) => limit,
@@ -79,7 +78,7 @@ impl Strategy for RedisStream {
             };
             let pushed = {
                 let _span = purchase.trace.span("queue push");
-                self.context.queue.push(&purchase, limit, Some(deadline)).await
+                self.context.queue.push(&purchase, limit, Some(buyer.deadline)).await
             };
             match pushed {
                 Ok(Push::Queued) => {
@@ -122,7 +121,7 @@ impl Strategy for RedisStream {
                 }
                 Err(error) => return steps::no_counter(&error),
             }
-            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
+            let ended = steps::sold_out(&self.context, &purchase, buyer.deadline).await;
             if let Some(outcome) = ended {
                 return outcome;
             }

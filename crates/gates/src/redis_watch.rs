@@ -23,10 +23,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::RedisResult;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext};
+use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::CounterError;
 use shop_domain::outcome::Dependency;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
@@ -70,9 +69,10 @@ enum Try {
 
 #[async_trait]
 impl Strategy for RedisWatch {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
+        let deadline = buyer.deadline;
         for _ in 0..TRIES_MAX {
             let permit = tokio::time::timeout_at(deadline, self.trying.acquire()).await;
             let Ok(Ok(permit)) = permit else { break };
@@ -80,7 +80,7 @@ impl Strategy for RedisWatch {
             drop(permit);
             let ended = match tried {
                 Ok(Try::Taken { epoch }) => {
-                    return steps::write_taken(&self.context, &purchase, epoch, deadline).await;
+                    return steps::write_taken(&self.context, &purchase, epoch, buyer).await;
                 }
                 Ok(Try::NothingLeft) => steps::sold_out(&self.context, &purchase, deadline).await,
                 Ok(Try::Touched) => steps::pause(deadline, PAUSE_MAX).await,

@@ -489,7 +489,7 @@ async fn carts_count_for_the_item_that_they_wait_for() {
         config.mysql.shared_queues = 0;
         config.mysql.lock_wait_timeout_seconds = 1;
         config.purchase.deadline_ms = 4_500;
-        config.purchase.wait_ms_max = 500;
+        config.purchase.wait_ms_max = 900;
     })
     .await;
     let items = items(&instance, 2).await;

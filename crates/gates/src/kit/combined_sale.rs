@@ -209,7 +209,8 @@ impl Shared {
                         if let Conflict::Fenced { accepted } = conflict {
                             later_fence = Some(accepted);
                         }
-                        fenced.push((begun, conflict.into()));
+                        begun.answer.give(conflict.into());
+                        fenced.push(begun);
                     }
                 }
             }
@@ -218,17 +219,24 @@ impl Shared {
         let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
         let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
         batches.write(orders, fence, &mut tell).await;
-        // They may try again at once, and should get a higher fence then.
+        // They are woken later: they may try again at once, and should get a higher fence then.
         if let Some(accepted) = later_fence {
             sale_locks::catch_up(&*self.mutex, name, accepted).await;
         }
-        self.answer(fenced);
+        self.wake(fenced);
     }
 
     /// Gives outcomes to their requests, and has these woken.
     fn answer(&self, decided: impl IntoIterator<Item = EndedRequest>) {
-        self.answers.wake(decided.into_iter().map(|(begun, outcome)| {
+        self.wake(decided.into_iter().map(|(begun, outcome)| {
             begun.answer.give(outcome);
+            begun
+        }));
+    }
+
+    /// Has requests woken that have their outcomes.
+    fn wake(&self, ended: impl IntoIterator<Item = StartedRequest>) {
+        self.answers.wake(ended.into_iter().map(|begun| {
             let runtime = begun.runtime.clone();
             ReadyAnswer { runtime, item: begun.item, sender: begun }
         }));

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::steps;
-use crate::{Options, Strategy, StrategyContext};
+use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::cache::Cache;
 use ledger::rows::stock::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
@@ -58,13 +58,13 @@ impl CompareAndSet {
 impl Strategy for CompareAndSet {
     /// Tries until the write meets the row that was read, each time in a new transaction; gives up
     /// at the deadline.
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         let make = || Arc::new(Semaphore::new(TRYING_MAX));
         let trying = self.trying.get_or_insert_with(purchase.item.id, make);
         for _ in 0..TRIES_MAX {
-            let permit = tokio::time::timeout_at(deadline, trying.acquire()).await;
+            let permit = tokio::time::timeout_at(buyer.deadline, trying.acquire()).await;
             let Ok(Ok(permit)) = permit else { break };
-            let answer = match self.try_once(&purchase, deadline).await {
+            let answer = match self.try_once(&purchase, buyer.deadline).await {
                 Ok(answer) => answer,
                 Err(outcome) => return outcome,
             };
@@ -72,7 +72,7 @@ impl Strategy for CompareAndSet {
             if answer != Err(Conflict::Stale) {
                 return answer.unwrap_or_else(Outcome::from);
             }
-            if let Some(late) = steps::pause(deadline, PAUSE_MAX).await {
+            if let Some(late) = steps::pause(buyer.deadline, PAUSE_MAX).await {
                 return late;
             }
         }

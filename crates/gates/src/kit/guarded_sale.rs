@@ -7,13 +7,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::combined_sale::CombinedSale;
 use super::options::{Options, Scope, Store, WaitFor};
 use super::sale_locks::{self, FenceCounters, Held, SaleLocks};
 use super::{steps, textbook};
-use crate::{Strategy, StrategyContext};
+use crate::{Strategy, StrategyContext, WaitingBuyer};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Unavailable};
@@ -31,18 +30,23 @@ pub struct GuardedSale {
 
 #[async_trait]
 impl Strategy for GuardedSale {
-    async fn purchase(&self, purchase: Purchase, options: Options, deadline: Instant) -> Outcome {
+    async fn purchase(
+        &self,
+        purchase: Purchase,
+        options: Options,
+        buyer: &WaitingBuyer,
+    ) -> Outcome {
         let scope = options.scope.unwrap_or(self.scope);
         if let Some(combined) = self.combined_for(&purchase, options, scope) {
-            return self.sell_combined(combined, purchase, scope, deadline).await;
+            return self.sell_combined(combined, purchase, scope, buyer).await;
         }
         loop {
-            match self.sell_alone(&purchase, options, scope, deadline).await {
+            match self.sell_alone(&purchase, options, scope, buyer).await {
                 Ok(Some(outcome)) | Err(outcome) => return outcome,
                 Ok(None) => {}
             }
             // The counter has nothing left; the ledger decides whether that is the end.
-            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
+            let ended = steps::sold_out(&self.context, &purchase, buyer.deadline).await;
             if let Some(outcome) = ended {
                 return outcome;
             }
@@ -88,18 +92,19 @@ impl GuardedSale {
         combined: &CombinedSale,
         purchase: Purchase,
         scope: Scope,
-        deadline: Instant,
+        buyer: &WaitingBuyer,
     ) -> Outcome {
-        let buyer = match self.locks.try_buyer(&purchase, scope).await {
-            Ok(buyer) => buyer,
+        let own = match self.locks.try_buyer(&purchase, scope).await {
+            Ok(own) => own,
             Err(outcome) => return outcome,
         };
         let name = sale_locks::item_lock(&purchase);
-        let outcome = match combined.write(purchase, name, deadline).await {
+        let outcome = match combined.write(purchase, name, buyer.deadline).await {
             Ok(outcome) => outcome,
             Err(error) => self.locks.not_submitted(error),
         };
-        sale_locks::release(buyer).await;
+        buyer.set_outcome(&outcome);
+        sale_locks::release(own).await;
         outcome
     }
 
@@ -110,19 +115,22 @@ impl GuardedSale {
         purchase: &Purchase,
         options: Options,
         scope: Scope,
-        deadline: Instant,
+        buyer: &WaitingBuyer,
     ) -> Result<Option<Outcome>, Outcome> {
-        let buyer = self.locks.try_buyer(purchase, scope).await?;
-        let wait = options.wait.until(deadline);
+        let own = self.locks.try_buyer(purchase, scope).await?;
+        let wait = options.wait.until(buyer.deadline);
         let held = self.locks.acquire_shared(purchase, scope, wait).await;
         let outcome = match &held {
-            Ok(held) => Ok(self.work(purchase, options.store, held.as_ref(), deadline).await),
+            Ok(held) => Ok(self.work(purchase, options.store, held.as_ref(), buyer).await),
             Err(outcome) => Err(outcome.clone()),
         };
+        if let Ok(Some(known)) | Err(known) = &outcome {
+            buyer.set_outcome(known);
+        }
         // Both are free before the buyer is answered, so that the next click finds them so, unless
         // their server does not answer.
         let shared = held.ok().flatten().map(|held| held.guard);
-        tokio::join!(sale_locks::release(shared), sale_locks::release(buyer));
+        tokio::join!(sale_locks::release(shared), sale_locks::release(own));
         outcome
     }
 
@@ -132,19 +140,19 @@ impl GuardedSale {
         purchase: &Purchase,
         store: Store,
         held: Option<&Held>,
-        deadline: Instant,
+        buyer: &WaitingBuyer,
     ) -> Option<Outcome> {
         let context = &self.context;
         match store {
             Store::Mysql => Some(match textbook::read_and_compute(context, purchase).await {
-                Ok(set) => self.write(purchase, set, held, deadline).await,
+                Ok(set) => self.write(purchase, set, held, buyer).await,
                 Err(outcome) => outcome,
             }),
             Store::Redis => match textbook::on_counter(context, purchase).await {
                 Ok(Some(epoch)) => {
-                    let outcome = self.write(purchase, UnguardedWrite::Record, held, deadline);
+                    let outcome = self.write(purchase, UnguardedWrite::Record, held, buyer);
                     let outcome = outcome.await;
-                    steps::give_back_if_refused(context, purchase, epoch, &outcome).await;
+                    steps::give_back_if_refused(context, purchase, epoch, &outcome, buyer).await;
                     Some(outcome)
                 }
                 Ok(None) => None,
@@ -158,16 +166,17 @@ impl GuardedSale {
         purchase: &Purchase,
         unguarded: UnguardedWrite<'_>,
         held: Option<&Held>,
-        deadline: Instant,
+        buyer: &WaitingBuyer,
     ) -> Outcome {
         if held.is_some_and(|held| held.guard.is_lost()) {
             return Outcome::Unavailable(Unavailable::Contended);
         }
         let fence = held.and_then(Held::fence);
         let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, unguarded);
-        let write = OrderWrite { purchase, fence, stock, deadline: Some(deadline) };
+        let write = OrderWrite { purchase, fence, stock, deadline: Some(buyer.deadline) };
         let answer = self.context.arbiter.write(&write).await;
-        if let (Err(Conflict::Fenced { accepted }), Some(held)) = (&answer, held) {
+        if let (Err(conflict @ Conflict::Fenced { accepted }), Some(held)) = (&answer, held) {
+            buyer.set_outcome(&Outcome::from(*conflict));
             sale_locks::catch_up(&*self.locks.mutex, held.guard.name(), *accepted).await;
         }
         answer.unwrap_or_else(Outcome::from)

@@ -1,12 +1,11 @@
 //! The steps of gates that count in this process's memory.
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::steps;
 use crate::memory_store::MemoryCounter;
-use crate::{Options, Strategy, StrategyContext};
+use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// A gate that counts in this process's memory.
@@ -19,8 +18,9 @@ pub struct MemoryGate {
 #[async_trait]
 impl Strategy for MemoryGate {
     /// Reads, checks and writes the counter; then the order.
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         let context = &self.context;
+        let deadline = buyer.deadline;
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         loop {

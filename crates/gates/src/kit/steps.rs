@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::StrategyContext;
 use crate::redis_store::CounterError;
+use crate::{StrategyContext, WaitingBuyer};
 use ledger::rows::Fault;
 use ledger::rows::stock::StockRow;
 use ledger::write::{Arbiter, StockWrite, UnguardedWrite, unavailable};
@@ -39,10 +39,10 @@ pub async fn write_taken(
     context: &StrategyContext,
     purchase: &Purchase,
     epoch: u64,
-    deadline: Instant,
+    buyer: &WaitingBuyer,
 ) -> Outcome {
-    let outcome = write_record(context, purchase, deadline).await;
-    give_back_if_refused(context, purchase, epoch, &outcome).await;
+    let outcome = write_record(context, purchase, buyer.deadline).await;
+    give_back_if_refused(context, purchase, epoch, &outcome, buyer).await;
     outcome
 }
 
@@ -69,14 +69,17 @@ pub async fn write_record(
     context.arbiter.sell(purchase, stock, Some(deadline)).await
 }
 
-/// Gives the purchase's units back to the counter unless they were sold or may have been.
+/// Gives the purchase's units back to the counter unless they were sold or may have been. The buyer has the outcome
+/// before.
 pub async fn give_back_if_refused(
     context: &StrategyContext,
     purchase: &Purchase,
     epoch: u64,
     outcome: &Outcome,
+    buyer: &WaitingBuyer,
 ) {
     if !outcome.may_hold_stock() {
+        buyer.set_outcome(outcome);
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         context.counters.give_back(item, epoch, units).await;

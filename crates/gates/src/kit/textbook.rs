@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::steps;
-use crate::{Options, Strategy, StrategyContext};
+use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::write::{StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase, Unavailable};
@@ -20,9 +20,9 @@ pub struct LedgerGate {
 
 #[async_trait]
 impl Strategy for LedgerGate {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
-        match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
-            Ok(_held) => on_ledger(&self.context, &purchase, deadline).await,
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+        match lock_if_any(self.mutexes.as_ref(), &purchase, buyer.deadline).await {
+            Ok(_held) => on_ledger(&self.context, &purchase, buyer.deadline).await,
             Err(outcome) => outcome,
         }
     }
@@ -37,8 +37,9 @@ pub struct CounterGate {
 
 #[async_trait]
 impl Strategy for CounterGate {
-    async fn purchase(&self, purchase: Purchase, _: Options, deadline: Instant) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         let context = &self.context;
+        let deadline = buyer.deadline;
         loop {
             let held = match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
                 Ok(held) => held,
@@ -48,7 +49,7 @@ impl Strategy for CounterGate {
             drop(held);
             match taken {
                 Ok(Some(epoch)) => {
-                    return steps::write_taken(context, &purchase, epoch, deadline).await;
+                    return steps::write_taken(context, &purchase, epoch, buyer).await;
                 }
                 Ok(None) => {}
                 Err(outcome) => return outcome,
