@@ -32,7 +32,8 @@ pub const POOL_MAX: u32 = Quantity::MAX;
 /// would wait for rows that it does not want.
 const BY_KEY: &str = "unit_rows FORCE INDEX (PRIMARY)";
 
-/// The hint of a DELETE on Vitess, whose vtgate leaves out that of [`BY_KEY`] there. MariaDB reads this one as a comment.
+/// The hint of a DELETE on Vitess, whose vtgate leaves out that of [`BY_KEY`] there. MariaDB reads this one as a
+/// comment.
 const BY_KEY_TOO: &str = "/*+ INDEX(unit_rows PRIMARY) */";
 
 /// What becomes of the free rows of an item.
