@@ -62,7 +62,8 @@ impl Launcher {
         Ok(Self { program, environment: environment.clone(), logs: logs.to_owned() })
     }
 
-    /// Starts an instance with these settings, beside the shop's own, and returns when it answers. `name` names its log.
+    /// Starts an instance with these settings beside the shop's own, and returns when it answers. `name` names its
+    /// log.
     pub async fn start(
         &self,
         name: &str,

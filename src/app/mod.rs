@@ -277,8 +277,8 @@ impl App {
     }
 
     async fn run(self) -> StopResult {
-        // To the end: the consumers of queued orders finish after the last purchase, and need batches and connections that
-        // live on these threads.
+        // To the end: the consumers of queued orders finish after the last purchase, and need batches and connections
+        // that live on these threads.
         let _threads = self.threads;
         let Shared { lifecycle, metrics, pool, revocations, .. } = self.shared;
         for (name, work) in self.workers {

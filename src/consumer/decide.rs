@@ -112,8 +112,8 @@ impl Consumers {
         self.try_once(purchase).await
     }
 
-    /// Has the ledger decide about an order. It is stuck if the ledger answered its statements with an error that may be
-    /// the order's own.
+    /// Has the ledger decide about an order. The order is stuck if the ledger answered its statements with an error
+    /// that may be the order's own.
     async fn try_once(&self, purchase: &Purchase) -> Decision {
         match self.outcome_of(purchase).await {
             Outcome::Sold(order) if order.id == purchase.order_id => Decision::Decided(order),

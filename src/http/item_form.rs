@@ -12,7 +12,7 @@ use super::route::admin::{CreateItemBody, new_item};
 use super::route::options_of_table;
 use crate::catalog::{Catalog, CreateError, check};
 
-/// Reads a new item of the text of its fields: a [`ReadItem`](extension::ports::ReadItem).
+/// Reads a new item from the texts of its fields: a [`ReadItem`](extension::ports::ReadItem).
 pub fn read_item(
     field: &dyn Fn(&str) -> Option<String>,
     currency: Currency,

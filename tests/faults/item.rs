@@ -47,7 +47,8 @@ impl SaleItem {
     ) -> Self {
         let counts = Counts::default();
         let strategy = strategy.to_owned();
-        let (buyers, accepted) = (tokens.len(), AcceptedOrders::default());
+        let buyers = tokens.len();
+        let accepted = AcceptedOrders::default();
         let further = Vec::new();
         Self { strategy, id, further, stock, buyers, control, tokens, accepted, counts }
     }

@@ -67,6 +67,7 @@ pub struct Core {
     pub currency: Currency,
     /// Sales that are tried out.
     pub trial_sales: Arc<dyn TrialSales>,
+    /// Reads the fields of a sale.
     pub read_item: ReadItem,
     /// Creates sales.
     pub new_items: Arc<dyn NewItems>,

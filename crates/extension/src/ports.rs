@@ -59,8 +59,9 @@ pub struct TrialPurchase {
     pub key: RequestKey,
 }
 
-/// Reads a new item of the text of its fields, which are those of the request that creates one, or gives the problem of
-/// the first field that is wrong. The function gives the text of a field; an item without a currency has this one.
+/// Reads a new item from the texts of its fields, which are those of the request that creates one, or returns the
+/// problem of the first field that is wrong. The first argument returns the text of a field, if there is one. The
+/// second is the currency of an item that names none.
 pub type ReadItem = fn(&dyn Fn(&str) -> Option<String>, Currency) -> Result<NewItem, Problem>;
 
 /// Creates several items, all or none.

@@ -36,8 +36,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     })
 }
 
-/// Judges an item that was drawn, of whose `stock` units nobody has bought one, by its ledger alone: I1 to I6, I13 and
-/// I21.
+/// Judges a drawn item by its ledger alone: I1 to I6, I13 and I21. It has `stock` units, and no purchase was made.
 ///
 /// # Errors
 /// When the item or its stock row is missing.

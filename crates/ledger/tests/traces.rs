@@ -1,5 +1,5 @@
-//! Runs of group commit on a database server are paths of its model (`tests/protocol-models`): in each round two instances
-//! write the model's orders, and what their batches decide is replayed by the model's steps.
+//! Runs of group commit on a database server are paths of its model (`tests/protocol-models`): in each round two
+//! instances write the model's orders, and the model's steps replay the decisions of their batches.
 
 use std::sync::Arc;
 use std::time::Duration;

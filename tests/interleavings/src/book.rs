@@ -1,5 +1,5 @@
-//! A ledger in memory, with the semantics of the model of the batches (`tests/protocol-models`): a transaction keeps the
-//! locks of its rows until it ends, a condition sees what was committed last, and all changes are made at COMMIT.
+//! A ledger in memory, with the semantics of the model of the batches (`tests/protocol-models`): a transaction keeps
+//! the locks of its rows until it ends, a condition sees what was committed last, and all changes are made at COMMIT.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -74,8 +74,8 @@ async fn all_lines_are_paid_and_cancelled_together() {
     assert_all_clean(&instance, &items).await;
 }
 
-/// A cart is cancelled while another transaction has the order of another buyer: the lines are locked by their keys, also
-/// where the table is so short that a scan of it would cost less.
+/// A cart is cancelled while another transaction has the order of another buyer: the lines are locked by their keys,
+/// also where the table is so short that a scan would cost less.
 #[tokio::test]
 async fn a_step_waits_for_no_other_order() {
     let (shop, instance) = Shop::open().await;

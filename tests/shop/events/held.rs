@@ -74,7 +74,6 @@ async fn assert_a_lost_relay_is_waited_for(shop: &Shop, cluster: &VitessCluster)
     pause.rollback().await.expect("released");
     let url = cluster.primary_url("-80").await.expect("it has one");
     let server = MySqlPool::connect(&url).await.expect("it answers");
-    // Not by INNODB_TRX: who reads it every 100 ms or more often gets the same rows for ever.
     until_running(&server.into(), "%outbox%for update%", 1).await;
     assert_eq!(shop.read::<i64>(sqlx::query_scalar(TOLD)).await, before, "it waits for all three");
     lost.rollback().await.expect("released");
@@ -90,7 +89,7 @@ async fn a_purchase_delays_its_own_event_alone() {
     assert_only_the_held_wait(&shop).await;
 }
 
-/// The same where the items lie in two shards of Vitess. In `make test-all`.
+/// On items in two shards of Vitess, where a lost relay is waited for, too. In `make test-all`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_shards() {
     if !can_start() {

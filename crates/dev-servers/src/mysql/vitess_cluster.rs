@@ -174,17 +174,17 @@ impl VitessCluster {
         self.control("replace the primary", &["EmergencyReparentShard", &shard]).await.map(drop)
     }
 
-    /// Starts a killed primary and its server again, and returns whether it is back. Vitess refuses one with commits that no
-    /// other tablet has; such a tablet is taken out of the topology, because a split asks every tablet that stands there.
+    /// Starts a killed primary and its server again, and returns whether it is back. Vitess refuses a primary with
+    /// commits that no other tablet has. Its tablet is taken out of the topology, because a split asks every tablet
+    /// there.
     ///
     /// # Errors
     /// The server does not start, or the topology cannot be changed.
     pub async fn rejoin(&mut self, number: u32) -> Result<bool, StartError> {
         let tablet = self.tablet(number)?;
         tablet.mysql.restart().await?;
-        if tablet.program.restart().await.is_ok() {
-            return Ok(true);
-        }
+        let Err(refused) = tablet.program.restart().await else { return Ok(true) };
+        tracing::warn!("tablet {number} stays away: {refused}");
         tablet.mysql.kill().await;
         self.control("remove the former primary", &["DeleteTablets", &alias(number)]).await?;
         Ok(false)

@@ -151,7 +151,7 @@ impl RedisServer {
     /// # Errors
     /// When it has not got the data within a minute.
     pub async fn follow(&self, primary: &Self, port: u16) -> Result<(), StartError> {
-        // A replica that joins does not wait for others to join with it.
+        // As a member of a group does it.
         let at_once = ["CONFIG", "SET", "repl-diskless-sync-delay", "0"];
         let () = primary.run(&at_once).await.map_err(failed)?;
         let password = ["CONFIG", "SET", "masterauth", &primary.recipe.password];

@@ -70,7 +70,7 @@ struct StartedRequest {
     item: ItemId,
     runtime: Handle,
     answer: AnswerSender<Outcome>,
-    /// Its end wakes the request while that waits for its batch.
+    /// Its end wakes the request if that still waits for its batch.
     _operation: Operation<SaleRequest, ()>,
 }
 

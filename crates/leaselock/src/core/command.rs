@@ -1,4 +1,4 @@
-//! The primitives without a hold, a counter and a latch: their commands have a time-out, and errors that say whether a
+//! The primitives without a hold: a counter and a latch. Their commands have a time-out, and errors that say whether a
 //! change was made.
 
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
@@ -16,8 +16,8 @@ use crate::{Capabilities, LockName};
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A shared counter: a number that many change without losing an update. A whole number per name, zero before it is first
-/// changed. Every change is atomic.
+/// A shared counter: a number that many change without losing an update. Each name has a whole number, which is zero
+/// before it is first changed. Every change is atomic.
 #[async_trait]
 pub trait SharedCounter: Send + Sync + 'static {
     /// What this kind promises, as data.
@@ -39,8 +39,8 @@ pub trait SharedCounter: Send + Sync + 'static {
     ) -> Result<bool, CommandError>;
 }
 
-/// A countdown latch: waiters go on once a number has been counted down to zero. The number of a name only falls. A name
-/// without a number counts as zero, so a waiter that comes late goes on at once.
+/// A countdown latch: waiters go on once a number has been counted down to zero. The number of a name only falls. A
+/// name without a number counts as zero, so a waiter that comes late goes on at once.
 #[async_trait]
 pub trait CountdownLatch: Send + Sync + 'static {
     /// What this kind promises, as data.

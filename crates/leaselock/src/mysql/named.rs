@@ -143,8 +143,8 @@ impl NamedStore {
         Ok(())
     }
 
-    /// Runs lock functions on the session, each with the name as its first argument; their answers. Each is a column by
-    /// itself: else a vtgate of Vitess would ask another connection.
+    /// Runs lock functions on the session, each with the name as its first argument, and returns their answers. Each
+    /// function is a column by itself: otherwise a vtgate of Vitess would ask another connection.
     async fn ask(
         &self,
         session: &mut Session,

@@ -1,5 +1,5 @@
-//! Runs of `token` on Redis are paths of its model (`tests/protocol-models`): each process has a thread and a runtime of
-//! its own, and what they decide is replayed by the model's steps.
+//! Runs of `token` on Redis are paths of its model (`tests/protocol-models`): each process has a thread and a runtime
+//! of its own, and the model's steps replay its decisions.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex as StdMutex};

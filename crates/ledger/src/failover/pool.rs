@@ -1,10 +1,10 @@
-//! Pools of connections, which follow the writer, and the checks on their connections: a silent one is closed, and so is
-//! one that leads to a server which was replaced.
+//! Pools of connections, which follow the writer, and the checks on their connections: a silent one is closed, and so
+//! is one that leads to a server which was replaced.
 //!
 //! A connection is rolled back when it returns to its pool, and pinged when it has idled for a
 //! while. With several hosts, its server is asked before each use whether it still takes writes. A connection that does
-//! not answer in time is closed. If it had idled, all connections that have idled as long are closed too: they share the
-//! link, so one lost wait is enough for all.
+//! not answer in time is closed. If it had idled, all connections that have idled as long are closed too: they share
+//! the link, so one lost wait is enough for all.
 //!
 //! Work whose time is over is dropped (`sql/limits.rs`), and the checks close the connection that it leaves behind.
 //! When the work had sent a statement to be prepared, sqlx does not know that an answer is on its way, and

@@ -2,7 +2,7 @@
 //!
 //! A server's own settings and its `init_connect` belong to others: with `autocommit = 0` each single statement would
 //! be taken back after its answer. So each session sets what the program relies on ([`SETTINGS`]), and
-//! [`differences`] reads it back: a proxy between may have dropped it.
+//! [`session_differences`] reads it back: a proxy between may have dropped it.
 //!
 //! The server ends a session that sends nothing for [`IDLE_SECONDS`], and with it the session's transaction, row
 //! locks and named locks. So an instance that hangs, or whose link died silently, blocks the others for no longer. The
@@ -79,7 +79,7 @@ const NOT_OF_VITESS: &str = "sql_select_limit";
 
 /// What a session on Vitess sets. A vtgate would compare each further variable with the tablet's server, at a round trip
 /// each, and keep connections of their own kind for those that differ. So the servers behind have the settings
-/// themselves (`deploy/vitess/mysqld.cnf`), and [`differences`] says so if not.
+/// themselves (`deploy/vitess/mysqld.cnf`), and [`session_differences`] says so if not.
 /// A change of two shards is atomic there, such as a new item with its line in the operators' log.
 const OF_VITESS: &str = "SET autocommit = 1, transaction_mode = 'twopc'";
 

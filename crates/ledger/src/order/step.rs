@@ -70,8 +70,8 @@ pub(super) struct LockedOrder {
     now: OffsetDateTime,
 }
 
-/// Locks an order with its lines; `None` when there is none. Whoever changes an order locks its first line first, so that
-/// no two wait for each other.
+/// Locks an order with its lines; `None` when there is none. Whoever changes an order locks its first line first, so
+/// that no two wait for each other.
 ///
 /// # Errors
 /// The database's, and that lines are missing.
@@ -183,8 +183,8 @@ async fn set_status(
 }
 
 /// Gives units back to the limits of their buyers: all by item, then all by group, as a batch of purchases counts them.
-/// Counts also holds that have expired. The limit of such holds is compared when the buyer orders again: see
-/// `buyer_limits.unpaid_max`.
+/// If `have_expired`, it also counts the holds that have expired. Their limit is compared when the buyer orders again:
+/// see `buyer_limits.unpaid_max`.
 pub(super) async fn give_limits_back(
     connection: &mut MySqlConnection,
     lines: &[&Order],

@@ -2,12 +2,13 @@
 //!
 //! Numbers are those of MySQL and MariaDB; where the two differ, both are named.
 //!
-//! A vtgate of Vitess says by the number of a client, or by the one that means any error and by words, that the primary of
-//! a shard cannot be reached now: it is being replaced, its MySQL server is gone, or its tablet has taken the transaction
-//! back. That counts as a lost connection: before COMMIT nothing was written, and the whole transaction may be tried again.
-//! At COMMIT the outcome is unknown, because the tablet may have sent it before it lost its server. After some of these
-//! errors, and after a deadlock, vtgate has rolled back and takes what follows as statements outside of a transaction, and
-//! answers a COMMIT as if it had committed something. So each transaction ends with its first error.
+//! The primary of a shard of Vitess may be out of reach for a while: it is being replaced, its MySQL server is gone, or
+//! its tablet has taken the transaction back. A vtgate says this by the number of a client, or by words beside the
+//! number that means any error. It counts as a lost connection: before COMMIT nothing was written, and the whole
+//! transaction may be tried again. At COMMIT the outcome is unknown, because the tablet may have sent it before it lost
+//! its server. After some of these errors, and after a deadlock, vtgate has rolled back. It runs further statements
+//! outside of a transaction, and answers a COMMIT as if it had committed something. So each transaction ends with its
+//! first error.
 
 use sqlx::mysql::MySqlDatabaseError;
 
@@ -177,8 +178,9 @@ fn is_out_of_service(number: u16, message: &str) -> bool {
         || (number == ANY && WORDS.iter().any(|words| message.contains(words)))
 }
 
-/// Returns whether an error says that a transaction has touched a second shard, where one alone is allowed. Vitess has rolled
-/// it back. Items were placed otherwise than we knew, as after a split of shards, so another try may be of one shard.
+/// Returns whether an error says that a transaction has touched a second shard, where one alone is allowed. Vitess has
+/// rolled it back. Items were placed otherwise than we knew, as after a split of shards, so another try may be of one
+/// shard.
 fn is_over_shards(message: &str) -> bool {
     message.contains("multi-db transaction attempted")
 }

@@ -9,7 +9,8 @@ use crate::sql::statement::{Binds, Write};
 use shop_domain::{ItemId, OrderId, Purchase, UserId, WaitingStatus};
 
 /// Units of a restock that one transaction adds while more buyers than that wait, at most twice as many at the end: the
-/// stock row, for which all others of the item wait, is held for a few hundredths of a second.
+/// stock row, for which all others of the item wait, is held for a few hundredths of a second. The load test's audit
+/// knows the number too (`crates/ledger-audit/src/rules/in_time/sold_out.rs`).
 const PART_MAX: i64 = 1_000;
 
 /// A place that is about to change.
@@ -188,9 +189,9 @@ async fn move_units(
     moved.noted(transaction).await?.ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Adds the units of the oldest restock that are not in the stock yet, or the next part of them. The caller has locked the
-/// stock row, and offers what was added in the same transaction: so no purchase passes the line. Returns the units, and
-/// the version of the stock that this made.
+/// Adds the units of the oldest restock that are not in the stock yet, or the next part of them. The caller has locked
+/// the stock row, and offers the added units in the same transaction: so no purchase passes the line. Returns the
+/// units, and the version of the stock that this made.
 pub(super) async fn add_restocked(
     transaction: &mut MySqlConnection,
     item: ItemId,

@@ -36,7 +36,7 @@ pub(crate) async fn try_lock(
         Limit::OfItem(item) => item.get(),
         Limit::OfGroup(group) => group.get(),
     };
-    // SKIP LOCKED would not tell a limit that another transaction has just made from one that nobody has made.
+    // SKIP LOCKED would not tell a limit that another transaction has just made from one that does not exist.
     let statement = format!(
         "SELECT {column} FROM {table} WHERE {column} = ? AND user_id = ? FOR UPDATE NOWAIT"
     );

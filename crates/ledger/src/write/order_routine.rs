@@ -1,5 +1,5 @@
-//! The stored procedure that writes one order: the one transaction in one round trip. It judges and commits on the server.
-//! Without the procedure, `transaction.rs` sends one statement after the other.
+//! The stored procedure that writes one order: the one transaction in one round trip. It judges and commits on the
+//! server. Without the procedure, `transaction.rs` sends one statement after the other.
 //!
 //! Both have the same statements in the same order. The hot row is locked no longer than
 //! the flush of the log takes, and the server parses the statements once for each connection instead

@@ -7,7 +7,8 @@
 -- ARGV[3]  the most dead letters
 -- ARGV[4]  the order as it was queued
 -- ARGV[5]  why
--- Answers 1 when it was moved; 0 when the dead letters are full, or when another consumer has taken it out of the queue.
+-- Answers 1 when it was moved; 0 when the dead letters are full, or when another consumer has taken it out of the
+-- queue.
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[3]) then
   return 0
 end

@@ -206,13 +206,13 @@ fn returns<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>>
         .collect()
 }
 
-/// Units of a restock that a long line gets in parts, and the buyers in a line that is not long: as in
-/// `waiting_list/restocked.rs` of the ledger.
+/// The fewest units of a restock that a long line gets in parts, and the most buyers of a line that is not long. They
+/// follow from `PART_MAX` in `crates/ledger/src/waiting_list/sql.rs`.
 const IN_PARTS_MIN: i64 = 2_000;
 const SHORT_LINE_MAX: usize = 1_000;
 
-/// The restocks of the ledger, matched with those that were sent by their units. One that may have come in parts does not
-/// count: no answer shows when the last part came.
+/// The restocks of the ledger, matched by their units with those that were sent. One that may have come in parts does
+/// not count: no answer shows when the last part came.
 fn restocks<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>> {
     let before: HashSet<&str> =
         evidence.before.restocks.iter().map(|restock| restock.id.as_str()).collect();

@@ -114,8 +114,9 @@ async fn move_by_hand(connection: &mut MySqlConnection, last: i64) -> sqlx::Resu
     let Some((places, numbers)) = in_list(&seen) else { return Ok(0) };
     let numbers: Vec<i64> = numbers.collect();
     // Without the hint, here and below, a short table is read whole, and the rows of purchases are waited for.
-    let lock =
-        format!("SELECT seq, id FROM outbox FORCE INDEX (PRIMARY) WHERE seq IN ({places}) FOR UPDATE");
+    let lock = format!(
+        "SELECT seq, id FROM outbox FORCE INDEX (PRIMARY) WHERE seq IN ({places}) FOR UPDATE"
+    );
     let query = numbers.iter().fold(sqlx::query_scalar(&lock), |query, number| query.bind(*number));
     let locked: Vec<i64> = query.all(&mut *connection).await?;
     rows.retain(|row| locked.contains(&row.position));

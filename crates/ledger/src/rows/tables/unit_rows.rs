@@ -32,8 +32,8 @@ pub const POOL_MAX: u32 = Quantity::MAX;
 /// would wait for rows that it does not want.
 const BY_KEY: &str = "unit_rows FORCE INDEX (PRIMARY)";
 
-/// The same hint once more for a DELETE: a vtgate of Vitess leaves the first one out there, and MariaDB reads this one as
-/// a comment.
+/// The hint of a DELETE on Vitess, whose vtgate leaves out that of [`BY_KEY`] there. MariaDB reads this one as a
+/// comment.
 const BY_KEY_TOO: &str = "/*+ INDEX(unit_rows PRIMARY) */";
 
 /// What becomes of the free rows of an item.

@@ -24,7 +24,7 @@ use shop_domain::{Doubt, ItemId, Order, Outcome, Purchase, Refusal, Unavailable}
 
 /// Items that have a queue of their own at once.
 const ITEMS_MAX: usize = 100_000;
-/// Doublings of the pause of an order with several lines that finds rows locked again and again.
+/// Doublings, at most, of the pause of an order with several lines that finds rows locked again and again.
 const DOUBLINGS_MAX: u32 = 3;
 
 /// The queues of this process. Clones share them.
@@ -45,9 +45,10 @@ struct GroupCommitParts {
 }
 
 impl GroupCommit {
-    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that run on `tasks`. The items
-    /// share queues: one over each of the `shared` connections, [`SHARED_CONNECTIONS`](super::SHARED_CONNECTIONS) each, whose
-    /// sessions wait for a row no longer than a second. Without them each item has a queue of its own.
+    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that run on `tasks`. The
+    /// items share one queue over each element of `shared`. Each element has
+    /// [`SHARED_CONNECTIONS`](super::SHARED_CONNECTIONS), whose sessions wait for a row no longer than a second. If
+    /// `shared` is empty, each item has a queue of its own.
     #[must_use]
     pub fn new(
         arbiter: Arbiter,
@@ -120,7 +121,8 @@ impl GroupCommit {
         answer.unwrap_or_else(Outcome::from)
     }
 
-    /// Finds the order of a purchase that was written before, rejected or not. Waits for a transaction that has its row.
+    /// Finds the order of a purchase, rejected or not, if an earlier try has written it. Waits for a transaction that
+    /// has its row.
     ///
     /// # Errors
     /// The database's; then the order may be there.
@@ -181,7 +183,8 @@ impl GroupCommit {
                 Ok(outcome) => return outcome,
                 Err(item) => {
                     drop(permits);
-                    // Whoever has a limit of a group may wait for an item that is not in this order.
+                    // The other transaction may have a limit of a group and wait for an item that is not in this
+                    // order: then no permit and no row of this order shows when to try again.
                     let _ = in_time(deadline, pause(tries)).await;
                     tries = (tries + 1).min(DOUBLINGS_MAX);
                     let none = ItemPermits::default();

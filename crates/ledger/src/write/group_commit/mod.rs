@@ -7,8 +7,8 @@
 //! `group.rs` says which way an order takes, `fair_queue.rs` divides a batch among the items,
 //! `queue.rs` gathers orders and cuts batches, `pipeline.rs` lets one batch write its rows while the
 //! one before is committed, `quarantine.rs` says which items are apart, `batch.rs` decides what is
-//! written together, `pre_check.rs` finds the orders that are not, and `sql.rs` holds the transaction. `statements.rs` has
-//! their statements.
+//! written together, `pre_check.rs` finds the orders that are not, `sql.rs` holds the transaction, and `statements.rs`
+//! the statements of these files.
 
 mod asker;
 mod batch;

@@ -1,5 +1,5 @@
-//! The statements of batches: what they read of the ledger (what is counted and left before they write, which items' rows
-//! others hold, and which orders a lost COMMIT has written), and the one that takes the stock.
+//! The statements of batches. They read the counts and the stock before a batch writes, the items whose rows others
+//! hold, and the orders that a lost COMMIT has written; and one takes the stock.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -87,7 +87,8 @@ pub(super) async fn locked_by_others(
     connection: &mut MySqlConnection,
     items: &[ItemId],
 ) -> sqlx::Result<BTreeSet<ItemId>> {
-    let rows = select_stock(connection, "item_id, available", items, "FOR UPDATE SKIP LOCKED").await?;
+    let rows =
+        select_stock(connection, "item_id, available", items, "FOR UPDATE SKIP LOCKED").await?;
     let mut locked: BTreeSet<ItemId> = items.iter().copied().collect();
     for row in rows {
         locked.remove(&row.try_get("item_id")?);
