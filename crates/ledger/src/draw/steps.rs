@@ -8,6 +8,7 @@ use crate::rows::account::erased;
 use crate::rows::draw::draw_lock::DrawLock;
 use crate::rows::draw::draws::{self, DrawRow, ListedEntry};
 use crate::rows::item::items::datetime;
+use crate::rows::item::stock;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::sql::transact;
 use crate::waiting_list::LineChange;
@@ -98,8 +99,8 @@ impl Draws {
         let listed = transact(&self.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
-                let now = sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)");
-                let now: OffsetDateTime = now.one(&mut **transaction).await?;
+                let now = stock::time(&mut **transaction, &[item]).await?;
+                let now = now.ok_or(sqlx::Error::RowNotFound)?;
                 let now = latest.map_or(now, |latest| latest.max(now));
                 let signed = Head { listed: micros(now), ..head }.signed(key);
                 let listed = sqlx::query(
