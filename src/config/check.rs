@@ -1,5 +1,6 @@
 //! Relations between settings that must hold before anything starts.
 
+use ledger::rows::limits::ANSWER_MAX;
 use settings::{check, rules};
 use shop_domain::Currency;
 use toml::Table;
@@ -61,6 +62,8 @@ impl Config {
                 "mysql.acquire_timeout_ms must be shorter than purchase.deadline_ms, or a full pool looks like an unknown outcome";
             self.gate_wait() + self.transaction_margin() <= self.purchase_deadline() =>
                 "purchase.deadline_ms must be at least 4/3 of mysql.lock_wait_timeout_seconds and half a second together, or a locked row looks like an unknown outcome";
+            u64::from(self.mysql.lock_wait_timeout_seconds) < ANSWER_MAX.as_secs() =>
+                "mysql.lock_wait_timeout_seconds must be at most 5: after 6 seconds a statement is given up, and its session would keep its locks until the wait ends";
             self.redis.command_timeout_ms < self.purchase.deadline_ms =>
                 "redis.command_timeout_ms must be shorter than purchase.deadline_ms, or a slow Redis looks like an unknown outcome";
             self.redis.retry_ms_max + self.redis.command_timeout_ms < self.purchase.deadline_ms =>

@@ -187,6 +187,15 @@ mod tests {
         assert!(error.contains("lifecycle.drain_ms") && error.contains("purchase.deadline_ms"));
     }
 
+    /// A statement that is given up leaves a session with its locks as long as it waits.
+    #[test]
+    fn no_row_is_waited_for_longer_than_an_answer() {
+        let waits = |seconds| load(&[("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", seconds)]);
+        assert_eq!(waits("5").expect("good settings").mysql.lock_wait_timeout_seconds, 5);
+        let error = waits("6").expect_err("longer than an answer is waited for");
+        assert!(error.contains("mysql.lock_wait_timeout_seconds must be at most 5"), "{error}");
+    }
+
     #[test]
     fn secrets_do_not_show() {
         let secret = "0123456789012345678901234567890123456789";

@@ -10,13 +10,16 @@ use leaselock::mysql::named;
 use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait};
 use ledger::rows::engine::Engine;
 use ledger::rows::{self, audit, export};
+use ledger::schema;
+use serde_json::json;
 use settings::Secret;
 use shop_domain::ItemId;
-use sqlx::MySqlPool;
+use sqlx::{Connection, MySqlPool};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on};
-use crate::support::{Shop, eventually, when};
+use crate::support::{Instance, Shop, eventually, when};
 
 /// The writer is killed, another member takes over, and the killed one comes back.
 async fn sells_on_without_its_writer(engine: Replication) {
@@ -91,6 +94,39 @@ async fn assert_snapshots_end(shop: &Shop) {
     pool.close().await;
 }
 
+/// A change of a table ends soon when others use the table, so purchases do not wait behind it. A vtgate sets no such
+/// limit of the server.
+async fn assert_a_change_delays_no_purchase(
+    vitess: &VitessServer,
+    shop: &Shop,
+    instance: &Instance,
+) {
+    let item = instance.make_item(json!({})).await;
+    let mut holder = vitess.operator().await.expect("it answers");
+    let mut look = vitess.operator().await.expect("it answers");
+    let of_earlier_builds = "ALTER TABLE seckill.stock ADD COLUMN archive TINYINT UNSIGNED NULL";
+    sqlx::query(of_earlier_builds).execute(&mut holder).await.expect("as before");
+    let mut held = holder.begin().await.expect("begun");
+    let using = "SELECT COUNT(*) FROM seckill.stock";
+    sqlx::query(using).fetch_one(&mut *held).await.expect("it is used");
+    let buys = async {
+        let waits = "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+             WHERE INFO LIKE 'alter%stock%' AND STATE LIKE '%metadata lock%'";
+        let mut waiting: i64 = 0;
+        while waiting == 0 {
+            waiting = sqlx::query_scalar(waits).fetch_one(&mut look).await.expect("counted");
+        }
+        let bought = instance.buyer(1).buy_for_good("mysql-atomic", item).await;
+        held.rollback().await.expect("no longer used");
+        bought
+    };
+    let contract = timeout(RECOVERY_MAX, schema::contract(&shop.config, &shop.pool));
+    let (contracted, bought) = tokio::join!(contract, timeout(RECOVERY_MAX, buys));
+    let bought = bought.expect("the change is tried");
+    assert_eq!(bought.status, 201, "{}", bought.text);
+    contracted.expect("it ends").expect("the column is gone");
+}
+
 /// A keyspace of one shard sells through vtgate, and sells on when vtgate, and when the MySQL server behind it, was
 /// killed and has come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,6 +149,7 @@ async fn a_keyspace_of_vitess_sells_on() {
     let instance = shop.start().await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql_replication"], "ok", "{}", ready.text);
+    assert_a_change_delays_no_purchase(&vitess, &shop, &instance).await;
     let crowd = Crowd::enters(&instance).await;
     crowd.has_bought(ENOUGH).await;
     vitess.gate().kill().await;

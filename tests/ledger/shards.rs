@@ -1,5 +1,7 @@
 //! A ledger whose items are in two shards: Vitess with its tables of items in a keyspace of their own.
 
+mod asked;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,6 +22,20 @@ const SHARDS: [&str; 2] = ["seckill_items_-80", "seckill_items_80-"];
 const LOOKS_MAX: usize = 50;
 /// Items that are made until each shard has one.
 const ITEMS_MAX: usize = 30;
+
+/// Vitess with two shards; `None` where this run has none.
+async fn two_shards() -> Option<VitessServer> {
+    if !is_whole() {
+        println!("left out: only `make test-all` starts Vitess with shards");
+        return None;
+    }
+    // It is built from its Go module.
+    if let Err(missing) = VitessServer::programs() {
+        println!("not tested: {missing}");
+        return None;
+    }
+    Some(VitessServer::start_sharded().await.expect("it starts"))
+}
 
 /// A shop over shards.
 async fn sharded_shop(vitess: &mut VitessServer) -> Shop {
@@ -45,11 +61,11 @@ async fn rows_in(vitess: &VitessServer, table: &str) -> Vec<i64> {
 }
 
 /// Makes items until each shard has one; an item of each.
-async fn an_item_of_each(vitess: &VitessServer, instance: &Instance) -> [i64; 2] {
+async fn an_item_of_each(vitess: &VitessServer, instance: &Instance, stock: u32) -> [i64; 2] {
     let mut of_each = [None; 2];
     for _ in 0..ITEMS_MAX {
         let before = rows_in(vitess, "items").await;
-        let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 4 })).await;
+        let item = instance.make_item(json!({ "stock": stock, "per_buyer_limit": 4 })).await;
         let after = rows_in(vitess, "items").await;
         let shard = usize::from(after[1] > before[1]);
         of_each[shard] = Some(item);
@@ -178,19 +194,12 @@ async fn assert_payments_share_no_lock(vitess: &VitessServer, shop: &Shop) {
 /// also while vtgate is killed. A cart over both is refused, and nothing is bought.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn items_in_two_shards_are_sold() {
-    if !is_whole() {
-        return println!("left out: only `make test-all` starts Vitess with shards");
-    }
-    // It is built from its Go module.
-    if let Err(missing) = VitessServer::programs() {
-        return println!("not tested: {missing}");
-    }
-    let mut vitess = VitessServer::start_sharded().await.expect("it starts");
+    let Some(mut vitess) = two_shards().await else { return };
     let shop = sharded_shop(&mut vitess).await;
     assert_same_tables(&vitess).await;
     assert_payments_share_no_lock(&vitess, &shop).await;
     let instance = shop.start().await;
-    let items = an_item_of_each(&vitess, &instance).await;
+    let items = an_item_of_each(&vitess, &instance, 100).await;
     let mut tasks = tokio::task::JoinSet::new();
     // Each buyer is one person who buys one item: the lock of a buyer lets one purchase pass at a time.
     for (strategy, first) in [("mysql-atomic", 100), ("mysql-batch", 200), ("lock-redis", 300)] {
@@ -222,4 +231,19 @@ async fn items_in_two_shards_are_sold() {
     for item in items {
         assert_clean(&instance, item).await;
     }
+}
+
+/// What all shards are asked together has one right answer: audits of groups, exports, the deletion of a person, and the
+/// time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_over_two_shards_are_answered() {
+    let Some(mut vitess) = two_shards().await else { return };
+    let shop = sharded_shop(&mut vitess).await;
+    let instance = shop.start().await;
+    let scarce = an_item_of_each(&vitess, &instance, 1).await;
+    asked::assert_the_server_says_the_time(&vitess, &shop, scarce).await;
+    let group = asked::make_group(&instance).await;
+    asked::assert_groups_are_audited(&vitess, &instance, &group).await;
+    asked::assert_a_person_is_deleted(&vitess, &instance, &group, scarce).await;
+    asked::assert_exports_add_up(&vitess, &instance).await;
 }

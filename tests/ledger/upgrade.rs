@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use ledger::schema;
 use serde_json::{Value, json};
@@ -12,7 +12,9 @@ use web::token::Role;
 use super::draw::{self, drawn_item};
 use crate::http::assert_problem;
 use crate::process::program::{free_addr, press, program, run, serve, signal, told};
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, purchase_path, when};
+use crate::support::{
+    Client, Instance, Shop, assert_clean, eventually, patient_transaction, purchase_path, when,
+};
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
 /// default, and indexes. docs/operations.md promises it.
@@ -160,6 +162,31 @@ async fn the_indexes_of_orders_are_replaced_during_a_sale() {
         assert_eq!(ids, [second.json["id"].as_str(), Some(before.as_str())]);
     }
     assert_clean(&instance, item).await;
+}
+
+/// A migration that takes long keeps the lock by which it is alone: the lock's session is never silent for as long as
+/// the server allows.
+#[tokio::test]
+async fn a_long_migration_keeps_its_lock() {
+    let shop = Shop::new().await;
+    shop.pool.execute("ALTER TABLE orders DROP KEY orders_buyer").await.expect("undone");
+    let mut holder = patient_transaction(&shop.pool).await;
+    let using = "SELECT COUNT(*) FROM orders";
+    sqlx::query(using).fetch_one(&mut *holder).await.expect("the table is used");
+    let release = async {
+        let silent = "SELECT CAST(COALESCE(MAX(TIME), -1) AS SIGNED) FROM information_schema.PROCESSLIST \
+             WHERE ID = IS_USED_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)))";
+        let before = AtomicI64::new(-1);
+        eventually("a sign of life of the lock's session", || async {
+            let seconds: i64 = shop.read(sqlx::query_scalar(silent)).await;
+            when((0..before.swap(seconds, Ordering::Relaxed)).contains(&seconds), seconds)
+        })
+        .await;
+        holder.rollback().await.expect("no longer used");
+    };
+    let (migrated, ()) = tokio::join!(schema::migrate(&shop.config, &shop.pool), release);
+    migrated.expect("the index is made");
+    assert!(indexes(&shop).await.contains(&"orders_buyer".to_owned()));
 }
 
 #[tokio::test]

@@ -106,10 +106,10 @@ async fn a_second_signal_does_not_wait() {
     let addr = free_addr();
     let mut service = program(&shop, &["serve"])
         .env("SECKILL_HTTP_ADDR", &addr)
-        // Without the second signal it would outlast this test.
+        // Without the second signal it would outlast this test: a row is waited for in four tries of five seconds.
         .env("SECKILL_LIFECYCLE_DRAIN_MS", "600000")
         .env("SECKILL_PURCHASE_DEADLINE_MS", "600000")
-        .env("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "300")
+        .env("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "5")
         .spawn()
         .expect("started");
     let client = Client::new(addr.parse().expect("an address"), Some(maker.token(1, Role::Buyer)));

@@ -2,6 +2,7 @@
 //! relay whose end is not decided is waited for.
 
 use dev_servers::VitessCluster;
+use ledger::rows::event_log;
 use shop_domain::OrderId;
 use sqlx::{MySqlConnection, MySqlPool};
 
@@ -32,6 +33,18 @@ async fn commit_events(shop: &Shop, item: i64, events: i64) {
         write_event(&mut transaction, item).await;
     }
     transaction.commit().await.expect("committed");
+}
+
+/// The events that wait are counted among a limited count of numbers, however many wait.
+#[tokio::test]
+async fn events_that_wait_are_counted_within_a_limit() {
+    let shop = Shop::new().await;
+    assert_eq!(event_log::waiting(&shop.pool).await.expect("counted"), 0);
+    commit_events(&shop, 1, 3).await;
+    assert_eq!(event_log::waiting(&shop.pool).await.expect("counted"), 3);
+    let far = "UPDATE outbox SET seq = seq + 100000 ORDER BY seq DESC LIMIT 1";
+    shop.change(sqlx::query(far)).await;
+    assert_eq!(event_log::waiting(&shop.pool).await.expect("counted"), 2);
 }
 
 /// Purchases that are not committed hold an event of each item, before those of others. The others are told meanwhile,

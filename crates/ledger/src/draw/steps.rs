@@ -4,12 +4,13 @@ use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
 use super::{Draws, beacon_of, micros};
+use crate::failover::named_lock::NamedLock;
 use crate::rows::account::erased;
-use crate::rows::draw::draw_lock::DrawLock;
 use crate::rows::draw::draws::{self, DrawRow, ListedEntry};
 use crate::rows::item::items::datetime;
+use crate::rows::item::stock;
 use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::transact;
+use crate::sql::{Database, answered, transact};
 use crate::waiting_list::LineChange;
 use crate::work::item_concurrency::ItemPermit;
 use crate::work::stock_lock;
@@ -52,7 +53,7 @@ impl Draws {
             let Some(key) = self.keys.find(&shop_key) else {
                 return Ok(Step::Key { public: shop_key });
             };
-            let lock = DrawLock::take(pool, item).await?;
+            let lock = take_lock(pool, item).await?;
             if lock.is_none() {
                 return Ok(Step::Held);
             }
@@ -98,8 +99,8 @@ impl Draws {
         let listed = transact(&self.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
-                let now = sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)");
-                let now: OffsetDateTime = now.one(&mut **transaction).await?;
+                let now = stock::time(&mut **transaction, &[item]).await?;
+                let now = now.ok_or(sqlx::Error::RowNotFound)?;
                 let now = latest.map_or(now, |latest| latest.max(now));
                 let signed = Head { listed: micros(now), ..head }.signed(key);
                 let listed = sqlx::query(
@@ -143,7 +144,7 @@ impl Draws {
     /// The database's.
     pub async fn places(&self, item: ItemId) -> sqlx::Result<Option<Places<'_>>> {
         let pool = &self.ledger.pool;
-        let lock = DrawLock::take(pool, item).await?;
+        let lock = take_lock(pool, item).await?;
         let (Some(mut lock), Some(draw)) = (lock, draws::find(pool, item).await?) else {
             return Ok(None);
         };
@@ -173,12 +174,20 @@ impl Draws {
     }
 }
 
+/// Takes the lock by which one instance at a time draws an item, if it is free.
+async fn take_lock(ledger: &Database, item: ItemId) -> sqlx::Result<Option<NamedLock>> {
+    // The pool's options lead to the writer once one connection was made.
+    drop(answered(ledger.acquire()).await?);
+    let of = format!("/{}", item.get());
+    NamedLock::take(&ledger.connect_options(), "seckill-draw-", &of, 0).await
+}
+
 /// The places of a draw, which one instance at a time writes.
 pub struct Places<'a> {
     draws: &'a Draws,
     item: ItemId,
     ordered: Vec<ListedEntry>,
-    lock: DrawLock,
+    lock: NamedLock,
 }
 
 impl Places<'_> {

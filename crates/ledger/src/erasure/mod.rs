@@ -222,10 +222,11 @@ async fn delete_account(
 async fn has_open_order(pool: &Database, user: UserId) -> sqlx::Result<bool> {
     let buckets = orders::buyer_buckets(pool).await?;
     let open = format!(
-        "SELECT EXISTS (SELECT 1 FROM orders WHERE buyer_bucket IN ({buckets}) AND user_id = ? \
-         AND status IN ('queued', 'pending'))"
+        "SELECT 1 FROM orders WHERE buyer_bucket IN ({buckets}) AND user_id = ? \
+         AND status IN ('queued', 'pending') LIMIT 1"
     );
-    sqlx::query_scalar(&open).bind(user.get()).one(pool).await
+    let open: Option<i64> = sqlx::query_scalar(&open).bind(user.get()).first(pool).await?;
+    Ok(open.is_some())
 }
 
 /// The items in whose open draws a person has an entry. Few items are drawn at once.

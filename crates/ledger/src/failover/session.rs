@@ -83,6 +83,10 @@ const NOT_OF_VITESS: &str = "sql_select_limit";
 /// A change of two shards is atomic there, such as a new item with its line in the operators' log.
 const OF_VITESS: &str = "SET autocommit = 1, transaction_mode = 'twopc'";
 
+/// Has Vitess wait a day for each statement, in milliseconds. By itself it ends one after a minute
+/// (`deploy/vitess/vttablet.flags`).
+const WITHOUT_LIMIT: &str = "SET query_timeout = 86400000";
+
 /// Has Vitess refuse a transaction that touches a second shard.
 const ONE_SHARD: &str = "SET transaction_mode = 'single'; ";
 
@@ -129,6 +133,20 @@ pub(crate) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlCon
             connection.execute(sqlx::raw_sql(of_each(true))).await?;
         }
         sent => sent.map(drop)?,
+    }
+    Ok(connection)
+}
+
+/// Opens a session for statements that may take minutes, such as a change of a large table.
+///
+/// # Errors
+/// The server's. The wait is not bounded here.
+pub(crate) async fn open_without_limit(
+    options: &MySqlConnectOptions,
+) -> sqlx::Result<MySqlConnection> {
+    let mut connection = open(options).await?;
+    if replication::leads_to_vitess(&mut connection).await? {
+        connection.execute(sqlx::raw_sql(WITHOUT_LIMIT)).await?;
     }
     Ok(connection)
 }

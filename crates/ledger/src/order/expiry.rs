@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 use super::step::{ReturnedUnits, give_limits_back, give_stock_back};
 use super::{OrderSteps, StepError};
 use crate::rows::item::items::datetime;
+use crate::rows::item::stock;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::sql::statement::{Binds, in_list};
@@ -232,11 +233,8 @@ async fn expire_batch(
     }
     let reason = MovementReason::Expired;
     let returned = give_stock_back(connection, &lines, reason, permits, line).await?;
-    let at = if expired.is_empty() {
-        None
-    } else {
-        sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_optional(connection).await?
-    };
+    let first = expired.first().map(|order| order.item_id);
+    let at = stock::time(connection, first.as_slice()).await?;
     Ok(ExpiryBatch { orders: expired, returned, at })
 }
 

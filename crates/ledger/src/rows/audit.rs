@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use futures::TryStreamExt;
 use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlConnection, Row};
+use sqlx::{FromRow, MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::item::items::datetime;
@@ -69,9 +69,14 @@ pub async fn recent_sales(pool: &Database) -> sqlx::Result<Vec<RecentSale>> {
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
     let statement = ended_by_server(STOCK);
     let row = sqlx::query_as(&statement).bind(id.get()).fetch_optional(&mut *connection).await?;
-    let Some((total, available, offered, first, arbiter, limit)) = row else { return Ok(None) };
+    let Some((total, available, offered, first, arbiter, limit, group)) = row else {
+        return Ok(None);
+    };
     let limit: u32 = limit;
     let first: Option<i64> = first;
+    let group: Option<i64> = group;
+    let groups: Vec<i64> = all_of(connection, GROUPS, id.get()).await?;
+    let in_groups = group_faults(connection, &groups).await?;
     let restocked = count(connection, RESTOCKED, &[id.get()]).await?;
 
     let statement = ended_by_server(UNITS_ORDERED);
@@ -101,9 +106,9 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         offers_without_their_orders: count(connection, OFFERS_UNMATCHED, &[id.get(); 3]).await?,
         places_overtaken: places_overtaken(connection, id).await?,
         waiting_in_vain: count(connection, WAITING_IN_VAIN, &[id.get()]).await?,
-        is_grouped: count(connection, IS_GROUPED, &[id.get(); 2]).await? != 0,
-        group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
-        group_buyers_miscounted: group_buyers_miscounted(connection, id).await?,
+        is_grouped: group.is_some() || !groups.is_empty(),
+        group_buyers_over_limit: in_groups.over_limit,
+        group_buyers_miscounted: in_groups.miscounted,
         orders_halved: orders_halved(connection, id).await?,
         draw_places_wrong: draw_places_wrong(connection, id).await?,
         orders_mispriced: count(connection, ORDERS_MISPRICED, &[id.get()]).await?,
@@ -232,37 +237,65 @@ async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
     Ok(fallen)
 }
 
-/// Counts the buyers whose count in a group that the item is or was in differs from their live orders. Of very many
+/// The buyers of groups who have too much, or are counted wrongly.
+#[derive(Default)]
+struct GroupFaults {
+    over_limit: i64,
+    miscounted: i64,
+}
+
+/// Compares the live orders of buyers in these groups with their counts and with the limits. Of very many buyers
 /// without a count, not all are found.
-async fn group_buyers_miscounted(
+///
+/// The orders are read item by item: where items are in shards, those of a group may lie apart from its counts.
+async fn group_faults(
     connection: &mut MySqlConnection,
-    id: ItemId,
-) -> sqlx::Result<i64> {
-    let statement = ended_by_server(GROUPS);
-    let groups: Vec<i64> =
-        sqlx::query_scalar(&statement).bind(id.get()).fetch_all(&mut *connection).await?;
-    let mut miscounted = 0;
-    for group in groups {
+    groups: &[i64],
+) -> sqlx::Result<GroupFaults> {
+    let mut faults = GroupFaults::default();
+    for group in groups.iter().copied() {
+        let limit = all_of::<u32>(connection, GROUP_LIMIT, group).await?.pop();
+        let items: Vec<i64> = all_of(connection, GROUP_ITEMS, group).await?;
         let mut behind = Some(i64::MIN);
         while let Some(after) = behind {
-            let limit = BUYERS_TOGETHER_MAX;
-            let counts = of_buyers(connection, GROUP_COUNTS, limit, &[group, after]).await?;
+            let most = BUYERS_TOGETHER_MAX;
+            let counts = of_buyers(connection, GROUP_COUNTS, most, &[group, after]).await?;
             // With the last counts come all buyers behind them, who have none.
-            let is_last = counts.len() < limit;
+            let is_last = counts.len() < most;
             behind = counts.last().filter(|_| !is_last).map(|(buyer, _)| *buyer);
             let until = behind.unwrap_or(i64::MAX);
-            // One more than there are counts: of more buyers than counts, one is always seen to have none.
-            let binds = [group, after, until];
-            let bought = of_buyers(connection, GROUP_UNITS, limit + 1, &binds).await?;
-            let mut differences: HashMap<i64, i64> = counts.into_iter().collect();
-            for (buyer, units) in bought {
-                *differences.entry(buyer).or_default() -= units;
+            let mut bought: HashMap<i64, i64> = HashMap::new();
+            for item in &items {
+                // One more than there are counts: of more buyers than counts, one is always seen to have none.
+                let binds = [*item, group, after, until];
+                for (buyer, units) in of_buyers(connection, GROUP_UNITS, most + 1, &binds).await? {
+                    *bought.entry(buyer).or_default() += units;
+                }
             }
-            let wrong = differences.into_values().filter(|difference| *difference != 0);
-            miscounted += wrong.map(|_| 1).sum::<i64>();
+            let is_over = |units: &&i64| limit.is_some_and(|limit| **units > i64::from(limit));
+            faults.over_limit += bought.values().filter(is_over).map(|_| 1).sum::<i64>();
+            for (buyer, units) in counts {
+                *bought.entry(buyer).or_default() -= units;
+            }
+            let is_wrong = |difference: &&i64| **difference != 0;
+            faults.miscounted += bought.values().filter(is_wrong).map(|_| 1).sum::<i64>();
         }
     }
-    Ok(miscounted)
+    Ok(faults)
+}
+
+/// Reads all values of a statement with one number in it.
+async fn all_of<T>(
+    connection: &mut MySqlConnection,
+    statement: &str,
+    number: i64,
+) -> sqlx::Result<Vec<T>>
+where
+    (T,): for<'r> FromRow<'r, MySqlRow>,
+    T: Send + Unpin,
+{
+    let statement = ended_by_server(statement);
+    sqlx::query_scalar::<_, T>(&statement).bind(number).fetch_all(connection).await
 }
 
 /// Reads buyers, at most `limit`, and a number for each.
@@ -407,8 +440,8 @@ const LINES: &str = "SELECT orders.id, orders.status, orders.user_id, orders.lin
      taken.order_id IS NOT NULL AS is_taken FROM orders LEFT JOIN stock_movements AS taken \
      ON taken.item_id = orders.item_id AND taken.order_id = orders.id AND taken.reason = 'sold'";
 
-const STOCK: &str = "SELECT total, available, offered, first_stock, arbiter, per_buyer_limit FROM stock \
-     JOIN items ON items.id = item_id WHERE item_id = ?";
+const STOCK: &str = "SELECT total, available, offered, first_stock, arbiter, per_buyer_limit, limit_group_id \
+     FROM stock JOIN items ON items.id = item_id WHERE item_id = ?";
 
 const RESTOCKED: &str =
     "SELECT CAST(COALESCE(SUM(delta - waiting), 0) AS SIGNED) FROM restocks WHERE item_id = ?";
@@ -488,36 +521,25 @@ const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
      WHERE waiting_list.item_id = ? AND status = 'waiting' AND available >= party_size AND NOT paused \
        AND offer_seconds > 0 AND ends_at > UTC_TIMESTAMP(6)";
 
-const IS_GROUPED: &str = "SELECT EXISTS (SELECT 1 FROM items \
-     WHERE id = ? AND limit_group_id IS NOT NULL) \
-     OR EXISTS (SELECT 1 FROM limit_group_items WHERE item_id = ?)";
-
-/// Buyers with too many live units of a group that the item is or was in.
-const GROUP_OVER_LIMIT: &str = "SELECT COUNT(*) FROM ( \
-     SELECT orders.limit_group_id, user_id FROM limit_group_items AS own \
-       JOIN limit_group_items AS all_items ON all_items.group_id = own.group_id \
-       JOIN orders ON orders.item_id = all_items.item_id \
-         AND orders.limit_group_id = own.group_id AND status IN ('pending', 'paid') \
-       JOIN limit_groups ON limit_groups.id = own.group_id \
-     WHERE own.item_id = ? GROUP BY orders.limit_group_id, user_id \
-     HAVING SUM(quantity) > MAX(limit_groups.per_buyer_limit)) AS buyers";
-
 /// The groups that the item is or was in.
 const GROUPS: &str = "SELECT group_id FROM limit_group_items WHERE item_id = ?";
 
-/// Buyers of a group whose counts are read by one statement. Each such statement has one beside it that may read all
-/// orders of the group.
+const GROUP_LIMIT: &str = "SELECT per_buyer_limit FROM limit_groups WHERE id = ?";
+
+/// The items that are or were in a group.
+const GROUP_ITEMS: &str = "SELECT item_id FROM limit_group_items WHERE group_id = ?";
+
+/// Buyers of a group whose counts are read by one statement. Each such statement has one beside it for each item.
 const BUYERS_TOGETHER_MAX: usize = 65_536;
 
 /// The units of buyers in a group, as the limits count them.
 const GROUP_COUNTS: &str = "SELECT user_id, CAST(bought AS SIGNED) FROM group_limits \
      WHERE group_id = ? AND user_id > ? ORDER BY user_id";
 
-/// And the live units of buyers, as the orders have them.
-const GROUP_UNITS: &str = "SELECT user_id, CAST(SUM(quantity) AS SIGNED) \
-     FROM limit_group_items AS all_items JOIN orders ON orders.item_id = all_items.item_id \
-       AND orders.limit_group_id = all_items.group_id AND status IN ('pending', 'paid') \
-     WHERE all_items.group_id = ? AND user_id > ? AND user_id <= ? GROUP BY user_id";
+/// And the live units of buyers, as the orders of one item have them.
+const GROUP_UNITS: &str = "SELECT user_id, CAST(SUM(quantity) AS SIGNED) FROM orders \
+     WHERE item_id = ? AND limit_group_id = ? AND status IN ('pending', 'paid') \
+       AND user_id > ? AND user_id <= ? GROUP BY user_id";
 
 /// The price of an item never changes. As a decimal it does not overflow, whatever the row says.
 const ORDERS_MISPRICED: &str = "SELECT COUNT(*) FROM orders JOIN items ON items.id = orders.item_id \

@@ -1,5 +1,7 @@
 //! Sales, orders and movements of stock, page by page, in one snapshot of the ledger, with their sums.
 
+use std::collections::{BTreeMap, HashMap};
+
 use sqlx::{Executor as _, MySql, MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
@@ -89,6 +91,52 @@ pub async fn orders(
     within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
 }
 
+/// The items whose rows one statement adds up. Each has a few sums: together fewer than the rows that a vttablet of Vitess
+/// returns (`deploy/vitess/vttablet.flags`).
+const ITEMS_TOGETHER_MAX: u32 = 10_000;
+
+/// The selected items whose rows one statement adds up: behind the id `after`, up to `until`.
+///
+/// A statement reads one table, and has a sum for each item: each shard of a ledger can answer for its own items.
+struct ItemsTogether {
+    after: i64,
+    until: i64,
+    /// Of the items that have one of their own.
+    currencies: HashMap<i64, Currency>,
+}
+
+impl ItemsTogether {
+    async fn behind(
+        connection: &mut MySqlConnection,
+        selection: Selection,
+        after: i64,
+    ) -> sqlx::Result<Self> {
+        let mut query = QueryBuilder::new("SELECT id, currency FROM items WHERE id > ");
+        query.push_bind(after);
+        if let Some(item) = selection.item {
+            query.push(" AND id = ").push_bind(item.get());
+        }
+        query.push(" ORDER BY id LIMIT ").push_bind(ITEMS_TOGETHER_MAX);
+        let read = query.build_query_as().fetch_all(connection);
+        let items: Vec<(i64, Option<Currency>)> = within(LONG_READ_MAX, read).await?;
+        // With the last items come rows of items that are missing.
+        let is_full = items.len() == ITEMS_TOGETHER_MAX as usize;
+        let until = items.last().filter(|_| is_full).map_or(i64::MAX, |(id, _)| *id);
+        let currencies = items.into_iter().filter_map(|(id, currency)| Some((id, currency?)));
+        Ok(Self { after, until, currencies: currencies.collect() })
+    }
+
+    /// Adds conditions for rows of these items.
+    fn restrict(&self, query: &mut QueryBuilder<'_, MySql>) {
+        if self.after > i64::MIN {
+            query.push(" AND item_id > ").push_bind(self.after);
+        }
+        if self.until < i64::MAX {
+            query.push(" AND item_id <= ").push_bind(self.until);
+        }
+    }
+}
+
 /// The sums of orders of one status and currency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderSum {
@@ -102,26 +150,38 @@ pub struct OrderSum {
     pub amount_cents: i64,
 }
 
-from_row!(OrderSum { status as Text, currency, count, quantity, amount_cents });
-
 /// Adds up orders by status and currency.
 pub async fn order_sums(
     connection: &mut MySqlConnection,
     selection: Selection,
 ) -> sqlx::Result<Vec<OrderSum>> {
-    let mut query = QueryBuilder::new(
-        "SELECT status, currency, CAST(SUM(orders) AS SIGNED) AS count, \
-         CAST(SUM(quantity) AS SIGNED) AS quantity, \
-         CAST(SUM(amount_cents) AS SIGNED) AS amount_cents FROM ( \
-         SELECT sums.*, COALESCE(items.currency, code) AS currency FROM ( \
-         SELECT item_id, status, COUNT(*) AS orders, SUM(quantity) AS quantity, \
-         SUM(amount_cents) AS amount_cents FROM orders WHERE TRUE",
-    );
-    selection.restrict_orders(&mut query);
-    query.push(" GROUP BY item_id, status) AS sums CROSS JOIN shop_currency");
-    query.push(" LEFT JOIN items ON items.id = sums.item_id) AS by_item");
-    query.push(" GROUP BY status, currency ORDER BY status, currency");
-    within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
+    type OfItem = (i64, Text, i64, i64, i64);
+    let of_shop = sqlx::query_scalar("SELECT code FROM shop_currency");
+    let of_shop: Currency = of_shop.one(&mut *connection).await?;
+    let mut sums: BTreeMap<(String, &str), OrderSum> = BTreeMap::new();
+    let mut after = i64::MIN;
+    while after < i64::MAX {
+        let items = ItemsTogether::behind(&mut *connection, selection, after).await?;
+        let mut query = QueryBuilder::new(
+            "SELECT item_id, status, COUNT(*), CAST(SUM(quantity) AS SIGNED), \
+             CAST(SUM(amount_cents) AS SIGNED) FROM orders WHERE TRUE",
+        );
+        items.restrict(&mut query);
+        selection.restrict_orders(&mut query);
+        query.push(" GROUP BY item_id, status");
+        let read = query.build_query_as().fetch_all(&mut *connection);
+        let of_items: Vec<OfItem> = within(LONG_READ_MAX, read).await?;
+        for (item, Text(status), count, quantity, amount_cents) in of_items {
+            let currency = items.currencies.get(&item).copied().unwrap_or(of_shop);
+            let none = OrderSum { status, currency, count: 0, quantity: 0, amount_cents: 0 };
+            let sum = sums.entry((none.status.clone(), currency.as_str())).or_insert(none);
+            sum.count = sum.count.saturating_add(count);
+            sum.quantity = sum.quantity.saturating_add(quantity);
+            sum.amount_cents = sum.amount_cents.saturating_add(amount_cents);
+        }
+        after = items.until;
+    }
+    Ok(sums.into_values().collect())
 }
 
 /// A movement of stock: by an order, or by a restock.
@@ -187,31 +247,42 @@ pub struct MovementSum {
     pub delta: i64,
 }
 
-from_row!(MovementSum { reason as Text, count, delta });
-
 /// Adds up movements and restocks by reason.
 pub async fn movement_sums(
     connection: &mut MySqlConnection,
     selection: Selection,
 ) -> sqlx::Result<Vec<MovementSum>> {
-    let mut sums = Vec::new();
-    let of_restocks = ("'restock'", "delta - waiting", "restocks");
-    for (reason, units, table) in [("reason", "delta", "stock_movements"), of_restocks] {
-        let mut query = QueryBuilder::new(format!(
-            "SELECT {reason} AS reason, COUNT(*) AS count, CAST(SUM({units}) AS SIGNED) AS delta \
-             FROM {table} WHERE TRUE"
-        ));
-        if let Some(item) = selection.item {
-            query.push(" AND item_id = ").push_bind(item.get());
+    type OfItem = (i64, Text, i64, i64);
+    let mut sums: BTreeMap<String, MovementSum> = BTreeMap::new();
+    let mut after = i64::MIN;
+    while after < i64::MAX {
+        let items = ItemsTogether::behind(&mut *connection, selection, after).await?;
+        for (statement, groups) in [(MOVED, "item_id, reason"), (RESTOCKED, "item_id")] {
+            let mut query = QueryBuilder::new(statement);
+            items.restrict(&mut query);
+            if let Some(item) = selection.item {
+                query.push(" AND item_id = ").push_bind(item.get());
+            }
+            selection.restrict(&mut query, "created_at");
+            query.push(format!(" GROUP BY {groups}"));
+            let read = query.build_query_as().fetch_all(&mut *connection);
+            let of_items: Vec<OfItem> = within(LONG_READ_MAX, read).await?;
+            for (_, Text(reason), count, delta) in of_items {
+                let none = MovementSum { reason, count: 0, delta: 0 };
+                let sum = sums.entry(none.reason.clone()).or_insert(none);
+                sum.count = sum.count.saturating_add(count);
+                sum.delta = sum.delta.saturating_add(delta);
+            }
         }
-        selection.restrict(&mut query, "created_at");
-        query.push(" GROUP BY 1 ORDER BY 1");
-        let read = query.build_query_as::<MovementSum>().fetch_all(&mut *connection);
-        sums.extend(within(LONG_READ_MAX, read).await?);
+        after = items.until;
     }
-    sums.sort_unstable_by(|one: &MovementSum, other| one.reason.cmp(&other.reason));
-    Ok(sums)
+    Ok(sums.into_values().collect())
 }
+
+const MOVED: &str = "SELECT item_id, reason, COUNT(*), CAST(SUM(delta) AS SIGNED) \
+     FROM stock_movements WHERE TRUE";
+const RESTOCKED: &str = "SELECT item_id, 'restock' AS reason, COUNT(*), \
+     CAST(SUM(delta - waiting) AS SIGNED) FROM restocks WHERE TRUE";
 
 row! {
     /// A sale with what the audit adds up.

@@ -17,7 +17,6 @@ pub mod account {
 pub mod audit;
 /// Sales that are drawn.
 pub mod draw {
-    pub(crate) mod draw_lock;
     pub mod draws;
 }
 /// Events for other systems: from the outbox to the log, and on to the endpoints.

@@ -160,9 +160,10 @@ pub(super) async fn contract(connection: &mut MySqlConnection) -> sqlx::Result<(
         }
     }
     for (table, column) in COLUMNS {
-        if has_column(connection, table, column).await? {
-            alter::table(connection, table, &format!("DROP COLUMN {column}")).await?;
-        }
+        let is_gone = async |ledger: &mut MySqlConnection| {
+            has_column(ledger, table, column).await.map(|is_there| !is_there)
+        };
+        alter::table(connection, table, &format!("DROP COLUMN {column}"), is_gone).await?;
     }
     let drop = format!("DROP TABLE IF EXISTS {}", TABLES.join(", "));
     connection.execute(sqlx::raw_sql(&drop)).await?;

@@ -6,17 +6,15 @@ mod migrations;
 mod order_indexes;
 mod state;
 
-use std::time::Duration;
-
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
 
+use crate::failover::named_lock::NamedLock;
 use crate::failover::{LedgerOptions, Shards, hosts, is_writable, replication, session, shards};
 use crate::rows::account::users;
 use crate::rows::item::items;
-use crate::sql::limits::ANSWER_MAX;
 use crate::sql::statement::Read;
-use crate::sql::{Database, answered, within};
+use crate::sql::{Database, answered};
 use crate::write::order_routine;
 
 pub use migrations::MIGRATIONS;
@@ -32,11 +30,13 @@ const MIGRATION_WAIT_SECONDS: u32 = 120;
 /// A sentence for the operator.
 pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
     let ledger = options.into();
-    let mut connection = lock_schema(&ledger, pool).await?;
-    // The lock ends with its connection.
-    let migrated = migrate_on(&mut connection, &ledger, pool).await;
-    let _ = answered(connection.close()).await;
-    migrated
+    let mut schema = LockedSchema::take(&ledger, pool).await?;
+    let LockedSchema { lock, connection } = &mut schema;
+    let work =
+        Box::pin(async { Ok::<_, sqlx::Error>(migrate_on(connection, &ledger, pool).await) });
+    let migrated = lock.keep_during(work).await;
+    schema.release().await;
+    migrated.map_err(|error| migration_failed(&error))?
 }
 
 /// Removes from an up-to-date schema what only earlier builds need.
@@ -44,14 +44,12 @@ pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Resu
 /// # Errors
 /// A sentence for the operator.
 pub async fn contract(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
-    let mut connection = lock_schema(&options.into(), pool).await?;
-    let contracted = async {
-        contract::check(&mut connection).await.map_err(|why| migration_failed(&why))?;
-        contract::contract(&mut connection).await.map_err(|error| migration_failed(&error))
-    };
-    let contracted = contracted.await;
-    let _ = answered(connection.close()).await;
-    contracted
+    let mut schema = LockedSchema::take(&options.into(), pool).await?;
+    let LockedSchema { lock, connection } = &mut schema;
+    let work = Box::pin(async { Ok::<_, sqlx::Error>(contract_on(connection).await) });
+    let contracted = lock.keep_during(work).await;
+    schema.release().await;
+    contracted.map_err(|error| migration_failed(&error))?
 }
 
 /// Says in the log that [`contract`] has something to do, if it has.
@@ -63,42 +61,46 @@ pub async fn say_what_is_left(pool: &Database) -> Result<(), String> {
     said.await.map_err(|error| migration_failed(&error))
 }
 
-/// Creates the database if it is missing. Returns a connection that alone may change the schema. The lock is
-/// not sqlx's, which waits without end: MariaDB refuses that with NULL instead of an error.
-async fn lock_schema(ledger: &LedgerOptions, pool: &Database) -> Result<MySqlConnection, String> {
-    let hosts = hosts::read(&ledger.url)?;
-    for host in &hosts {
-        if let Some(database) = host.get_database() {
-            create_database(host, database).await?;
+/// A connection that alone may change the schema, and the lock by which it may. The lock is not sqlx's, which waits
+/// without end: MariaDB refuses that with NULL instead of an error.
+struct LockedSchema {
+    lock: NamedLock,
+    connection: MySqlConnection,
+}
+
+impl LockedSchema {
+    /// Creates the database if it is missing, and waits for the lock.
+    async fn take(ledger: &LedgerOptions, pool: &Database) -> Result<Self, String> {
+        let hosts = hosts::read(&ledger.url)?;
+        for host in &hosts {
+            if let Some(database) = host.get_database() {
+                create_database(host, database).await?;
+            }
         }
+        if hosts.len() > 1 {
+            // From now on the pool's options lead to the writer.
+            drop(pool.acquire().await.map_err(|error| migration_failed(&error))?);
+        }
+        // A slow migration would be logged with its whole text.
+        let options = (*pool.connect_options()).clone().disable_statement_logging();
+        let lock = NamedLock::take(&options, "seckill-", "", MIGRATION_WAIT_SECONDS).await;
+        let Some(lock) = lock.map_err(|error| migration_failed(&error))? else {
+            return Err(migration_failed(&format!(
+                "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
+            )));
+        };
+        let opened = session::open_without_limit(&options).await;
+        let connection = opened.map_err(|error| migration_failed(&error))?;
+        Ok(Self { lock, connection })
     }
-    if hosts.len() > 1 {
-        // From now on the pool's options lead to the writer.
-        drop(pool.acquire().await.map_err(|error| migration_failed(&error))?);
-    }
-    // A slow migration would be logged with its whole text.
-    let options = (*pool.connect_options()).clone().disable_statement_logging();
-    let opened = session::open(&options).await;
-    let mut connection = opened.map_err(|error| migration_failed(&error))?;
-    let locked = sqlx::query_scalar(
-        "SELECT GET_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)), ?)",
-    )
-    .bind(MIGRATION_WAIT_SECONDS)
-    .fetch_one(&mut connection);
-    let limit = Duration::from_secs(MIGRATION_WAIT_SECONDS.into()) + ANSWER_MAX;
-    let locked: Option<i64> =
-        within(limit, locked).await.map_err(|error| migration_failed(&error))?;
-    match locked {
-        Some(1) => Ok(connection),
-        Some(_) => Err(migration_failed(&format!(
-            "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
-        ))),
-        None => Err(migration_failed(&"the server refuses GET_LOCK")),
+
+    async fn release(self) {
+        let _ = answered(self.connection.close()).await;
+        self.lock.release().await;
     }
 }
 
-/// Runs the migrations on one connection, which holds their lock. A ledger that is made here has no earlier
-/// builds to care for.
+/// Runs the migrations. A ledger that is made here has no earlier builds to care for.
 async fn migrate_on(
     connection: &mut MySqlConnection,
     options: &LedgerOptions,
@@ -134,9 +136,13 @@ async fn migrate_on(
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
     }
-    // Last, because the server may end the unused session of the lock meanwhile. It does no harm when two do this.
     let filled = users::fill_skeletons(pool).await;
     filled.map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
+}
+
+async fn contract_on(connection: &mut MySqlConnection) -> Result<(), String> {
+    contract::check(&mut *connection).await.map_err(|why| migration_failed(&why))?;
+    contract::contract(connection).await.map_err(|error| migration_failed(&error))
 }
 
 fn migration_failed(error: &dyn std::fmt::Display) -> String {

@@ -20,9 +20,8 @@ const OF_EARLIER_BUILDS: &str = "orders_request";
 /// Makes the indexes that are missing, while the table is used.
 pub(super) async fn expand(connection: &mut MySqlConnection) -> sqlx::Result<()> {
     for (name, definition) in INDEXES {
-        if !has_index(connection, name).await? {
-            alter::table(connection, "orders", &format!("ADD {definition}")).await?;
-        }
+        let is_made = async |orders: &mut MySqlConnection| has_index(orders, name).await;
+        alter::table(connection, "orders", &format!("ADD {definition}"), is_made).await?;
     }
     Ok(())
 }
@@ -34,10 +33,10 @@ pub(super) async fn is_of_earlier_builds(connection: &mut MySqlConnection) -> sq
 
 /// Removes the index that earlier builds need.
 pub(super) async fn contract(connection: &mut MySqlConnection) -> sqlx::Result<()> {
-    if is_of_earlier_builds(connection).await? {
-        alter::table(connection, "orders", &format!("DROP KEY {OF_EARLIER_BUILDS}")).await?;
-    }
-    Ok(())
+    let is_gone = async |orders: &mut MySqlConnection| {
+        is_of_earlier_builds(orders).await.map(|is_there| !is_there)
+    };
+    alter::table(connection, "orders", &format!("DROP KEY {OF_EARLIER_BUILDS}"), is_gone).await
 }
 
 async fn has_index(connection: &mut MySqlConnection, name: &str) -> sqlx::Result<bool> {

@@ -9,12 +9,14 @@ use super::sessions::GENERATION_DAYS;
 use crate::sql::limits::LONG_READ_MAX;
 use crate::sql::statement::{Binds, Read, Write, in_list};
 use crate::sql::{Database, within};
-use shop_domain::UserId;
+use shop_domain::{ItemId, UserId};
 
 /// A transaction that began before a deletion has ended after this, in seconds: several times the longest transaction.
 const SETTLED_SECONDS: u32 = 60;
 /// Rows that one read of those that are due returns.
 const DUE_MAX: u32 = 20;
+/// Items that one statement looks for.
+const ITEMS_TOGETHER_MAX: usize = 1_000;
 /// A person whose places could not be ended is looked at again after this, in seconds.
 const AGAIN_SECONDS: u32 = 10;
 
@@ -97,18 +99,7 @@ pub(crate) async fn put_off(pool: &Database, user: UserId) -> sqlx::Result<()> {
 /// Keeps the hash of a person who is due while a sale runs that counts the person, and forgets it after. Then the row
 /// stays as long as a token of the person can be valid.
 pub(crate) async fn settle(pool: &Database, user: UserId) -> sqlx::Result<()> {
-    let last_end = sqlx::query_scalar(
-        "SELECT MAX(ends_at) FROM ( \
-           SELECT ends_at FROM items STRAIGHT_JOIN buyer_limits \
-             ON buyer_limits.item_id = items.id AND buyer_limits.user_id = ? \
-             WHERE ends_at > UTC_TIMESTAMP(6) \
-           UNION ALL SELECT ends_at FROM limit_group_items STRAIGHT_JOIN group_limits \
-             ON group_limits.group_id = limit_group_items.group_id AND group_limits.user_id = ? \
-             STRAIGHT_JOIN items ON items.id = limit_group_items.item_id \
-             WHERE ends_at > UTC_TIMESTAMP(6)) AS counted",
-    );
-    let read = last_end.binds((user.get(), user.get())).fetch_one(pool);
-    let last_end: Option<PrimitiveDateTime> = within(LONG_READ_MAX, read).await?;
+    let last_end = last_end(pool, user).await?;
     let forget = format!(
         "DELETE FROM erased_users WHERE user_id = ? AND due_at <= UTC_TIMESTAMP(6) \
          AND (subject_hash IS NULL OR ? IS NULL) \
@@ -122,4 +113,32 @@ pub(crate) async fn settle(pool: &Database, user: UserId) -> sqlx::Result<()> {
          WHERE user_id = ? AND due_at <= UTC_TIMESTAMP(6)"
     );
     sqlx::query(&keep).binds((last_end, last_end, last_end, user.get())).run(pool).await
+}
+
+/// Reads the end of the last sale that runs and counts the person, by itself or in a group; `None` if none does. By
+/// statements of few tables: items, and the counts of groups, may be in different shards.
+async fn last_end(pool: &Database, user: UserId) -> sqlx::Result<Option<PrimitiveDateTime>> {
+    let own = sqlx::query_scalar(
+        "SELECT items.ends_at FROM items STRAIGHT_JOIN buyer_limits \
+         ON buyer_limits.item_id = items.id AND buyer_limits.user_id = ? \
+         WHERE items.ends_at > UTC_TIMESTAMP(6) ORDER BY items.ends_at DESC LIMIT 1",
+    );
+    let own = own.bind(user.get()).fetch_optional(pool);
+    let mut last: Option<PrimitiveDateTime> = within(LONG_READ_MAX, own).await?;
+    let in_groups = sqlx::query_scalar(
+        "SELECT limit_group_items.item_id FROM limit_group_items STRAIGHT_JOIN group_limits \
+         ON group_limits.group_id = limit_group_items.group_id AND group_limits.user_id = ?",
+    );
+    let in_groups = in_groups.bind(user.get()).fetch_all(pool);
+    let in_groups: Vec<ItemId> = within(LONG_READ_MAX, in_groups).await?;
+    for items in in_groups.chunks(ITEMS_TOGETHER_MAX) {
+        let Some((places, ids)) = in_list(items) else { break };
+        let statement = format!(
+            "SELECT ends_at FROM items WHERE id IN ({places}) AND ends_at > UTC_TIMESTAMP(6) \
+             ORDER BY ends_at DESC LIMIT 1"
+        );
+        let query = ids.fold(sqlx::query_scalar(&statement), |query, id| query.bind(id.get()));
+        last = last.max(query.first(pool).await?);
+    }
+    Ok(last)
 }

@@ -16,6 +16,9 @@ use crate::sql::{Database, transact};
 const MOVED_MAX: u64 = 256;
 const MOVED_BY_HAND_MAX: u64 = 64;
 
+/// Numbers of the outbox that are counted at most.
+const COUNTED_MAX: i64 = 100_000;
+
 /// An event of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedEvent {
@@ -188,11 +191,14 @@ pub async fn forget(pool: &Database, last: i64, limit: u32) -> sqlx::Result<u64>
     .await
 }
 
-/// Counts the rows of the outbox that are not in the log yet, at most 100,000.
+/// Counts the rows of the outbox that are not in the log yet, among the next 100,000 numbers. By numbers, because with a
+/// LIMIT each shard would send as many rows as all shards together may.
 pub async fn waiting(pool: &Database) -> sqlx::Result<i64> {
-    sqlx::query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM outbox LIMIT 100000) AS waiting")
-        .one(pool)
-        .await
+    let first = sqlx::query_scalar("SELECT seq FROM outbox ORDER BY seq LIMIT 1").first(pool);
+    let first: Option<i64> = first.await?;
+    let Some(first) = first else { return Ok(0) };
+    let end = first.saturating_add(COUNTED_MAX);
+    sqlx::query_scalar("SELECT COUNT(*) FROM outbox WHERE seq < ?").bind(end).one(pool).await
 }
 
 from_row!(LoggedEvent { position, id, kind: "type", payload, created_at });

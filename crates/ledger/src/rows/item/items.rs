@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sqlx::mysql::MySqlRow;
-use sqlx::{Executor, FromRow, MySqlConnection, MySqlExecutor, Row};
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-use super::products;
+use super::{products, stock};
 use crate::sql::statement::{Binds, Read, Write, in_list};
-use crate::sql::{Database, answered, out_of_range};
+use crate::sql::{Database, out_of_range};
 use shop_domain::product::NewVariant;
 use shop_domain::{
     Currency, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId, SaleWindow,
@@ -87,17 +87,15 @@ pub struct ItemsRead {
 
 /// Reads several items with one statement, and before it the time by the database's clock.
 pub async fn find_several(pool: &Database, ids: &[ItemId]) -> sqlx::Result<ItemsRead> {
+    let ledger_now = stock::time(pool, ids).await?;
     let Some((places, ids)) = in_list(ids) else { return Ok(ItemsRead::default()) };
-    let now = answered(pool.fetch_one(sqlx::raw_sql("SELECT UTC_TIMESTAMP(6)"))).await?;
-    let ledger_now = now.try_get(0)?;
     let statement = format!("SELECT {COLUMNS} FROM {FROM} WHERE items.id IN ({places})");
     let mut query = sqlx::query(&statement);
     for id in ids {
         query = query.bind(id.get());
     }
-    let mut read = ItemsRead::default();
+    let mut read = ItemsRead { ledger_now, ..ItemsRead::default() };
     for row in query.all(pool).await? {
-        read.ledger_now = Some(ledger_now);
         read.found.insert(row.try_get("id")?, StockedItem::from_row(&row));
     }
     Ok(read)

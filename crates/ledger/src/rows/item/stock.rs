@@ -1,8 +1,9 @@
 //! Reads the stock row; only the arbiter takes stock.
 
-use sqlx::MySqlExecutor;
+use sqlx::{MySqlExecutor, Row};
 use time::OffsetDateTime;
 
+use crate::sql::answered;
 use crate::sql::statement::Read;
 use shop_domain::ItemId;
 
@@ -23,6 +24,23 @@ pub async fn read(from: impl MySqlExecutor<'_>, id: ItemId) -> sqlx::Result<Opti
         .bind(id.get())
         .first(from)
         .await
+}
+
+/// Reads the clock of the server that has the rows of these items, or of one of them where they lie in shards; `None` when
+/// none of them exists. From a table: without one, a vtgate of Vitess answers by its own clock.
+pub(crate) async fn time(
+    from: impl MySqlExecutor<'_>,
+    items: &[ItemId],
+) -> sqlx::Result<Option<OffsetDateTime>> {
+    if items.is_empty() {
+        return Ok(None);
+    }
+    let ids: Vec<String> = items.iter().map(|item| item.get().to_string()).collect();
+    let ids = ids.join(", ");
+    let statement = format!("SELECT UTC_TIMESTAMP(6) FROM stock WHERE item_id IN ({ids}) LIMIT 1");
+    // As a text: there would be a prepared statement for each number of items.
+    let row = answered(from.fetch_optional(sqlx::raw_sql(&statement))).await?;
+    row.map(|row| row.try_get(0)).transpose()
 }
 
 from_row!(StockRow { available, version, changed_at });
