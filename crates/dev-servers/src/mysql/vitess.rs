@@ -191,6 +191,8 @@ impl Vtcombo {
             ("mycnf-server-id", "1".to_owned()),
             // One item lives in one shard, so a transaction over two is a mistake.
             ("transaction-mode", "SINGLE".to_owned()),
+            // A new keyspace serves only then; without this, after a minute.
+            ("tablet-refresh-interval", "1s".to_owned()),
         ];
         let mut flags = named.map(|(name, value)| format!("--{name}={value}")).to_vec();
         flags.extend(tablet_flags(&self.root));
