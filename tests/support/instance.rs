@@ -339,7 +339,9 @@ async fn on_wanted_engine(config: &mut Config, database: &str) {
         Ok("group") => Replication::Group,
         Ok("galera") => Replication::Galera,
         Ok("vitess") => {
-            config.database_url = Secret::new(super::vitess_url(database).await);
+            let vitess = super::vitess().await;
+            ledger_copy::make_keyspace(vitess, database).await;
+            config.database_url = Secret::new(vitess.url_of(database));
             return;
         }
         Ok("vitess-shards") => {

@@ -1,41 +1,63 @@
 //! The ledger of each shop, as a copy of one that was migrated: forty migrations before each test would take longer
 //! than the tests do.
 
-use dev_servers::MysqlServer;
+use dev_servers::{MysqlServer, VitessServer};
 use ledger::{Database, rows, schema};
 use seckill::config::Config;
 use settings::Secret;
-use sqlx::{Connection, Executor, MySqlConnection, Row};
+use sqlx::{Connection, Executor, MySqlConnection, MySqlPool, Row};
 use tokio::sync::OnceCell;
 
 /// The database that the others are copies of.
 const ORIGINAL: &str = "seckill_original";
+/// A keyspace of Vitess that is always there.
+const DATABASE: &str = "seckill";
 
 /// Makes a database like one that this program has migrated. A migration adds what depends on settings: the shop's
 /// currency and the procedure of an order.
 pub(super) async fn make(server: &MysqlServer, database: &str) {
     static DESCRIBED: OnceCell<String> = OnceCell::const_new();
-    let described = DESCRIBED.get_or_init(|| describe_original(server)).await;
+    let original = server.url_of(ORIGINAL);
+    let describe = || describe_original(&original, &original, ORIGINAL);
+    let described = DESCRIBED.get_or_init(describe).await;
+    copy(&server.url(), database, described).await;
+}
+
+/// Makes the database of a keyspace of Vitess, in the same way. The keyspace is made when the shop is migrated.
+pub(super) async fn make_keyspace(vitess: &VitessServer, keyspace: &str) {
+    static DESCRIBED: OnceCell<String> = OnceCell::const_new();
+    let behind = |keyspace: &str| format!("vt_{keyspace}_0");
+    let original = behind(ORIGINAL);
+    let gate = vitess.url_of(ORIGINAL);
+    let server = vitess.server_url(&original);
+    let describe = || describe_original(&gate, &server, &original);
+    let described = DESCRIBED.get_or_init(describe).await;
+    copy(&vitess.server_url(DATABASE), &behind(keyspace), described).await;
+}
+
+async fn copy(url: &str, database: &str, described: &str) {
     let statements = format!(
         "CREATE DATABASE `{database}` CHARACTER SET utf8mb4; USE `{database}`; \
          SET SESSION foreign_key_checks = 0; {described}"
     );
-    let mut connection = MySqlConnection::connect(&server.url()).await.expect("connected");
+    let mut connection = MySqlConnection::connect(url).await.expect("connected");
     connection.execute(sqlx::raw_sql(&statements)).await.expect("the ledger is copied");
     connection.close().await.expect("closed");
 }
 
-/// Migrates the original, and returns the statements that make one like it.
-async fn describe_original(server: &MysqlServer) -> String {
+/// Migrates the original, and returns the statements that make one like it on the server, where it has this name.
+async fn describe_original(migrated: &str, server: &str, name: &str) -> String {
     let mut config = Config::defaults();
-    config.database_url = Secret::new(server.url_of(ORIGINAL));
+    config.database_url = Secret::new(migrated.to_owned());
     let pool = rows::pool(&config).expect("the URL is fine");
     schema::migrate(&config, &pool).await.expect("the schema is made");
+    pool.close().await;
+    let pool: Database = MySqlPool::connect(server).await.expect("connected").into();
     pool.execute("DELETE FROM shop_currency").await.expect("the shops set their own");
     let mut statements = definitions(&pool).await;
     for table in tables(&pool, "BASE TABLE").await {
         if count(&pool, &table).await > 0 {
-            statements.push(format!("INSERT INTO `{table}` SELECT * FROM `{ORIGINAL}`.`{table}`"));
+            statements.push(format!("INSERT INTO `{table}` SELECT * FROM `{name}`.`{table}`"));
         }
     }
     pool.close().await;

@@ -205,14 +205,14 @@ pub async fn replicated_url(engine: Replication, database: &str) -> String {
     SET.get_or_init(start).await.url_of(database)
 }
 
-/// The URL of a keyspace of the run's Vitess, started when the first test asks. It is made when a shop is migrated.
-pub async fn vitess_url(keyspace: &str) -> String {
+/// The run's Vitess, started when the first test asks.
+pub async fn vitess() -> &'static VitessServer {
     static VITESS: OnceCell<VitessServer> = OnceCell::const_new();
     let start = async || {
         let started = RUNTIME.spawn(VitessServer::start_temporary()).await;
         started.expect("no panic").expect("the private Vitess starts")
     };
-    VITESS.get_or_init(start).await.url_of(keyspace)
+    VITESS.get_or_init(start).await
 }
 
 /// The URL of the run's Vitess with the items in two shards, started when the first test asks. All shops share its tables.
