@@ -1,6 +1,9 @@
 //! The ledger of each shop, as a copy of one that was migrated: forty migrations before each test would take longer
 //! than the tests do.
 
+use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
+
 use dev_servers::{MysqlServer, VitessServer};
 use ledger::{Database, rows, schema};
 use seckill::config::Config;
@@ -23,8 +26,43 @@ pub(super) async fn make(server: &MysqlServer, database: &str) {
     copy(&server.url(), database, described).await;
 }
 
+/// The keyspaces that the test of this thread has made.
+struct MadeKeyspaces(RefCell<Vec<String>>);
+
+thread_local! {
+    static MADE: MadeKeyspaces = const { MadeKeyspaces(RefCell::new(Vec::new())) };
+}
+
+/// Keyspaces whose tests have ended.
+static ENDED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl Drop for MadeKeyspaces {
+    fn drop(&mut self) {
+        let mut ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.append(self.0.get_mut());
+    }
+}
+
+/// Removes the keyspaces whose tests have ended: the tablets of each one keep some fifty connections to the server.
+async fn remove_ended(vitess: &VitessServer) {
+    let ended = std::mem::take(&mut *ENDED.lock().unwrap_or_else(PoisonError::into_inner));
+    if ended.is_empty() {
+        return;
+    }
+    let gate = pool(&config(&vitess.url()));
+    for keyspace in ended {
+        let removed = gate.execute(&*format!("DROP DATABASE IF EXISTS `{keyspace}`")).await;
+        if let Err(error) = removed {
+            println!("the keyspace {keyspace} stays: {error}");
+        }
+    }
+    gate.close().await;
+}
+
 /// Makes the database of a keyspace of Vitess, in the same way. The keyspace is made when the shop is migrated.
 pub(super) async fn make_keyspace(vitess: &VitessServer, keyspace: &str) {
+    remove_ended(vitess).await;
+    MADE.with(|made| made.0.borrow_mut().push(keyspace.to_owned()));
     static DESCRIBED: OnceCell<String> = OnceCell::const_new();
     let behind = |keyspace: &str| format!("vt_{keyspace}_0");
     let original = behind(ORIGINAL);
@@ -47,11 +85,7 @@ async fn copy(url: &str, database: &str, described: &str) {
 
 /// Migrates the original, and returns the statements that make one like it on the server, where it has this name.
 async fn describe_original(migrated: &str, server: &str, name: &str) -> String {
-    let mut config = Config::defaults();
-    config.database_url = Secret::new(migrated.to_owned());
-    let pool = rows::pool(&config).expect("the URL is fine");
-    schema::migrate(&config, &pool).await.expect("the schema is made");
-    pool.close().await;
+    migrated_pool(migrated).await.close().await;
     let pool: Database = MySqlPool::connect(server).await.expect("connected").into();
     pool.execute("DELETE FROM shop_currency").await.expect("the shops set their own");
     let mut statements = definitions(&pool).await;
@@ -93,9 +127,10 @@ async fn count(pool: &Database, table: &str) -> i64 {
 async fn a_copy_is_what_a_migration_makes() {
     let server = super::servers().await.mysql;
     let [migrated, copied] = ["migrated", "copied"].map(super::unique);
+    let url = |name: &str| server.url_of(&format!("seckill_{name}"));
     make(server, &format!("seckill_{copied}")).await;
-    let migrated = seen(&migrated_pool(server, &migrated).await).await;
-    let pool = migrated_pool(server, &copied).await;
+    let migrated = seen(&migrated_pool(&url(&migrated)).await).await;
+    let pool = migrated_pool(&url(&copied)).await;
     assert_eq!(seen(&pool).await, migrated);
     // Whatever a copy has more, less or otherwise is seen.
     for planted in [
@@ -111,10 +146,19 @@ async fn a_copy_is_what_a_migration_makes() {
 }
 
 /// A database after a migration.
-async fn migrated_pool(server: &MysqlServer, name: &str) -> Database {
+fn config(url: &str) -> Config {
     let mut config = Config::defaults();
-    config.database_url = Secret::new(server.url_of(&format!("seckill_{name}")));
-    let pool = rows::pool(&config).expect("the URL is fine");
+    config.database_url = Secret::new(url.to_owned());
+    config
+}
+
+fn pool(config: &Config) -> Database {
+    rows::pool(config).expect("the URL is fine")
+}
+
+async fn migrated_pool(url: &str) -> Database {
+    let config = config(url);
+    let pool = pool(&config);
     schema::migrate(&config, &pool).await.expect("the schema is made");
     pool
 }
