@@ -12,6 +12,9 @@ pub(super) fn read(url: &str) -> Result<Vec<MySqlConnectOptions>, CannotJudge> {
     let options = |url: &str| {
         let options = MySqlConnectOptions::from_str(url)
             .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
+            // The session sets its own mode, and a vtgate refuses these.
+            .pipes_as_concat(false)
+            .no_engine_substitution(false)
             .disable_statement_logging();
         let chosen = url.contains("ssl-mode=") || url.contains("sslmode=");
         Ok(if chosen { options } else { options.ssl_mode(MySqlSslMode::Disabled) })
