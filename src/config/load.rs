@@ -190,7 +190,10 @@ mod tests {
     /// A statement that is given up leaves a session with its locks as long as it waits.
     #[test]
     fn no_row_is_waited_for_longer_than_an_answer() {
-        let waits = |seconds| load(&[("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", seconds)]);
+        let waits = |seconds| {
+            let deadline = ("SECKILL_PURCHASE_DEADLINE_MS", "20000");
+            load(&[("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", seconds), deadline])
+        };
         assert_eq!(waits("5").expect("good settings").mysql.lock_wait_timeout_seconds, 5);
         let error = waits("6").expect_err("longer than an answer is waited for");
         assert!(error.contains("mysql.lock_wait_timeout_seconds must be at most 5"), "{error}");
