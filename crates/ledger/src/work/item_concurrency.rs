@@ -152,6 +152,7 @@ impl ItemConcurrency {
         Ok(())
     }
 
+    /// Takes the permits of all items, beside the permit of the one whose row was waited for.
     async fn acquire_with(
         &self,
         items: &[ItemId],
@@ -162,7 +163,7 @@ impl ItemConcurrency {
         loop {
             match self.try_all(items, awaited.take()) {
                 Ok(permits) => return Some(permits),
-                // A transaction of several items would wait for a row that is held with the permits of the others.
+                // Otherwise the transaction would wait for the row, with the permits of the other items.
                 Err(missing) if items.len() > 1 => {
                     let _wait = self.tell(Some(missing));
                     awaited = Some(self.acquire_free(missing, pool, deadline).await?);
