@@ -1,6 +1,6 @@
-//! `seckill dead-letter`: queued orders that could not be decided, for an
-//! operator to resolve. An order that is sold needs no operator: another consumer has written it at the moment at which
-//! one gave it up. So the ledger is asked first, and such a dead letter is finished.
+//! `seckill dead-letter`: queued orders that could not be decided, for an operator to resolve. An order that is sold needs
+//! no operator: one consumer gave it up while another one wrote it. So the ledger is asked first, and such a dead letter
+//! is finished.
 
 use std::path::Path;
 use std::pin::pin;
@@ -45,8 +45,8 @@ pub struct Arguments {
     operator: Option<UserId>,
 }
 
-/// Lists the dead letters, or resolves one of them. Finishes those whose order is sold. Exit 1 when there is no such entry, or when the
-/// list is incomplete.
+/// Lists the dead letters, or resolves one of them. Finishes those whose order is sold. Exit 1 when there is no such
+/// entry, or when the list is incomplete.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     if let Some(operator) = arguments.operator {
@@ -174,7 +174,7 @@ impl Desk {
         Ok(decided.status)
     }
 
-    /// Finishes a dead letter whose order the ledger has as sold; whether it was one.
+    /// Finishes a dead letter whose order the ledger has as sold. Returns whether it did.
     async fn finish_if_sold(&self, item: ItemId, letter: &DeadLetter) -> Result<bool, String> {
         let Ok(order) = &letter.order else { return Ok(false) };
         let found = orders::find(&self.pool, order.order, order.buyer).await;

@@ -145,7 +145,7 @@ async fn a_copy_is_what_a_migration_makes() {
     }
 }
 
-/// A database after a migration.
+/// The settings of a shop with this database.
 fn config(url: &str) -> Config {
     let mut config = Config::defaults();
     config.database_url = Secret::new(url.to_owned());
@@ -156,6 +156,7 @@ fn pool(config: &Config) -> Database {
     rows::pool(config).expect("the URL is fine")
 }
 
+/// A database after a migration.
 async fn migrated_pool(url: &str) -> Database {
     let config = config(url);
     let pool = pool(&config);

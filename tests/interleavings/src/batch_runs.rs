@@ -11,8 +11,10 @@ use futures::FutureExt;
 use futures::future::join_all;
 
 use super::pipeline::{BatchPipeline, PipelineSlot};
+use crate::book::Book;
 use crate::random::{below, once_in};
 use crate::shop::ITEMS;
+use crate::sql::{Database, Process};
 use crate::task::{wait_or_leave, yield_now};
 use crate::work::item_concurrency::ItemConcurrency;
 
@@ -90,15 +92,24 @@ pub fn pipeline() {
 async fn permits_run() {
     // Two for each item.
     let limits = ItemConcurrency::new(8);
+    let book = Arc::new(Book::new([]));
+    let pool = Database { book, process: Process::default(), is_faulty: false };
     let held: Arc<[AtomicUsize; 3]> = Arc::default();
     let orders = (0..5).map(|_| {
         let limits = limits.clone();
+        let pool = pool.clone();
         let held = Arc::clone(&held);
         let first = below(2) as usize;
         let wanted = if once_in(2) { [first, first + 1] } else { [first + 1, first] };
         let order = async move {
             let items = wanted.map(|at| ITEMS[at].id);
-            let permits = limits.acquire_all(&items, None).await.expect("no deadline");
+            // Again when a row was not free in time.
+            let permits = loop {
+                let permits = limits.acquire_all(&items, &pool, None).await;
+                if let Some(permits) = permits {
+                    break permits;
+                }
+            };
             for at in wanted {
                 let before = held[at].fetch_add(1, Ordering::Relaxed);
                 assert!(before < 2, "an item has more permits than its limit");
@@ -117,8 +128,9 @@ async fn permits_run() {
     let orders: Vec<_> = orders.collect();
     let leaving = (0..3).map(|_| {
         let limits = limits.clone();
+        let pool = pool.clone();
         let items = ITEMS.each_ref().map(|item| item.id);
-        let waiting = async move { drop(limits.acquire_all(&items, None).await) };
+        let waiting = async move { drop(limits.acquire_all(&items, &pool, None).await) };
         crate::spawn(wait_or_leave(waiting.boxed(), 4))
     });
     let leaving: Vec<_> = leaving.collect();

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use rand::rngs::StdRng;
@@ -437,11 +438,11 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
     let holder = hold_stock_row(&shop.pool, held).await;
     let pass = "UPDATE orders SET expires_at = '2020-01-01' WHERE user_id IN (41, 42, 43)";
     sqlx::query(pass).execute(&shop.pool).await.expect("the holds end");
-    let is_sold = std::sync::atomic::AtomicBool::new(false);
+    let is_sold = AtomicBool::new(false);
     let crowd = carts.iter().zip(1..).map(async |(order, id): (&String, i64)| {
         let buyer = instance.buyer(id);
         let again = instance.buyer(100 + id);
-        while !is_sold.load(std::sync::atomic::Ordering::Relaxed) {
+        while !is_sold.load(Ordering::Relaxed) {
             for answer in [step(&buyer, order, "cancellation").await, reserve(&again, &both).await]
             {
                 assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
@@ -469,7 +470,7 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
             })
             .await;
         }
-        is_sold.store(true, std::sync::atomic::Ordering::Relaxed);
+        is_sold.store(true, Ordering::Relaxed);
     };
     tokio::join!(join_all(crowd), others);
     assert_eq!(statuses(&shop, &overdue).await, ["pending"; 2], "it waits for the held item");
@@ -508,5 +509,51 @@ async fn carts_count_for_the_item_that_they_wait_for() {
     };
     let (carts, ()) = tokio::join!(carts, single);
     assert!(carts.iter().all(|cart| [201, 409, 503].contains(&cart.status)), "{carts:?}");
+    assert_all_clean(&instance, &items).await;
+}
+
+/// Carts wait for a permit of a held item, and then for its row. Who waits for the row has no permit of the other item, and
+/// has written nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cart_that_waits_for_a_row_has_begun_nothing() {
+    let (shop, instance) = Shop::open_with(|config| {
+        config.mysql.pool_max = 16;
+        // Each cart is written by itself.
+        config.mysql.shared_queues = 0;
+        config.mysql.lock_wait_timeout_seconds = 1;
+        config.purchase.deadline_ms = 4_500;
+    })
+    .await;
+    let items = items(&instance, 2).await;
+    let both = [(items[0], 1), (items[1], 1)];
+    let holder = hold_stock_row(&shop.pool, items[1]).await;
+    let waits = "SELECT COUNT(*) FROM information_schema.INNODB_TRX AS waiting \
+         JOIN information_schema.PROCESSLIST AS sessions ON sessions.ID = waiting.trx_mysql_thread_id \
+         WHERE sessions.DB = DATABASE() AND waiting.trx_state = 'LOCK WAIT'";
+    let has_written = format!("{waits} AND waiting.trx_rows_modified > 0");
+    let are_answered = AtomicBool::new(false);
+    let crowd = async {
+        // Four have permits at once.
+        let carts = (1..=16).map(async |id| reserve(&instance.buyer(id), &both).await);
+        let carts = join_all(carts).await;
+        are_answered.store(true, Ordering::Relaxed);
+        carts
+    };
+    let watch = async {
+        let mut seen = 0;
+        while !are_answered.load(Ordering::Relaxed) {
+            seen += shop.read(sqlx::query_scalar::<_, i64>(waits)).await;
+            // The server shows the same rows to whoever reads them more often than each 100 ms.
+            tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+            let written: i64 = shop.read(sqlx::query_scalar(&has_written)).await;
+            assert_eq!(written, 0, "a cart waits for a row with an order in hand");
+            tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        }
+        seen
+    };
+    let (carts, seen) = tokio::join!(crowd, watch);
+    assert!(carts.iter().all(|cart| [503, 504].contains(&cart.status)), "{carts:?}");
+    assert!(seen > 0, "no cart was seen that waits");
+    holder.rollback().await.expect("the row is free");
     assert_all_clean(&instance, &items).await;
 }

@@ -69,8 +69,8 @@ pub async fn write_record(
     context.arbiter.sell(purchase, stock, Some(deadline)).await
 }
 
-/// Gives the purchase's units back to the counter unless they were sold or may have been. The buyer has the outcome
-/// before.
+/// Gives the purchase's units back to the counter unless they were sold or may have been. Sets the outcome for the buyer
+/// first.
 pub async fn give_back_if_refused(
     context: &StrategyContext,
     purchase: &Purchase,

@@ -163,7 +163,7 @@ impl OrderSteps {
         };
         let of_order: Vec<ItemId> = order.lines().map(|line| line.item_id).collect();
         let permits = if order.status.step(step).moves_stock() {
-            items.acquire_all(&of_order, deadline).await.ok_or(LedgerError::Contended)?
+            items.acquire_all(&of_order, pool, deadline).await.ok_or(LedgerError::Contended)?
         } else {
             ItemPermits::default()
         };

@@ -7,8 +7,9 @@
 //!
 //! A transaction may change the stock of several items. The rule then is: **who waits for something of one item holds
 //! nothing of another**. So [`ItemConcurrency::acquire_all`] takes the permits of all items without waiting, or none of
-//! them and waits for the missing one alone; and [`stock_lock::lock_all`](crate::work::stock_lock::lock_all) does the same
-//! with the stock rows. The locks of stock rows take a permit as their argument, so nobody locks a row without one.
+//! them and waits for the missing one alone, and then for the row of its item. And
+//! [`stock_lock::lock_all`](crate::work::stock_lock::lock_all) takes the stock rows of the other items without waiting. The
+//! locks of stock rows take a permit as their argument, so nobody locks a row without one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -93,14 +94,15 @@ impl ItemConcurrency {
         Some(ItemPermit::new(item, permit))
     }
 
-    /// Takes the permits of several items. While one is missing, that one alone is waited for; `None` when the
-    /// deadline comes first.
+    /// Takes the permits of several items. While one is missing, that one alone is waited for, and then the row of its
+    /// item. `None` when either takes too long.
     pub(crate) async fn acquire_all(
         &self,
         items: &[ItemId],
+        pool: &Database,
         deadline: Option<Instant>,
     ) -> Option<ItemPermits> {
-        self.acquire_with(items, None, deadline).await
+        self.acquire_with(items, None, pool, deadline).await
     }
 
     /// Takes the permits of several items again, after the stock row of one of them was found locked, or the limit of
@@ -121,13 +123,23 @@ impl ItemConcurrency {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return None;
         }
-        let permit = in_time(deadline, self.acquire(locked)).await??;
-        let is_free = wait_until_free(pool, &permit).await;
+        let permit = self.acquire_free(locked, pool, deadline).await?;
         drop(wait);
-        match is_free {
+        self.acquire_with(items, Some(permit), pool, deadline).await
+    }
+
+    /// Waits for a permit of the item, and then until its row is free. `None` when either takes too long.
+    async fn acquire_free(
+        &self,
+        item: ItemId,
+        pool: &Database,
+        deadline: Option<Instant>,
+    ) -> Option<ItemPermit> {
+        let permit = in_time(deadline, self.acquire(item)).await??;
+        match wait_until_free(pool, &permit).await {
             Err(error) if Fault::of(&error) == Fault::Transient => None,
             // The next try meets any other error itself.
-            _ => self.acquire_with(items, Some(permit), deadline).await,
+            _ => Some(permit),
         }
     }
 
@@ -140,19 +152,23 @@ impl ItemConcurrency {
         Ok(())
     }
 
+    /// Takes the permits of all items, beside the permit of the one whose row was waited for.
     async fn acquire_with(
         &self,
         items: &[ItemId],
         mut awaited: Option<ItemPermit>,
+        pool: &Database,
         deadline: Option<Instant>,
     ) -> Option<ItemPermits> {
         loop {
             match self.try_all(items, awaited.take()) {
                 Ok(permits) => return Some(permits),
-                Err(missing) => {
+                // Otherwise the transaction would wait for the row, with the permits of the other items.
+                Err(missing) if items.len() > 1 => {
                     let _wait = self.tell(Some(missing));
-                    awaited = in_time(deadline, self.acquire(missing)).await?;
+                    awaited = Some(self.acquire_free(missing, pool, deadline).await?);
                 }
+                Err(only) => awaited = in_time(deadline, self.acquire(only)).await?,
             }
         }
     }
@@ -285,6 +301,7 @@ mod tests {
     use std::sync::Mutex;
 
     use futures::FutureExt;
+    use sqlx::mysql::MySqlPoolOptions;
 
     use super::*;
 
@@ -320,13 +337,18 @@ mod tests {
     async fn who_waits_for_one_item_holds_no_permit_of_another() {
         let item = |id| ItemId::new(id).expect("positive");
         let limits = ItemConcurrency::new(4);
+        // The transaction itself would find that there is no server.
+        let nowhere = MySqlPoolOptions::new()
+            .acquire_timeout(Duration::from_millis(10))
+            .connect_lazy("mysql://nobody@127.0.0.1:1/none");
+        let pool = Database::from(nowhere.expect("a URL"));
         let taken = limits.acquire(item(2)).await;
         let both = [item(1), item(2), item(3)];
         let told: Arc<Mutex<Vec<Option<ItemId>>>> = Arc::default();
         let list = Arc::clone(&told);
         let tell_wait: TellWait = Arc::new(move |item| list.lock().expect("no panic").push(item));
         let telling = limits.telling(Some(tell_wait));
-        let mut waiting = Box::pin(telling.acquire_all(&both, None));
+        let mut waiting = Box::pin(telling.acquire_all(&both, &pool, None));
         assert!((&mut waiting).now_or_never().is_none(), "item 2 is missing");
         assert_eq!(*told.lock().expect("no panic"), [Some(item(2))], "it says what it waits for");
         for free in [1, 3] {
@@ -339,6 +361,6 @@ mod tests {
         assert_eq!(permits.awaited().map(ItemPermit::item), Some(item(2)));
         assert_eq!(*told.lock().expect("no panic"), [Some(item(2)), None], "it goes on");
         let late = Some(Instant::now() + Duration::from_millis(10));
-        assert!(limits.acquire_all(&both, late).await.is_none(), "the deadline comes first");
+        assert!(limits.acquire_all(&both, &pool, late).await.is_none(), "the deadline comes first");
     }
 }

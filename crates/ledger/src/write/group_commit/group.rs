@@ -172,7 +172,8 @@ impl GroupCommit {
         let concurrency = self.parts.arbiter.concurrency.telling(tell_wait);
         let items: Vec<ItemId> = lines.iter().map(|line| line.item.id).collect();
         // What waits for rows of an item waits first, without a connection.
-        let mut taken = concurrency.acquire_all(&items, deadline).await;
+        let pool = &self.parts.arbiter.pool;
+        let mut taken = concurrency.acquire_all(&items, pool, deadline).await;
         let mut tries = 0;
         while let Some(permits) = taken {
             // It may wait for the row, too, of the item whose permit it has waited for.
@@ -188,7 +189,7 @@ impl GroupCommit {
                     let _ = in_time(deadline, pause(tries)).await;
                     tries = (tries + 1).min(DOUBLINGS_MAX);
                     let none = ItemPermits::default();
-                    let within = (&self.parts.arbiter.pool, deadline);
+                    let within = (pool, deadline);
                     taken = concurrency.acquire_after(none, &items, item, within).await;
                 }
             }
