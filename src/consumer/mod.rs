@@ -49,7 +49,7 @@ const IDLE_MAX: Duration = Duration::from_millis(250);
 const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
 /// How long a stop goes on with queued orders that no consumer has yet. Those in hand are finished in any case.
 pub const EMPTYING_MAX: Duration = Duration::from_secs(2);
-/// It is at most the time of a stop divided by this, so that those in hand are finished in time.
+/// The time of a stop is divided by this for a further limit, so that those in hand are finished in time.
 const EMPTYING_SHARE: u32 = 4;
 /// Time between two removals of ended sales' empty queues from the list.
 const SWEEP_PERIOD: Duration = Duration::from_secs(30);
