@@ -23,7 +23,8 @@ struct DeadLetterTestbed {
 impl DeadLetterTestbed {
     async fn new() -> Self {
         let (shop, instance) = Shop::open().await;
-        let item = ItemId::new(instance.make_item(json!({})).await).expect("positive");
+        let item = instance.make_item(json!({ "per_buyer_limit": 2 })).await;
+        let item = ItemId::new(item).expect("positive");
         instance.stop().await;
         let redis = RedisClient::new(&shop.config).expect("the URL is fine");
         let counters = Counters::new(redis.clone(), shop.pool.clone(), Metrics::new());
