@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn no_row_is_waited_for_longer_than_an_answer() {
         let waits = |seconds| {
-            let deadline = ("SECKILL_PURCHASE_DEADLINE_MS", "20000");
+            let deadline = ("SECKILL_PURCHASE_DEADLINE_MS", "9000");
             load(&[("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", seconds), deadline])
         };
         assert_eq!(waits("5").expect("good settings").mysql.lock_wait_timeout_seconds, 5);

@@ -59,7 +59,7 @@ impl ItemConcurrency {
         Self { items, edits: Cache::new(ITEMS_MAX), of_each, tell_wait: None }
     }
 
-    /// These limits for one order, whose waits for one of its items are told.
+    /// Limits for one order, whose waits for one of its items are told.
     pub(crate) fn telling(&self, tell_wait: Option<TellWait>) -> Self {
         Self { tell_wait, ..self.clone() }
     }
