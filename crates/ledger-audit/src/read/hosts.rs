@@ -31,7 +31,7 @@ pub(super) fn read(url: &str) -> Result<Vec<MySqlConnectOptions>, CannotJudge> {
 
 /// The server's own settings may cut an answer short, or pad it: a reading would be wrong.
 const SESSION: &str = "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', sql_big_selects = 1, \
-     sql_select_limit = 18446744073709551615, max_sort_length = 1024 \
+     sql_select_limit = 9223372036854775807, max_sort_length = 1024 \
      /*M! , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */";
 
 /// Connects to the only host, or to the first that answers and takes writes.
