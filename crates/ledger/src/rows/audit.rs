@@ -260,7 +260,7 @@ async fn group_faults(
         while let Some(after) = behind {
             let most = BUYERS_TOGETHER_MAX;
             let counts = of_buyers(connection, GROUP_COUNTS, most, &[group, after]).await?;
-            // With the last counts come all buyers behind them, who have none.
+            // The last part has the buyers behind the last count, too: nothing is counted for them.
             let is_last = counts.len() < most;
             behind = counts.last().filter(|_| !is_last).map(|(buyer, _)| *buyer);
             let until = behind.unwrap_or(i64::MAX);
