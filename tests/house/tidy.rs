@@ -146,7 +146,16 @@ fn each_folder_keeps_to_what_it_knows() {
             "reads rows or counters by itself",
         ),
         ("crates/gates/src", &["StatusCode", "axum", "http::"], "knows HTTP"),
-        ("extensions", &["gates::redis_store", "sqlx"], "reads rows or counters by itself"),
+        (
+            "extensions",
+            &["gates::redis_store", "INTO orders", "UPDATE orders", "INTO stock", "UPDATE stock"],
+            "writes orders, stock or counters",
+        ),
+        (
+            "extensions",
+            &["SELECT *", "SELECT UTC_TIMESTAMP(6)\"", "SELECT NOW("],
+            "reads blindly, or the time without a table",
+        ),
         ("src/catalog", &["StatusCode", "axum", "http::"], "knows HTTP"),
         ("src/account", &["StatusCode", "axum", "http::"], "knows HTTP"),
         ("src/purchase", &["StatusCode", "axum", "http::"], "knows HTTP"),
@@ -170,6 +179,16 @@ fn each_folder_keeps_to_what_it_knows() {
                 assert!(!code.contains(word), "{} {what}: {word:?}", path.display());
             }
         }
+    }
+}
+
+/// The rest of an extension knows its rows by the functions of that folder.
+#[test]
+fn sql_of_an_extension_stands_in_one_folder() {
+    for (path, text) in files("extensions") {
+        let is_apart = path.iter().any(|part| part == "sql");
+        let has_sql = code(&text).contains("sqlx");
+        assert!(is_apart || !has_sql, "{} has SQL outside of `sql`", path.display());
     }
 }
 
@@ -293,8 +312,9 @@ fn sessions_of_the_ledger_are_opened_in_one_place() {
 /// that no caller can forget it.
 #[test]
 fn transactions_begin_and_end_in_one_place() {
-    for (path, text) in files("crates/ledger/src") {
-        if path.ends_with("sql/transaction.rs") || path.ends_with("sql/database.rs") {
+    for (path, text) in ["crates/ledger/src", "extensions"].into_iter().flat_map(files) {
+        let begins = ["ledger/src/sql/transaction.rs", "ledger/src/sql/database.rs"];
+        if begins.iter().any(|file| path.ends_with(file)) {
             continue;
         }
         // What the driver begins, its own `commit` ends without a limit and without a comparison. A chain may be

@@ -1,8 +1,8 @@
 //! What an optional feature gives to the program, and what it gets from the core.
 //!
-//! An [`Extension`] is one crate under `extensions`: its settings, use cases, routes, jobs and types of problem. It knows
-//! the core by [`Core`] alone, and the core knows none of them: the program lists them in one place, builds each from the
-//! settings, and serves without any.
+//! An [`Extension`] is one crate under `extensions`: its settings, use cases, SQL, routes, jobs and types of problem. It
+//! knows the core by [`Core`] alone, and the core knows none of them: the program lists them in one place, builds each
+//! from the settings, and serves without any.
 
 pub mod job;
 pub mod ports;

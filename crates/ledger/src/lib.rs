@@ -1,4 +1,4 @@
-//! The ledger: every row of the shop in MySQL, and the only code that writes an order or takes stock.
+//! The ledger: the rows of the shop in MySQL, and the only code that writes an order or takes stock.
 //!
 //! # Modules, in reading order
 //! 1. [`write`]: the one transaction that writes an order, single or in a batch.
@@ -13,7 +13,7 @@
 //! 10. [`work`]: how work is called, with [`breaker`] (calls that are refused while a server does not answer),
 //!     [`cache`], [`gathered`] and [`single_flight`] (reads that many ask for at once), and what a transaction must have
 //!     before it waits for an item.
-//! 11. [`sql`]: statements, transactions, their errors and their time limits.
+//! 11. [`sql`]: statements, transactions, their errors and their time limits, also for extensions with SQL of their own.
 
 #[macro_use]
 extern crate failpoint;

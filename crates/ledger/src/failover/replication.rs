@@ -207,8 +207,11 @@ pub(super) fn is_vitess(version: &str) -> bool {
     version.contains("Vitess")
 }
 
-/// Returns whether a connection leads to a vtgate of Vitess.
-pub(crate) async fn leads_to_vitess(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+/// Returns whether a connection leads to a vtgate of Vitess, behind which rows of items may lie in shards.
+///
+/// # Errors
+/// The database's.
+pub async fn leads_to_vitess(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
     let shown = values(connection, "SHOW GLOBAL VARIABLES LIKE 'version'").await?;
     Ok(shown.get("version").is_some_and(|version| is_vitess(version)))
 }

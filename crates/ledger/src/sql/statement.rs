@@ -1,4 +1,5 @@
-//! One statement: sent, and its answer awaited no longer than [`ANSWER_MAX`](crate::sql::limits::ANSWER_MAX).
+//! One statement, also of an extension: sent, and its answer awaited no longer than
+//! [`ANSWER_MAX`](crate::sql::limits::ANSWER_MAX). Its errors are the database's, and a missing answer.
 
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::{Query, QueryAs, QueryScalar};
@@ -7,16 +8,19 @@ use sqlx::{Encode, FromRow, MySql, MySqlExecutor, Type};
 use super::limits::answered;
 
 /// Binds the values of a tuple to the question marks of a statement, in their order.
-pub(crate) trait Binds<'q>: Sized {
+pub trait Binds<'q>: Sized {
+    /// Binds one value to the next question mark.
     fn one_more(self, value: impl Encode<'q, MySql> + Type<MySql> + 'q) -> Self;
 
+    /// Binds a tuple of two or more values.
     fn binds(self, values: impl Values<'q>) -> Self {
         values.bind_to(self)
     }
 }
 
 /// A tuple of values.
-pub(crate) trait Values<'q> {
+pub trait Values<'q> {
+    /// Binds each value to the next question mark of `query`.
     fn bind_to<Q: Binds<'q>>(self, query: Q) -> Q;
 }
 
@@ -42,15 +46,15 @@ values!(A B C D E F G H);
 values!(A B C D E F G H I J);
 
 /// A statement that writes.
-pub(crate) trait Write {
+pub trait Write {
     /// Runs the statement.
-    async fn run(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<()>;
+    fn run(self, on: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<()>>;
 
     /// Runs the statement and returns the number of rows that it changed.
-    async fn changed(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<u64>;
+    fn changed(self, on: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<u64>>;
 
     /// Runs the statement and returns what it gave to `LAST_INSERT_ID`; `None` unless it changed one row.
-    async fn noted(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<Option<u64>>;
+    fn noted(self, on: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<Option<u64>>>;
 }
 
 impl Write for Query<'_, MySql, MySqlArguments> {
@@ -69,15 +73,15 @@ impl Write for Query<'_, MySql, MySqlArguments> {
 }
 
 /// A statement that reads rows of the type `T`.
-pub(crate) trait Read<T> {
+pub trait Read<T> {
     /// Reads all rows.
-    async fn all(self, from: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<T>>;
+    fn all(self, from: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<Vec<T>>>;
 
     /// Reads the first row, if there is one.
-    async fn first(self, from: impl MySqlExecutor<'_>) -> sqlx::Result<Option<T>>;
+    fn first(self, from: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<Option<T>>>;
 
     /// Reads the one row.
-    async fn one(self, from: impl MySqlExecutor<'_>) -> sqlx::Result<T>;
+    fn one(self, from: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<T>>;
 }
 
 /// Implements the traits for a kind of query; the kinds have no trait in common.
@@ -116,7 +120,7 @@ read!(QueryScalar<'q, MySql, T, MySqlArguments>, T, T where (T,));
 ///
 /// A locking read by such a list names its index by `FORCE INDEX`, and reads a column that is not in the index. Without
 /// either, MySQL and MariaDB scan a short table as a whole and wait for the rows of others.
-pub(crate) fn in_list<T: Copy>(values: &[T]) -> Option<(String, impl Iterator<Item = T>)> {
+pub fn in_list<T: Copy>(values: &[T]) -> Option<(String, impl Iterator<Item = T>)> {
     let last = *values.last()?;
     let length = values.len().next_power_of_two();
     let all = values.iter().copied().chain(std::iter::repeat(last)).take(length);

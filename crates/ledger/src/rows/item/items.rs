@@ -243,9 +243,9 @@ pub(crate) async fn set_shop_currency(
     sqlx::query(statement).bind(code).run(connection).await
 }
 
-/// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which
+/// Converts a time to a DATETIME in UTC. An `OffsetDateTime` is sent as a TIMESTAMP, which
 /// MariaDB takes for NULL after January 2038.
-pub(crate) fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
+pub fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
     let instant = instant.to_offset(UtcOffset::UTC);
     PrimitiveDateTime::new(instant.date(), instant.time())
 }
