@@ -18,9 +18,9 @@ use webhooks::{Failure, WebhookClient};
 use crate::filter::{Filter, FilteredEvent};
 use crate::metrics::EventMetrics;
 use crate::receiver::Receiver;
-use ledger::rows::deliveries::{Claim, Replay, due};
-use ledger::rows::endpoints::Endpoint;
-use ledger::rows::event_log::{self, LoggedEvent};
+use crate::sql::deliveries::{Claim, Replay, due};
+use crate::sql::endpoints::Endpoint;
+use crate::sql::event_log::{self, LoggedEvent};
 use shop_domain::{Clock, Currency, EndpointId};
 
 /// The largest sum of the data of the events in one message, in bytes; a single event may be larger.
@@ -136,12 +136,11 @@ impl Deliverer {
     /// Delivers to one endpoint until it has everything, fails, or the service stops.
     async fn serve(&self, id: EndpointId, stop: &CancellationToken) {
         let lease = self.webhooks.https.timeout + LEASE_MARGIN;
-        let claim = Claim { endpoint: id, instance: &self.instance, lease };
+        let claim = Claim { pool: &self.pool, endpoint: id, instance: &self.instance, lease };
         let work = async {
-            let Some(endpoint) = claim.take(&self.pool).await? else { return Ok(()) };
-            let stored = Filter::read(endpoint.filter.as_deref());
-            let receiver = stored.as_ref().and_then(|_| Receiver::of(&endpoint));
-            let filter = stored.unwrap_or_default();
+            let Some(endpoint) = claim.take().await? else { return Ok(()) };
+            let receiver = endpoint.filter.as_ref().and_then(|_| Receiver::of(&endpoint));
+            let filter = endpoint.filter.clone().unwrap_or_default();
             // The refused event is the first one.
             let batch_max = self.batch_max as usize;
             let limit = if endpoint.refusals > 0 { 1 } else { batch_max };
@@ -161,7 +160,7 @@ impl Deliverer {
         if let Some(Err(error)) = worked {
             tracing::warn!(%error, endpoint = %id, "event delivery interrupted; it goes on by itself");
         }
-        let _ = tokio::time::timeout(END_MAX, claim.end(&self.pool)).await;
+        let _ = tokio::time::timeout(END_MAX, claim.end()).await;
     }
 }
 
@@ -191,7 +190,7 @@ impl Service<'_> {
         let Some(last) = last else { return Ok(Step::Idle) };
         let span = (self.endpoint.delivered, last);
         let noted = match events.first() {
-            None => self.claim.skipped(&self.deliverer.pool, span).await?,
+            None => self.claim.skipped(span).await?,
             Some(first) => {
                 let first = first.position;
                 if let Err(failure) = self.send(&events, span).await {
@@ -200,7 +199,7 @@ impl Service<'_> {
                 }
                 self.limit = self.deliverer.batch_max as usize;
                 self.endpoint.refusals = 0;
-                self.claim.delivered(&self.deliverer.pool, span).await?
+                self.claim.delivered(span).await?
             }
         };
         if !noted {
@@ -212,9 +211,7 @@ impl Service<'_> {
 
     /// Delivers the next events of the oldest replay.
     async fn deliver_replay(&mut self) -> ledger::Result<Step> {
-        let Some(replay) = self.claim.replay(&self.deliverer.pool).await? else {
-            return Ok(Step::Idle);
-        };
+        let Some(replay) = self.claim.replay().await? else { return Ok(Step::Idle) };
         // The refused event is the first one.
         let events_max = if replay.refusals > 0 { 1 } else { self.replay_limit };
         let limit = u32::try_from(events_max).unwrap_or(u32::MAX);
@@ -224,16 +221,15 @@ impl Service<'_> {
         let (Some(first), Some(last)) = (events.first(), last) else {
             // The rest of the range is deleted, does not exist, or is not for this endpoint.
             let rest = last.unwrap_or(replay.last);
-            let next = (rest, replay.refusals);
-            self.claim.skip_replay(&self.deliverer.pool, &replay, next).await?;
+            self.claim.skip_replay(&replay, rest, replay.refusals).await?;
             return Ok(Step::Done);
         };
         match self.send(&events, (replay.next - 1, last)).await {
             Ok(()) => {
                 self.replay_limit = self.deliverer.batch_max as usize;
                 let span = (self.endpoint.delivered, self.endpoint.delivered);
-                self.claim.replayed(&self.deliverer.pool, &replay, last).await?;
-                let kept = self.claim.delivered(&self.deliverer.pool, span).await?;
+                self.claim.replayed(&replay, last).await?;
+                let kept = self.claim.delivered(span).await?;
                 Ok(if kept { Step::Done } else { Step::Stop })
             }
             Err(failure) => {
@@ -283,13 +279,13 @@ impl Service<'_> {
             return self.prolonged().await;
         }
         if let (true, Source::Replay(replay)) = (is_refusal, source) {
-            self.claim.replay_refused(&self.deliverer.pool, replay).await?;
+            self.claim.replay_refused(replay).await?;
         }
         let pause = pause(self.endpoint.failures, self.deliverer.pause_max);
         let endpoint = self.endpoint.id;
         tracing::warn!(%endpoint, error, ?pause, "events not delivered; the next try is after the pause");
         let is_refusal_of_log = is_refusal && matches!(source, Source::Log);
-        self.claim.failed(&self.deliverer.pool, (error, is_refusal_of_log), pause).await?;
+        self.claim.failed(error, is_refusal_of_log, pause).await?;
         Ok(Step::Stop)
     }
 
@@ -297,7 +293,7 @@ impl Service<'_> {
     /// message again.
     async fn prolonged(&self) -> ledger::Result<Step> {
         let here = (self.endpoint.delivered, self.endpoint.delivered);
-        let kept = self.claim.skipped(&self.deliverer.pool, here).await?;
+        let kept = self.claim.skipped(here).await?;
         Ok(if kept { Step::Done } else { Step::Stop })
     }
 
@@ -322,9 +318,9 @@ impl Service<'_> {
             // Later events of the log were not sent yet.
             Source::Replay(_) => self.endpoint.delivered,
         };
-        self.claim.set_aside(&self.deliverer.pool, (position, error), delivered).await?;
+        self.claim.set_aside(position, error, delivered).await?;
         if let Source::Replay(replay) = source {
-            self.claim.skip_replay(&self.deliverer.pool, replay, (position, 0)).await?;
+            self.claim.skip_replay(replay, position, 0).await?;
         }
         self.deliverer.metrics.dead_letters.inc();
         self.endpoint.delivered = delivered;

@@ -3,17 +3,14 @@
 use ledger::Ledger;
 use outgoing_https::Target;
 
+use crate::filter::Filter;
+use crate::problems;
+use crate::sql::endpoints::{self, DeadLetter, Endpoint, EndpointChange};
+use crate::sql::event_log::{self, LoggedEvent};
 use ledger::rows::actions::Actor;
-use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
 use web::problem::Problem;
 use web::too_long;
-
-use crate::filter::Filter;
-use crate::problems;
-
-pub use ledger::rows::endpoints::{DeadLetter, Endpoint, EndpointChange};
-pub use ledger::rows::event_log::LoggedEvent;
 
 /// The most endpoints.
 pub const ENDPOINTS_MAX: usize = 32;
@@ -55,9 +52,7 @@ impl Endpoints {
         }
         let delivered = self.ledger.read(self.begin(new.from_start)).await?;
         let secret = webhooks::new_secret();
-        let what = (new.target.as_str(), secret.as_str());
-        let filter = new.filter.stored();
-        Ok(endpoints::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
+        Ok(endpoints::create(&self.ledger, new, &secret, delivered, actor).await?)
     }
 
     /// The position behind which a new endpoint begins.
@@ -68,17 +63,6 @@ impl Endpoints {
             Some(first) => Ok(first - 1),
             None => event_log::last_position(pool).await,
         }
-    }
-
-    /// Changes which events an endpoint gets from now on.
-    pub async fn set_filter(
-        &self,
-        id: EndpointId,
-        filter: &Filter,
-        actor: &Actor,
-    ) -> Result<(), Problem> {
-        filter.check().map_err(|why| problems::INVALID_FILTER.detail(why))?;
-        self.change(id, &EndpointChange::Filter(filter.stored()), actor).await
     }
 
     /// Orders that the events from `first` to `last` are delivered again, as far as the log has
@@ -139,13 +123,16 @@ impl Endpoints {
         self.ledger.read(event_log::read(&self.ledger.pool, first, i64::MAX, limit)).await
     }
 
-    /// Makes a change that needs no check.
+    /// Makes a change, after the check of a filter.
     pub async fn change(
         &self,
         id: EndpointId,
         change: &EndpointChange,
         actor: &Actor,
     ) -> Result<(), Problem> {
+        if let EndpointChange::Filter(filter) = change {
+            filter.check().map_err(|why| problems::INVALID_FILTER.detail(why))?;
+        }
         let is_there = endpoints::change(&self.ledger, id, change, actor).await?;
         is_there.then_some(()).ok_or_else(|| problems::ENDPOINT_NOT_FOUND.problem())
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use ledger::rows::event_log::LoggedEvent;
+use crate::sql::event_log::LoggedEvent;
 use ledger::rows::outbox::EVENT_TYPES;
 use shop_domain::{Currency, ItemId};
 

@@ -1,8 +1,8 @@
 //! Events for other systems: every change of an order that is durable, at least once.
 //!
-//! The transaction of a change writes the *outbox* (`ledger::rows::outbox`). [`relay`] moves the rows into the *log*, which
-//! numbers them. [`deliver`] sends them on to the [`endpoints`]: signed webhooks. [`tend`] measures, and deletes old
-//! events.
+//! The transaction of a change writes the *outbox* (`ledger::rows::outbox`). [`sql::relay`] moves the rows into the
+//! *log*, which numbers them. [`deliver`] sends them on to the [`endpoints`]: signed webhooks. [`tend`] measures, and
+//! deletes old events.
 
 pub mod deliver;
 pub mod endpoints;
@@ -10,9 +10,15 @@ pub mod filter;
 pub mod metrics;
 pub mod problems;
 mod receiver;
-mod relay;
 mod route;
 mod settings;
+/// The statements. The ledger writes the outbox.
+pub mod sql {
+    pub mod deliveries;
+    pub mod endpoints;
+    pub mod event_log;
+    pub mod relay;
+}
 mod tend;
 
 use std::sync::Arc;
@@ -31,6 +37,7 @@ use crate::deliver::Deliverer;
 use crate::endpoints::Endpoints;
 use crate::metrics::EventMetrics;
 use crate::settings::Events as Settings;
+use crate::sql::relay;
 use crate::tend::TendEvents;
 
 /// The pause between two runs of the job.

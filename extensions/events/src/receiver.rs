@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use webhooks::{Failure, Message, WebhookClient};
 
-use ledger::rows::endpoints::Endpoint;
-use ledger::rows::event_log::LoggedEvent;
+use crate::sql::endpoints::Endpoint;
+use crate::sql::event_log::LoggedEvent;
 
 /// A receiver, with the connection to it.
 pub(super) struct Receiver {

@@ -8,9 +8,10 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::endpoints::{EndpointChange, Endpoints, NewEndpoint};
+use crate::endpoints::{Endpoints, NewEndpoint};
 use crate::filter::Filter;
 use crate::problems;
+use crate::sql::endpoints::EndpointChange;
 use extension::actor_of;
 use web::body::{Integer, JsonBody};
 use web::document::TryAgain;
@@ -159,7 +160,7 @@ pub async fn list(
     let endpoints = listed.into_iter().map(|(endpoint, dead_letters)| EndpointBody {
         id: endpoint.id.get(),
         target: endpoint.target,
-        filter: Filter::read(endpoint.filter.as_deref()),
+        filter: endpoint.filter,
         enabled: endpoint.enabled,
         delivered: endpoint.delivered,
         last,
@@ -210,8 +211,8 @@ pub async fn switch(
     }
     let actor = actor_of(&operator);
     // The filter first, so that an endpoint that is switched on gets nothing by the old one.
-    if let Some(filter) = &body.filter {
-        endpoints.set_filter(id, filter, &actor).await?;
+    if let Some(filter) = body.filter {
+        endpoints.change(id, &EndpointChange::Filter(filter), &actor).await?;
     }
     if let Some(enabled) = body.enabled {
         endpoints.change(id, &EndpointChange::Switch(enabled), &actor).await?;

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use ledger::Database;
 
 use crate::metrics::EventMetrics;
+use crate::sql::{deliveries, event_log};
 use extension::job::Job;
-use ledger::rows::{deliveries, event_log};
 
 /// Events that one statement deletes.
 const FORGOTTEN_MAX: u32 = 1_000;

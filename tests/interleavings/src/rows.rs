@@ -47,26 +47,24 @@ pub(crate) mod order {
     }
 }
 
-pub(crate) mod event {
-    pub(crate) mod outbox {
-        //! Events, of which there are none.
+pub(crate) mod outbox {
+    //! Events, of which there are none.
 
-        use shop_domain::{OrderStatus, Purchase};
+    use shop_domain::{OrderStatus, Purchase};
 
-        use crate::sql::{MySqlConnection, Result};
+    use crate::sql::{MySqlConnection, Result};
 
-        #[derive(Clone, Copy, Debug, Default)]
-        pub(crate) struct Outbox;
+    #[derive(Clone, Copy, Debug, Default)]
+    pub(crate) struct Outbox;
 
-        impl Outbox {
-            pub(crate) async fn inserted(
-                self,
-                _: &mut MySqlConnection,
-                _: &[&Purchase],
-                _: OrderStatus,
-            ) -> Result<()> {
-                Ok(())
-            }
+    impl Outbox {
+        pub(crate) async fn inserted(
+            self,
+            _: &mut MySqlConnection,
+            _: &[&Purchase],
+            _: OrderStatus,
+        ) -> Result<()> {
+            Ok(())
         }
     }
 }

@@ -2,7 +2,7 @@
 //! relay whose end is not decided is waited for.
 
 use dev_servers::VitessCluster;
-use ledger::rows::event_log;
+use events::sql::event_log;
 use shop_domain::OrderId;
 use sqlx::{MySqlConnection, MySqlPool};
 

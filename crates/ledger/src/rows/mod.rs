@@ -1,6 +1,6 @@
 //! The rows in MySQL: all reads, and the writes of everything except orders and stock.
 //!
-//! Each folder has the rows of a subject: [`account`], [`item`], [`order`], [`event`] and [`draw`];
+//! Each folder has the rows of a subject: [`account`], [`item`], [`order`] and [`draw`];
 //! [`tables`] has those that strategies keep beside the stock row.
 
 /// People: users, guests of other shops, operators, their sessions, and the traces of erased people.
@@ -18,13 +18,6 @@ pub mod audit;
 /// Sales that are drawn.
 pub mod draw {
     pub mod draws;
-}
-/// Events for other systems: from the outbox to the log, and on to the endpoints.
-pub mod event {
-    pub mod deliveries;
-    pub mod endpoints;
-    pub mod event_log;
-    pub mod outbox;
 }
 pub mod export;
 /// Items with their stock, products of which they are variants, and groups that share a limit.
@@ -44,13 +37,13 @@ pub mod order {
     pub mod request_keys;
     pub mod running;
 }
+pub mod outbox;
 pub mod redis_lists;
 pub mod tables;
 pub mod waiting_list;
 
 pub use account::*;
 pub use draw::*;
-pub use event::*;
 pub use item::*;
 pub use order::*;
 

@@ -20,8 +20,8 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use crate::rows::account::erased;
-use crate::rows::event::outbox::{OfferChange, Outbox};
 use crate::rows::order::buyers;
+use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::waiting_list;
 use crate::sql::Fault;
 use crate::work::item_concurrency::ItemPermit;

@@ -3,7 +3,7 @@
 use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use crate::rows::event::outbox::{OfferChange, Outbox};
+use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::waiting_list;
 use crate::sql::statement::{Binds, Write};
 use shop_domain::{ItemId, OrderId, Purchase, UserId, WaitingStatus};

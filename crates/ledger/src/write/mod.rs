@@ -44,8 +44,8 @@ pub(crate) use crate::work::{ATTEMPTS_MAX, pause};
 use tokio::time::Instant;
 
 use crate::failover::{Shards, Writer};
-use crate::rows::event::outbox::Outbox;
 use crate::rows::item::stock::StockRow;
+use crate::rows::outbox::Outbox;
 use crate::sql::{Database, Fault};
 use crate::work::breaker::Breaker;
 use crate::work::item_concurrency::{ItemConcurrency, ItemPermit};

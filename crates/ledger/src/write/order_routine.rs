@@ -25,7 +25,7 @@ use tracing::instrument::WithSubscriber;
 use super::new_order::{self, OrNull, Text, Time, Written, arguments};
 use super::stock::{self, StockWrite};
 use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded, transaction};
-use crate::rows::event::outbox::Outbox;
+use crate::rows::outbox::Outbox;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::Read;
 use crate::sql::{Fault, answered, within};

@@ -2,8 +2,8 @@
 //! the order's result under its id.
 
 use super::Arbiter;
-use crate::rows::event::outbox::Outbox;
 use crate::rows::order::orders;
+use crate::rows::outbox::Outbox;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::{Database, Fault, begin, confirmed, within};
 use crate::write::new_order::{Written, insert_orders};

@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::{Answer, Conflict};
-use crate::rows::event::outbox::Outbox;
+use crate::rows::outbox::Outbox;
 use crate::rows::tables::StrategyTable;
 use crate::sql::contended;
 use crate::waiting_list;

@@ -8,8 +8,8 @@ use sqlx::MySqlConnection;
 
 use super::fence::raise_fence;
 use super::{Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock};
-use crate::rows::event::outbox::Outbox;
 use crate::rows::order::orders;
+use crate::rows::outbox::Outbox;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::Binds;
 use crate::sql::{Database, Fault, answered, begin_on, within};

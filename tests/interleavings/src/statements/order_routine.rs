@@ -4,7 +4,7 @@ use super::{Attempt, OrderWrite, StockWrite, transaction};
 use crate::events::log;
 use crate::explore::reach;
 use crate::random::{below, once_in};
-use crate::rows::event::outbox::Outbox;
+use crate::rows::outbox::Outbox;
 use crate::sql::{MySqlConnection, Process, Result};
 use crate::time::{Duration, sleep};
 

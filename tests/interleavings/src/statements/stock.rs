@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 use super::Answer;
-use crate::rows::event::outbox::Outbox;
+use crate::rows::outbox::Outbox;
 use crate::sql::{MySqlConnection, Result};
 use shop_domain::{Item, Outcome, Purchase, Refusal};
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
 use super::statements::take;
-use crate::rows::event::outbox::Outbox;
+use crate::rows::outbox::Outbox;
 use crate::sql::{Fault, answered, begin_on};
 use crate::work::item_concurrency::ItemPermits;
 use crate::work::limit_lock::{self, Limit};

@@ -3,8 +3,7 @@
 //!
 //! The row has the columns that Debezium's outbox event router reads. All changes of the ledger have
 //! one key (`aggregateid`), since the order of one row among the others matters: an order is sold
-//! in a row with 255 others, and paid in a row of its own. [`super::event_log`] takes the rows out
-//! again.
+//! in a row with 255 others, and paid in a row of its own. A relay takes the rows out again.
 
 use std::collections::BTreeMap;
 

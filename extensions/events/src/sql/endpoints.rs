@@ -3,15 +3,18 @@
 //! All times are the database's. [`super::deliveries`] moves them on.
 
 use serde_json::{Value, json};
-use sqlx::MySqlConnection;
+use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use crate::rows::account::actions::{self, Actor};
-use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, Rollback};
-use crate::work::{Ledger, RetryPolicy, failed_change};
+use crate::endpoints::NewEndpoint;
+use crate::filter::Filter;
+use ledger::rows::actions::{self, Actor};
+use ledger::sql::Rollback;
+use ledger::sql::statement::{Binds, Read, Write};
+use ledger::work::failed_change;
+use ledger::{Database, Ledger, RetryPolicy};
 use shop_domain::columns::Text;
-use shop_domain::{EndpointId, LedgerError};
+use shop_domain::{EndpointId, LedgerError, from_row};
 
 const COLUMNS: &str = Endpoint::COLUMNS;
 
@@ -23,8 +26,8 @@ pub struct Endpoint {
     pub target: String,
     /// The secret that signs messages.
     pub secret: String,
-    /// Which events it gets, in the words of the service; `None`: all.
-    pub filter: Option<String>,
+    /// Which events it gets; `None` if another build has stored a filter that is not understood here.
+    pub filter: Option<Filter>,
     /// Whether events are delivered.
     pub enabled: bool,
     /// The last position that was delivered or set aside.
@@ -59,24 +62,29 @@ pub struct DeadLetter {
 pub enum EndpointChange {
     /// Switches it on or off.
     Switch(bool),
-    /// Changes which events it gets; `None`: all.
-    Filter(Option<String>),
+    /// Changes which events it gets from now on.
+    Filter(Filter),
     /// Deletes it with its dead letters.
     Delete,
     /// Orders that the events between two positions are delivered again.
     Replay(i64, i64),
 }
 
-/// Creates an endpoint that begins behind the position `delivered`, and reads it back. The operators' log has a line.
+/// Creates an endpoint that begins behind the position `delivered` and signs with `secret`, and reads it back. The
+/// operators' log has a line.
 ///
 /// # Errors
 /// When it was not created, or may have been.
 pub async fn create(
     ledger: &Ledger,
-    (target, secret): (&str, &str),
-    (delivered, filter): (i64, Option<&str>),
+    new: &NewEndpoint,
+    secret: &str,
+    delivered: i64,
     actor: &Actor,
 ) -> Result<Endpoint, LedgerError> {
+    let target = new.target.as_str();
+    let filter = new.filter.stored();
+    let filter = filter.as_deref();
     let created = ledger.create(|transaction| {
         Box::pin(async move {
             let id = EndpointId::generate();
@@ -90,7 +98,7 @@ pub async fn create(
             .await?;
             let detail = json!({ "endpoint": id.get(), "target": target, "filter": filter });
             actions::record(transaction, actor, "endpoint_created", None, &detail).await?;
-            find(transaction, id).await?.ok_or(sqlx::Error::RowNotFound)
+            find(&mut **transaction, id).await?.ok_or(sqlx::Error::RowNotFound)
         })
     });
     created.await
@@ -137,7 +145,7 @@ impl EndpointChange {
                 "UPDATE event_endpoints SET filter = ?, failures = 0, refusals = 0, claimed_by = '', \
                  next_try_at = UTC_TIMESTAMP(6), claimed_until = UTC_TIMESTAMP(6) WHERE id = ?",
             )
-            .binds((filter.as_deref(), id.get())),
+            .binds((filter.stored(), id.get())),
             Self::Delete => {
                 for statement in [
                     "DELETE FROM event_dead_letters WHERE endpoint_id = ?",
@@ -169,7 +177,7 @@ impl EndpointChange {
                 ("endpoint_switched", json!({ "endpoint": id, "enabled": enabled }))
             }
             Self::Filter(filter) => {
-                ("endpoint_filtered", json!({ "endpoint": id, "filter": filter }))
+                ("endpoint_filtered", json!({ "endpoint": id, "filter": filter.stored() }))
             }
             Self::Delete => ("endpoint_deleted", json!({ "endpoint": id })),
             Self::Replay(first, last) => {
@@ -187,11 +195,11 @@ pub async fn list(pool: &Database) -> sqlx::Result<Vec<Endpoint>> {
 
 /// Reads one endpoint.
 pub(super) async fn find(
-    connection: &mut MySqlConnection,
+    executor: impl MySqlExecutor<'_>,
     id: EndpointId,
 ) -> sqlx::Result<Option<Endpoint>> {
     let statement = format!("SELECT {COLUMNS} FROM event_endpoints WHERE id = ?");
-    sqlx::query_as(&statement).bind(id.get()).first(connection).await
+    sqlx::query_as(&statement).bind(id.get()).first(executor).await
 }
 
 /// Lists at most `limit` dead letters of an endpoint, in the order of the log, behind `after`.
@@ -219,8 +227,8 @@ pub async fn count_dead_letters(pool: &Database, id: EndpointId) -> sqlx::Result
 }
 
 from_row!(Endpoint {
-    id, target, secret as Text, filter, enabled, delivered, failures, refusals, last_error,
-    next_try_at, delivered_at, created_at,
+    id, target, secret as Text, enabled, delivered, failures, refusals, last_error, next_try_at,
+    delivered_at, created_at, filter as Option<String> => |stored| Filter::read(stored.as_deref()),
 });
 
 from_row!(DeadLetter { position, reason, created_at });

@@ -8,9 +8,10 @@ use std::time::Duration;
 use sqlx::MySqlConnection;
 
 use super::endpoints::{Endpoint, find};
-use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, answered, transact};
-use shop_domain::EndpointId;
+use ledger::Database;
+use ledger::sql::statement::{Binds, Read, Write};
+use ledger::sql::transact;
+use shop_domain::{EndpointId, from_row};
 
 /// The longest error that is stored, in characters.
 const ERROR_LENGTH_MAX: usize = 300;
@@ -18,6 +19,7 @@ const ERROR_LENGTH_MAX: usize = 300;
 /// The claim of one instance to one endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
+    pub pool: &'a Database,
     pub endpoint: EndpointId,
     /// The name of the instance.
     pub instance: &'a str,
@@ -51,7 +53,7 @@ pub struct Lag {
 
 impl Claim<'_> {
     /// Takes the endpoint, and reads it; `None` when there is nothing to do for this instance.
-    pub async fn take(&self, pool: &Database) -> sqlx::Result<Option<Endpoint>> {
+    pub async fn take(&self) -> sqlx::Result<Option<Endpoint>> {
         let taken = sqlx::query(
             "UPDATE event_endpoints SET claimed_by = ?, \
              claimed_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
@@ -59,46 +61,40 @@ impl Claim<'_> {
              AND claimed_until <= UTC_TIMESTAMP(6)",
         )
         .binds((self.instance, self.lease.as_secs(), self.endpoint.get()))
-        .changed(pool)
+        .changed(self.pool)
         .await?;
         if taken == 0 {
             return Ok(None);
         }
-        let mut connection = pool.acquire().await?;
-        find(&mut connection, self.endpoint).await
+        find(self.pool, self.endpoint).await
     }
 
     /// Ends the claim.
     ///
     /// # Errors
     /// The database's; then it ends with its time.
-    pub async fn end(&self, pool: &Database) -> sqlx::Result<()> {
+    pub async fn end(&self) -> sqlx::Result<()> {
         sqlx::query(
             "UPDATE event_endpoints SET claimed_by = '', claimed_until = UTC_TIMESTAMP(6) \
              WHERE id = ? AND claimed_by = ?",
         )
         .binds((self.endpoint.get(), self.instance))
-        .run(pool)
+        .run(self.pool)
         .await
     }
 
     /// Notes that the receiver has everything up to the position `now`, where it had everything up
     /// to `before`, and prolongs the claim. `false` when the claim is lost or the endpoint is
     /// switched off.
-    pub async fn delivered(&self, pool: &Database, positions: (i64, i64)) -> sqlx::Result<bool> {
+    pub async fn delivered(&self, positions: (i64, i64)) -> sqlx::Result<bool> {
         let answered =
             "failures = 0, refusals = 0, last_error = NULL, delivered_at = UTC_TIMESTAMP(6),";
-        self.advance(pool, positions, answered).await
+        self.advance(positions, answered).await
     }
 
     /// Notes a failed try, after which the next one has to wait for `pause`. An endpoint that was switched off meanwhile keeps
     /// the reason of that.
-    pub async fn failed(
-        &self,
-        pool: &Database,
-        (error, is_refusal): (&str, bool),
-        pause: Duration,
-    ) -> sqlx::Result<()> {
+    pub async fn failed(&self, error: &str, is_refusal: bool, pause: Duration) -> sqlx::Result<()> {
         sqlx::query(
             "UPDATE event_endpoints SET failures = failures + 1, refusals = refusals + ?, \
              last_error = IF(enabled, ?, last_error), \
@@ -112,22 +108,17 @@ impl Claim<'_> {
             self.endpoint.get(),
             self.instance,
         ))
-        .run(pool)
+        .run(self.pool)
         .await
     }
 
     /// Notes that nothing up to the position `now` is for the receiver, else like [`Claim::delivered`]. With the same
     /// position twice it only prolongs the claim.
-    pub async fn skipped(&self, pool: &Database, positions: (i64, i64)) -> sqlx::Result<bool> {
-        self.advance(pool, positions, "").await
+    pub async fn skipped(&self, positions: (i64, i64)) -> sqlx::Result<bool> {
+        self.advance(positions, "").await
     }
 
-    async fn advance(
-        &self,
-        pool: &Database,
-        (before, now): (i64, i64),
-        also: &str,
-    ) -> sqlx::Result<bool> {
+    async fn advance(&self, (before, now): (i64, i64), also: &str) -> sqlx::Result<bool> {
         let statement = format!(
             "UPDATE event_endpoints SET delivered = ?, {also} \
              claimed_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
@@ -135,27 +126,25 @@ impl Claim<'_> {
         );
         let noted = sqlx::query(&statement)
             .binds((now, self.lease.as_secs(), self.endpoint.get(), self.instance, before))
-            .changed(pool)
+            .changed(self.pool)
             .await?;
         Ok(noted == 1)
     }
 
     /// Writes a dead letter. `delivered` is the position up to which the receiver then has what it gets from the log: the
     /// dead letter's own, unless a replay was refused.
-    pub async fn set_aside(
-        &self,
-        pool: &Database,
-        letter: (i64, &str),
-        delivered: i64,
-    ) -> sqlx::Result<()> {
-        transact(pool, |transaction| Box::pin(self.write_aside(transaction, letter, delivered)))
-            .await
+    pub async fn set_aside(&self, position: i64, reason: &str, delivered: i64) -> sqlx::Result<()> {
+        transact(self.pool, |transaction| {
+            Box::pin(self.write_aside(transaction, position, reason, delivered))
+        })
+        .await
     }
 
     async fn write_aside(
         &self,
         transaction: &mut MySqlConnection,
-        (position, reason): (i64, &str),
+        position: i64,
+        reason: &str,
         delivered: i64,
     ) -> sqlx::Result<()> {
         sqlx::query(
@@ -182,13 +171,13 @@ impl Claim<'_> {
     }
 
     /// The oldest range that is to be delivered again.
-    pub async fn replay(&self, pool: &Database) -> sqlx::Result<Option<Replay>> {
+    pub async fn replay(&self) -> sqlx::Result<Option<Replay>> {
         sqlx::query_as(
             "SELECT id, next_position, last_position, refusals FROM event_replays \
              WHERE endpoint_id = ? ORDER BY id LIMIT 1",
         )
         .bind(self.endpoint.get())
-        .first(pool)
+        .first(self.pool)
         .await
     }
 
@@ -197,40 +186,33 @@ impl Claim<'_> {
     ///
     /// # Errors
     /// The database's; then a part is delivered once more.
-    pub async fn replayed(&self, pool: &Database, replay: &Replay, now: i64) -> sqlx::Result<()> {
+    pub async fn replayed(&self, replay: &Replay, now: i64) -> sqlx::Result<()> {
         sqlx::query(
             "DELETE FROM event_dead_letters WHERE endpoint_id = ? AND position BETWEEN ? AND ?",
         )
         .binds((self.endpoint.get(), replay.next, now))
-        .run(pool)
+        .run(self.pool)
         .await?;
-        self.skip_replay(pool, replay, (now, 0)).await
+        self.skip_replay(replay, now, 0).await
     }
 
     /// Counts a refusal of the next event of a replay.
-    pub async fn replay_refused(&self, pool: &Database, replay: &Replay) -> sqlx::Result<()> {
+    pub async fn replay_refused(&self, replay: &Replay) -> sqlx::Result<()> {
         sqlx::query("UPDATE event_replays SET refusals = refusals + 1 WHERE id = ?")
             .bind(replay.id)
-            .run(pool)
+            .run(self.pool)
             .await
     }
 
     /// Goes on with a replay behind the position `now`, with the refusals that the event there has so far.
-    pub async fn skip_replay(
-        &self,
-        pool: &Database,
-        replay: &Replay,
-        (now, refusals): (i64, u32),
-    ) -> sqlx::Result<()> {
+    pub async fn skip_replay(&self, replay: &Replay, now: i64, refusals: u32) -> sqlx::Result<()> {
         let noted = if now >= replay.last {
-            sqlx::query("DELETE FROM event_replays WHERE id = ?").bind(replay.id).execute(pool)
+            sqlx::query("DELETE FROM event_replays WHERE id = ?").bind(replay.id)
         } else {
             sqlx::query("UPDATE event_replays SET next_position = ?, refusals = ? WHERE id = ?")
                 .binds((now + 1, refusals, replay.id))
-                .execute(pool)
         };
-        answered(noted).await?;
-        Ok(())
+        noted.run(self.pool).await
     }
 }
 
