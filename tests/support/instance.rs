@@ -300,7 +300,8 @@ pub async fn patient_transaction(pool: &Database) -> Transaction<'static, MySql>
 pub async fn statements_running(pool: &Database, like: &str) -> i64 {
     sqlx::query_scalar(
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-         WHERE DB IN (DATABASE(), CONCAT('vt_', DATABASE(), '_0')) AND ID <> CONNECTION_ID() AND INFO LIKE ?",
+         WHERE DB IN (DATABASE(), CONCAT('vt_', DATABASE(), '_0'), CONCAT(DATABASE(), '_items_-80'), \
+         CONCAT(DATABASE(), '_items_80-')) AND ID <> CONNECTION_ID() AND INFO LIKE ?",
     )
     .bind(like)
     .fetch_one(pool)
