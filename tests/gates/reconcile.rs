@@ -38,17 +38,21 @@ impl ReconcileTestbed {
 
     /// Makes items whose sale ends in `hours` from now, each with an epoch in the ledger.
     async fn make(&self, count: usize, hours: i32) -> Vec<ItemId> {
-        let row = "('A thing', 100, UTC_TIMESTAMP(6) - INTERVAL 3 DAY, \
+        // In shards, the id says where an item lies.
+        let last: Option<i64> =
+            self.shop.read(sqlx::query_scalar("SELECT MAX(id) FROM items")).await;
+        let ids = (last.unwrap_or_default() + 1..).take(count);
+        let row = "(?, 'A thing', 100, UTC_TIMESTAMP(6) - INTERVAL 3 DAY, \
                    UTC_TIMESTAMP(6) + INTERVAL ? HOUR, 5, 300, 'redis-lua', 'shop', 'on', \
                    UTC_TIMESTAMP(6))";
         let statement = format!(
-            "INSERT INTO items (name, price_cents, starts_at, ends_at, per_buyer_limit, \
+            "INSERT INTO items (id, name, price_cents, starts_at, ends_at, per_buyer_limit, \
              hold_seconds, strategy, kind, arbiter, created_at) VALUES {}",
             vec![row; count].join(", ")
         );
         let mut query = sqlx::query(&statement);
-        for _ in 0..count {
-            query = query.bind(hours);
+        for id in ids.clone() {
+            query = query.bind(id).bind(hours);
         }
         query.execute(&self.shop.pool).await.expect("items");
         for statement in [
@@ -57,10 +61,7 @@ impl ReconcileTestbed {
         ] {
             sqlx::query(statement).execute(&self.shop.pool).await.expect("rows beside them");
         }
-        let statement = "SELECT id FROM items ORDER BY id DESC LIMIT ?";
-        let limit = u32::try_from(count).expect("a few");
-        let ids: Vec<i64> = self.shop.read_all(sqlx::query_scalar(statement).bind(limit)).await;
-        ids.into_iter().rev().map(|id| ItemId::new(id).expect("positive")).collect()
+        ids.map(|id| ItemId::new(id).expect("positive")).collect()
     }
 
     async fn set(&self, item: ItemId, available: i64) {

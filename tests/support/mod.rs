@@ -30,6 +30,7 @@ use dev_servers::{
     ZookeeperOptions, ZookeeperServer,
 };
 use futures::future::join_all;
+use sqlx::Executor;
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
@@ -215,20 +216,25 @@ pub async fn vitess() -> &'static VitessServer {
     VITESS.get_or_init(start).await
 }
 
-/// The URL of the run's Vitess with the items in two shards, started when the first test asks. All shops share its tables.
+/// The URL of the run's Vitess with the items in two shards, started when the first test asks. All shops share its tables,
+/// which are emptied for each one, so tests run there one after the other.
 pub async fn sharded_vitess_url() -> String {
-    static VITESS: OnceCell<VitessServer> = OnceCell::const_new();
+    static VITESS: OnceCell<(VitessServer, String)> = OnceCell::const_new();
     let start = async || {
         let started = async || {
             let mut vitess =
                 VitessServer::start_sharded().await.expect("the private Vitess starts");
             shards::make_tables(&mut vitess).await;
-            vitess
+            let emptying = shards::emptying(&vitess).await;
+            (vitess, emptying)
         };
         let start = move || RUNTIME.block_on(started());
         RUNTIME.spawn_blocking(start).await.expect("no panic")
     };
-    VITESS.get_or_init(start).await.url()
+    let (vitess, emptying) = VITESS.get_or_init(start).await;
+    let mut server = vitess.operator().await.expect("it answers");
+    server.execute(sqlx::raw_sql(emptying)).await.expect("the tables are emptied");
+    vitess.url()
 }
 
 static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();

@@ -21,6 +21,26 @@ pub async fn make_tables(vitess: &mut VitessServer) {
     vitess.gate().restart().await.expect("vtgate starts again");
 }
 
+/// The statements that empty all tables of the server behind that are empty now.
+pub async fn emptying(vitess: &VitessServer) -> String {
+    let mut server = vitess.operator().await.expect("it answers");
+    let names = "SELECT CAST(CONCAT('`', table_schema, '`.`', table_name, '`') AS CHAR) \
+         FROM information_schema.tables \
+         WHERE table_schema LIKE 'seckill%' AND table_type = 'BASE TABLE'";
+    let names: Vec<String> =
+        sqlx::query_scalar(names).fetch_all(&mut server).await.expect("the tables are listed");
+    // A transaction of the test before may be rolled back only now.
+    let mut statements = "SET foreign_key_checks = 0, innodb_lock_wait_timeout = 50".to_owned();
+    for name in names {
+        let count = format!("SELECT COUNT(*) FROM {name}");
+        let rows: i64 = sqlx::query_scalar(&count).fetch_one(&mut server).await.expect("counted");
+        if rows == 0 {
+            statements += &format!("; DELETE FROM {name}");
+        }
+    }
+    statements
+}
+
 /// Starts a cluster with replicas, and a shop that has its items in these shards, and perhaps tells events.
 pub async fn clustered_shop(shards: &[NewShard<'_>], tells_events: bool) -> (VitessCluster, Shop) {
     let mut cluster = VitessCluster::start_temporary(2).await.expect("the cluster starts");

@@ -17,6 +17,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{ConnectOptions, Executor, MySql};
 
 use super::replication;
+use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::statement::Read;
 use crate::sql::{Database, answered};
 
@@ -86,6 +87,15 @@ const OF_VITESS: &str = "SET autocommit = 1, transaction_mode = 'twopc'";
 /// Has Vitess wait a day for each statement, in milliseconds. By itself it ends one after a minute
 /// (`deploy/vitess/vttablet.flags`).
 const WITHOUT_LIMIT: &str = "SET query_timeout = 86400000";
+
+/// Has a tablet of Vitess end a transaction when nobody waits for its statements any more. A vtgate that is killed leaves
+/// its transactions to the tablets, and each keeps its row locks until then. Vitess counts from the first statement, and
+/// lets a COMMIT end that was sent in time.
+static SHORT: LazyLock<String> =
+    LazyLock::new(|| format!("SET transaction_timeout = {}; ", TRANSACTION_MAX.as_millis()));
+
+/// Lets a transaction on Vitess take as long as the tablets allow.
+const LONG: &str = "SET transaction_timeout = 0";
 
 /// Has Vitess refuse a transaction that touches a second shard.
 const ONE_SHARD: &str = "SET transaction_mode = 'single'; ";
@@ -157,8 +167,8 @@ async fn is_of_vitess(error: &sqlx::Error, connection: &mut MySqlConnection) -> 
         && replication::leads_to_vitess(connection).await.unwrap_or(false)
 }
 
-/// Takes a connection whose next transaction reads one snapshot. A vtgate of Vitess sets that for the whole session,
-/// and what reads after it has waited would read what is over: there the connection is closed after use.
+/// Takes a connection whose next transaction reads one snapshot, and may take long. A vtgate of Vitess sets that for the
+/// whole session, and what reads after it has waited would read what is over: there the connection is closed after use.
 ///
 /// # Errors
 /// The database's.
@@ -166,6 +176,7 @@ pub(crate) async fn for_snapshot(pool: &Database) -> sqlx::Result<PoolConnection
     let mut connection = pool.acquire().await?;
     if replication::leads_to_vitess(&mut connection).await? {
         connection.close_on_drop();
+        connection.execute(sqlx::raw_sql(LONG)).await?;
     }
     let isolation = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
     connection.execute(sqlx::raw_sql(isolation)).await?;
@@ -176,8 +187,11 @@ pub(crate) async fn for_snapshot(pool: &Database) -> sqlx::Result<PoolConnection
 pub(super) fn of_pool(is_vitess: bool, pool: PoolSession) -> String {
     let PoolSession { lock_wait_seconds, is_of_one_shard } = pool;
     let of_each = of_each(is_vitess);
+    let short = if is_vitess { SHORT.as_str() } else { "" };
     let one_shard = if is_vitess && is_of_one_shard { ONE_SHARD } else { "" };
-    format!("{of_each}; {one_shard}SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}")
+    format!(
+        "{of_each}; {short}{one_shard}SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}"
+    )
 }
 
 /// Reads the settings of a pool's session that are not what the program relies on, each as `name = value`.
