@@ -1,6 +1,6 @@
 //! The rows in MySQL: all reads, and the writes of everything except orders and stock.
 //!
-//! Each folder has the rows of a subject: [`account`], [`item`], [`order`], [`event`] and [`draw`];
+//! Each folder has the rows of a subject: [`account`], [`item`], [`order`] and [`event`];
 //! [`tables`] has those that strategies keep beside the stock row.
 
 /// People: users, guests of other shops, operators, their sessions, and the traces of erased people.
@@ -15,10 +15,6 @@ pub mod account {
     pub mod users;
 }
 pub mod audit;
-/// Sales that are drawn.
-pub mod draw {
-    pub mod draws;
-}
 /// Events for other systems: from the outbox to the log, and on to the endpoints.
 pub mod event {
     pub mod deliveries;
@@ -30,6 +26,7 @@ pub mod export;
 /// Items with their stock, products of which they are variants, and groups that share a limit.
 pub mod item {
     pub mod creations;
+    pub mod draws;
     pub mod items;
     pub mod limit_groups;
     pub mod products;
@@ -49,7 +46,6 @@ pub mod tables;
 pub mod waiting_list;
 
 pub use account::*;
-pub use draw::*;
 pub use event::*;
 pub use item::*;
 pub use order::*;

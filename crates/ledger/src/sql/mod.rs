@@ -6,7 +6,7 @@ mod error;
 pub mod limits;
 mod new_id;
 mod shown;
-pub(crate) mod statement;
+pub mod statement;
 mod transaction;
 
 pub use database::{Database, Destination};

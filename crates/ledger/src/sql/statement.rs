@@ -1,4 +1,6 @@
 //! One statement: sent, and its answer awaited no longer than [`ANSWER_MAX`](crate::sql::limits::ANSWER_MAX).
+//!
+//! An error of a statement is the database's, or of input and output when no answer came in time.
 
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::{Query, QueryAs, QueryScalar};
@@ -7,16 +9,19 @@ use sqlx::{Encode, FromRow, MySql, MySqlExecutor, Type};
 use super::limits::answered;
 
 /// Binds the values of a tuple to the question marks of a statement, in their order.
-pub(crate) trait Binds<'q>: Sized {
+pub trait Binds<'q>: Sized {
+    /// Binds a value to the next question mark.
     fn one_more(self, value: impl Encode<'q, MySql> + Type<MySql> + 'q) -> Self;
 
+    /// Binds the values of a tuple to the next question marks.
     fn binds(self, values: impl Values<'q>) -> Self {
         values.bind_to(self)
     }
 }
 
 /// A tuple of values.
-pub(crate) trait Values<'q> {
+pub trait Values<'q> {
+    /// Binds each value to the next question mark of `query`.
     fn bind_to<Q: Binds<'q>>(self, query: Q) -> Q;
 }
 
@@ -42,7 +47,8 @@ values!(A B C D E F G H);
 values!(A B C D E F G H I J);
 
 /// A statement that writes.
-pub(crate) trait Write {
+#[expect(async_fn_in_trait, reason = "each caller knows the type of the future")]
+pub trait Write {
     /// Runs the statement.
     async fn run(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<()>;
 
@@ -69,7 +75,8 @@ impl Write for Query<'_, MySql, MySqlArguments> {
 }
 
 /// A statement that reads rows of the type `T`.
-pub(crate) trait Read<T> {
+#[expect(async_fn_in_trait, reason = "each caller knows the type of the future")]
+pub trait Read<T> {
     /// Reads all rows.
     async fn all(self, from: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<T>>;
 

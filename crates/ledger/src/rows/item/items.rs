@@ -245,7 +245,8 @@ pub(crate) async fn set_shop_currency(
 
 /// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which
 /// MariaDB takes for NULL after January 2038.
-pub(crate) fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
+#[must_use]
+pub fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
     let instant = instant.to_offset(UtcOffset::UTC);
     PrimitiveDateTime::new(instant.date(), instant.time())
 }
