@@ -3,17 +3,23 @@
 //! # Modules, in reading order
 //! 1. [`write`]: the one transaction that writes an order, single or in a batch.
 //! 2. [`waiting_list`]: buyers who wait for units that come back, and the offers to them.
-//! 3. [`draw`]: entries of sales that are drawn, and their places.
-//! 4. [`order`]: what happens to an order after it is placed.
-//! 5. [`catalog`]: creating and editing items.
-//! 6. [`erasure`]: the deletion of a person.
-//! 7. [`rows`]: the statements that neither write an order nor take stock.
-//! 8. [`schema`]: the tables, and how they are brought up to date.
-//! 9. [`failover`]: the connections, which follow the writer among several hosts.
-//! 10. [`work`]: how work is called, with [`breaker`] (calls that are refused while a server does not answer),
-//!     [`cache`], [`gathered`] and [`single_flight`] (reads that many ask for at once), and what a transaction must have
-//!     before it waits for an item.
-//! 11. [`sql`]: statements, transactions, their errors and their time limits, also for extensions with SQL of their own.
+//! 3. [`order`]: what happens to an order after it is placed.
+//! 4. [`catalog`]: creating and editing items.
+//! 5. [`erasure`]: the deletion of a person.
+//! 6. [`rows`]: the statements that neither write an order nor take stock.
+//! 7. [`schema`]: the tables, and how they are brought up to date.
+//! 8. [`failover`]: the connections, which follow the writer among several hosts.
+//! 9. [`work`]: how work is called, with [`breaker`] (calls that are refused while a server does not answer),
+//!    [`cache`], [`gathered`] and [`single_flight`] (reads that many ask for at once), and what a transaction must have
+//!    before it waits for an item.
+//! 10. [`sql`]: statements, transactions, their errors and their time limits.
+//!
+//! # What an extension with tables of its own uses
+//! * [`sql::statement`] binds values to a statement and sends it.
+//! * [`Ledger::read`] and [`Ledger::change`] are for requests, [`sql::transact`] is for jobs.
+//! * [`work::stock_lock`] puts the changes of an item into one sequence. It takes the permit of the item, which is that of
+//!   [`Ledger::permit`] for a request, and of [`ItemPermit::of_job`] for a job.
+//! * [`failover::named_lock`] lets one instance at a time do something.
 
 #[macro_use]
 extern crate failpoint;
@@ -21,7 +27,6 @@ extern crate failpoint;
 extern crate shop_domain;
 
 pub mod catalog;
-pub mod draw;
 pub mod erasure;
 pub mod failover;
 pub mod order;

@@ -10,9 +10,9 @@ use sqlx::{Decode, Type};
 
 use crate::payment::{CurrencyCode, PaymentId, PaymentStatus};
 use crate::{
-    ArbiterMode, BuyerReference, Cents, Currency, DrawBeacon, DrawEntry, EndpointId, ItemId,
-    ItemKind, LimitGroup, LimitGroupId, OrderId, OrderStatus, Place, Product, ProductId, Quantity,
-    ShopId, UserId, WaitingStatus,
+    ArbiterMode, BuyerReference, Cents, Currency, DrawBeacon, EndpointId, ItemId, ItemKind,
+    LimitGroup, LimitGroupId, OrderId, OrderStatus, Place, Product, ProductId, Quantity, ShopId,
+    UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -145,14 +145,6 @@ column_type!(ArbiterMode, &str, Self::parse);
 from_row!(LimitGroup { id, name, per_buyer_limit });
 
 from_row!(Product { id, name, description, image_url });
-
-from_row!(DrawEntry {
-    entry,
-    party,
-    members as i64 => |count| u32::try_from(count).unwrap_or(u32::MAX),
-    entered_at,
-    place,
-});
 
 from_row!(Place {
     number: "place",

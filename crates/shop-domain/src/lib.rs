@@ -25,9 +25,7 @@ pub mod window;
 
 pub use amount::{Cents, Currency, Quantity};
 pub use clock::Clock;
-pub use draw::{
-    DrawBeacon, DrawEntry, DrawProof, DrawState, ItemDraw, NewDraw, PARTY_MAX, PartyChoice,
-};
+pub use draw::{DrawBeacon, ItemDraw, NewDraw};
 pub use id::{
     BuyerReference, EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, ShopId,
     UserId,

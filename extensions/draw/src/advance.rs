@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 
-use crate::beacon::DrawRound;
 use crate::draws::Draws;
+use crate::sql::Step;
+use crate::sql::rows::{self, DueDraw};
 use extension::job::Job;
-use ledger::draw::Step;
-use ledger::rows::draws::{self, DueDraw};
 use ledger::rows::nothing_was_sent;
 use shop_domain::ItemId;
 
@@ -84,7 +83,7 @@ impl Draws {
     /// The database's, when it does not answer; what was done stays done.
     pub async fn advance(&self) -> ledger::Result<Advanced> {
         let pool = &self.parts.transactions.ledger.pool;
-        let mut due = draws::due(pool).await?;
+        let mut due = rows::due(pool).await?;
         self.held.keep_only(&due);
         let mut advanced = Advanced { due: due.len(), ..Advanced::default() };
         let reached = self.reached.load(Ordering::Relaxed);
@@ -143,10 +142,9 @@ impl Draws {
             Step::Held => return self.held(item).await,
             Step::EarlierBuild => return Err(StepError::EarlierBuild),
             Step::Key { public } => return Err(StepError::Key(public)),
-            Step::Value { beacon, round, rules, shop_key } => {
+            Step::Value(round) => {
                 let now = self.parts.clock.now();
-                let awaited = DrawRound { beacon, round, rules: &rules, shop_key: &shop_key };
-                let signature = self.parts.beacons.signature(&awaited, now).await;
+                let signature = self.parts.beacons.signature(&round, now).await;
                 let Some(signature) = signature.map_err(StepError::Beacon)? else {
                     return Ok(Ended::Done);
                 };
@@ -159,7 +157,7 @@ impl Draws {
         while let Some(change) = places.write_next().await? {
             self.parts.lists.publish(item, &change).await;
             if looked.elapsed() >= PLACING_MAX {
-                let due = draws::due(&draws.ledger.pool).await?;
+                let due = rows::due(&draws.ledger.pool).await?;
                 if due.iter().any(|other| other.item != item) {
                     break;
                 }
@@ -173,7 +171,7 @@ impl Draws {
 
     /// Notes that another session has the lock of a draw.
     async fn held(&self, item: ItemId) -> Result<Ended, StepError> {
-        let placed = draws::placed(&self.parts.transactions.ledger.pool, item).await?;
+        let placed = rows::placed(&self.parts.transactions.ledger.pool, item).await?;
         let is_long = self.held.note(item, placed) >= HELD_MAX;
         Ok(if is_long { Ended::Held } else { Ended::Done })
     }

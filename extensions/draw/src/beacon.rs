@@ -9,8 +9,9 @@ use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
 use time::OffsetDateTime;
 
-use draw_proof::{Beacon, Hash, ShopKeys};
-use ledger::draw::{beacon_of, micros};
+use crate::sql::DrawRound;
+use draw_proof::{Beacon, ShopKeys};
+use ledger::rows::draws::{beacon_of, micros};
 use shop_domain::DrawBeacon;
 
 /// The chain hash of drand's network `quicknet`.
@@ -25,15 +26,6 @@ pub struct Beacons {
     url: Arc<str>,
     of_new_draws: DrawBeacon,
     keys: Arc<ShopKeys>,
-}
-
-/// The round that a draw waits for.
-pub(crate) struct DrawRound<'a> {
-    pub beacon: DrawBeacon,
-    pub round: u64,
-    /// The hash of the rules, and the public key of the shop in them.
-    pub rules: &'a Hash,
-    pub shop_key: &'a str,
 }
 
 /// What drand answers.
@@ -71,7 +63,7 @@ impl Beacons {
     /// A sentence when drand does not answer, or answers without a valid signature.
     pub(crate) async fn signature(
         &self,
-        awaited: &DrawRound<'_>,
+        awaited: &DrawRound,
         now: OffsetDateTime,
     ) -> Result<Option<Vec<u8>>, String> {
         let round = awaited.round;
@@ -81,8 +73,8 @@ impl Beacons {
         match awaited.beacon {
             DrawBeacon::Local => {
                 let key =
-                    self.keys.find(awaited.shop_key).ok_or("the key of the draw is missing")?;
-                Ok(Some(Beacon::sign_locally(key, awaited.rules)))
+                    self.keys.find(&awaited.shop_key).ok_or("the key of the draw is missing")?;
+                Ok(Some(Beacon::sign_locally(key, &awaited.rules)))
             }
             DrawBeacon::Drand => {
                 let signature = self.read(round).await?;
@@ -142,7 +134,7 @@ mod tests {
         let now = OffsetDateTime::now_utc();
         let of_round = |round| {
             let beacon = DrawBeacon::Drand;
-            DrawRound { beacon, round, rules: &[0; 32], shop_key: "" }
+            DrawRound { beacon, round, rules: [0; 32], shop_key: String::new() }
         };
         let honest = beacons(SIGNATURE).await;
         let signature = honest.signature(&of_round(657_413), now).await.expect("an answer");

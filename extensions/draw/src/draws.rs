@@ -7,28 +7,26 @@ use std::time::{Duration, Instant};
 use crate::advance::HeldDraws;
 use crate::beacon::Beacons;
 use crate::problems::{self, of_entry};
-use draw_proof::{Hash, Promise, ShopKeys};
+use crate::sql::rows::{self, DrawEntry, DrawRow};
+use crate::sql::{PartyChoice, Transactions};
+use draw_proof::{Hash, Promise, PublicKey, Rules, ShopKeys};
 use extension::ports::{AnnounceDraws, DrawPromise, Items, WaitingLists};
 use ledger::cache::Cache;
-use ledger::draw::{beacon_of, micros};
-use ledger::rows::draws;
+use ledger::rows::draws::{beacon_of, micros};
 use ledger::single_flight::SingleFlight;
 use shop_domain::window::Phase;
 use shop_domain::{
-    ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, LedgerError, NewDraw, NewItem,
-    PARTY_MAX, PartyChoice, Refusal, UserId,
+    ArbiterMode, Clock, ItemDraw, ItemId, LedgerError, NewDraw, NewItem, Refusal, UserId,
 };
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use web::problem::{Problem, rfc3339};
 use web::problems::INVALID_DRAW;
 
-pub use ledger::rows::draws::DrawRow;
-
 /// The parts of the draws.
 #[derive(Clone)]
 pub struct DrawParts {
-    pub transactions: Arc<ledger::draw::Draws>,
+    pub transactions: Arc<Transactions>,
     pub items: Arc<dyn Items>,
     pub lists: Arc<dyn WaitingLists>,
     pub clock: Clock,
@@ -121,7 +119,7 @@ impl Draws {
         buyer: UserId,
     ) -> Result<Option<PromisedEntry>, Problem> {
         let ledger = &self.parts.transactions.ledger;
-        let found = ledger.read(draws::entry(&ledger.pool, item, buyer)).await?;
+        let found = ledger.read(rows::entry(&ledger.pool, item, buyer)).await?;
         let Some(entry) = found else { return Ok(None) };
         let rules = self.signed_rules(item).await?;
         Ok(Some(self.promised(item, entry, &rules)))
@@ -130,12 +128,12 @@ impl Draws {
     /// Counts the entries of an item's draw, the parties among them, and the entries that have their places.
     pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), Problem> {
         let ledger = &self.parts.transactions.ledger;
-        let progress = ledger.read(draws::progress(&ledger.pool, item)).await?;
+        let progress = ledger.read(rows::progress(&ledger.pool, item)).await?;
         Ok(progress.ok_or(&problems::NO_DRAW)?)
     }
 
-    /// Finds the draw of an item, a moment old, and its state.
-    pub async fn find(&self, item: ItemId) -> Result<(DrawRow, DrawState), Problem> {
+    /// Finds the draw of an item, a moment old, and its state in the word of the API.
+    pub async fn find(&self, item: ItemId) -> Result<(DrawRow, &'static str), Problem> {
         let found = self.parts.items.find_recent(item, AGE_MAX).await?;
         let found = found.ok_or(Refusal::ItemNotFound)?;
         if found.draw.is_none() {
@@ -147,10 +145,10 @@ impl Draws {
         };
         let now = self.parts.clock.now();
         let state = match found.window.phase(now) {
-            _ if draw.drawn_at.is_some() => DrawState::Drawn,
-            _ if draw.closed_at.is_some() || draw.closes_at <= now => DrawState::Closed,
-            Phase::Upcoming => DrawState::Upcoming,
-            Phase::Open | Phase::Ended => DrawState::Open,
+            _ if draw.drawn_at.is_some() => "drawn",
+            _ if draw.closed_at.is_some() || draw.closes_at <= now => "closed",
+            Phase::Upcoming => "upcoming",
+            Phase::Open | Phase::Ended => "open",
         };
         Ok((draw, state))
     }
@@ -161,7 +159,7 @@ impl Draws {
         let read = async move {
             let at = Instant::now();
             let ledger = &all.parts.transactions.ledger;
-            let draw = ledger.read(draws::find(&ledger.pool, item)).await;
+            let draw = ledger.read(rows::find(&ledger.pool, item)).await;
             if let Ok(Some(draw)) = &draw {
                 all.found.insert(item, (at, draw.clone()));
             }
@@ -244,13 +242,27 @@ impl Draws {
         // The value of a round that is over is known.
         let fits = fits && closes_at > self.parts.clock.now();
         let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
-        let is_possible = is_possible && (1..=PARTY_MAX).contains(&party_max);
         let beacon = self.parts.beacons.of_new_draws();
         let round_after = time::Duration::try_from(self.parts.round_after).ok()?;
         let after = closes_at.checked_add(round_after)?.unix_timestamp();
         let round = beacon_of(beacon).round_at(u64::try_from(after).ok()?);
-        let is_after = beacon_of(beacon).time_of(round) > micros(closes_at);
-        let draw = NewDraw { closes_at, beacon, round, shop_key, party_max };
-        (fits && is_possible && is_after).then_some(draw)
+        let draw = NewDraw { closes_at, beacon, round, shop_key, party_max, rules };
+        // The item has no id yet.
+        let is_sound = rules(&draw, ItemId::generate(), item.stock).is_some();
+        (fits && is_possible && is_sound).then_some(draw)
     }
+}
+
+/// The rules of a draw as they are published; `None` for those that no checker would take.
+fn rules(draw: &NewDraw, item: ItemId, units: i64) -> Option<String> {
+    let rules = Rules {
+        shop: PublicKey::parse(&draw.shop_key)?,
+        item: u64::try_from(item.get()).ok()?,
+        units: u64::try_from(units).ok()?,
+        party_max: draw.party_max,
+        closes: micros(draw.closes_at),
+        beacon: beacon_of(draw.beacon),
+        round: draw.round,
+    };
+    rules.text()
 }

@@ -1,7 +1,7 @@
 //! Draws: buyers enter until the close, and a shuffle that anybody can check gives each entry its place.
 //!
-//! `draws` is the use case: entries, and the steps after the close, which a job takes. The transactions are in
-//! `ledger::draw`, the shuffle is in the crate `draw-proof`. The units are then offered by the waiting list of the core.
+//! `draws` is the use case: entries, and the steps after the close, which a job takes. `sql` has the transactions, the
+//! crate `draw-proof` the shuffle. The units are then offered by the waiting list of the core.
 
 mod advance;
 mod beacon;
@@ -10,6 +10,7 @@ mod list;
 mod problems;
 mod route;
 mod settings;
+mod sql;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::advance::AdvanceDraws;
 use crate::beacon::Beacons;
 use crate::draws::{DrawParts, Draws};
 use crate::settings::Draw as Settings;
+use crate::sql::Transactions;
 
 routes_state!(RoutesState, RoutesParts { draws: Draws });
 
@@ -61,12 +63,8 @@ fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
         .map_err(|why| format!("draw.{why}"))?;
     let entries_max = settings.entries_max.into();
     let keys = Arc::new(settings.keys().ok_or("draw.signing_key is no key")?);
-    let transactions = ledger::draw::Draws::new(
-        core.ledger.clone(),
-        core.line.clone(),
-        entries_max,
-        Arc::clone(&keys),
-    );
+    let transactions =
+        Transactions::new(core.ledger.clone(), core.line.clone(), entries_max, Arc::clone(&keys));
     let url = &settings.drand_url;
     let beacons = Beacons::new(client, &settings.beacon, url, Arc::clone(&keys))?;
     Ok(Draws::new(DrawParts {

@@ -4,7 +4,7 @@ use draw_proof::entry_line;
 use futures::{Stream, stream};
 
 use crate::draws::Draws;
-use ledger::rows::draws;
+use crate::sql::rows;
 use shop_domain::{ItemId, LedgerError};
 
 /// Entries of one read: what a request holds in memory.
@@ -21,7 +21,7 @@ impl Draws {
                 let Some(after) = after else { return Ok(None) };
                 let ledger = &draws.parts.transactions.ledger;
                 let turn = draws.pages.acquire().await.map_err(|_| LedgerError::Unavailable)?;
-                let page = ledger.read(draws::list(&ledger.pool, item, &after, PAGE)).await?;
+                let page = ledger.read(rows::list(&ledger.pool, item, &after, PAGE)).await?;
                 drop(turn);
                 let mut lines = String::new();
                 for listed in &page {

@@ -1,6 +1,6 @@
 //! The types of problem of draws.
 
-use ledger::draw::EntryRefusal;
+use crate::sql::EntryRefusal;
 use web::problem::Problem;
 use web::problems;
 

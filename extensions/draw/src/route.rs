@@ -11,12 +11,14 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::draws::{DrawRow, Draws, PromisedEntry};
+use crate::draws::{Draws, PromisedEntry};
 use crate::problems;
+use crate::sql::PartyChoice;
+use crate::sql::rows::DrawRow;
 use draw_proof::beacon_line;
-use ledger::draw::beacon_of;
+use ledger::rows::draws::beacon_of;
 use lifecycle::Lifecycle;
-use shop_domain::{Clock, DrawState, ItemId, PartyChoice};
+use shop_domain::{Clock, ItemId};
 use web::body::OptionalJsonBody;
 use web::detached;
 use web::document::TryAgain;
@@ -124,12 +126,12 @@ pub struct DrawBody {
 }
 
 impl DrawBody {
-    fn new(item: ItemId, (draw, state): (DrawRow, DrawState), now: OffsetDateTime) -> Self {
+    fn new(item: ItemId, (draw, state): (DrawRow, &'static str), now: OffsetDateTime) -> Self {
         let round_at = i128::from(beacon_of(draw.beacon).time_of(draw.round)) * 1_000;
         Self {
             item_id: item.get(),
-            state: state.as_str(),
-            proof: draw.proof().as_str(),
+            state,
+            proof: draw.proof(),
             rules: draw.rules,
             head: draw.head,
             beacon: draw.beacon.as_str(),

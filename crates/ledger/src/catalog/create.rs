@@ -5,12 +5,11 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::{read_back, rfc3339};
-use crate::draw;
 use crate::failover::shards;
 use crate::rows::account::actions::{self, Actor};
 use crate::rows::item::creations::{self, Earlier, KeyedRequest};
 use crate::rows::item::items::{self, StockedItem};
-use crate::rows::item::limit_groups;
+use crate::rows::item::{draws, limit_groups};
 use crate::sql::{Database, transact, with_new_id};
 use crate::write::restock::create_stock;
 use shop_domain::{ItemId, LimitGroupId, NewItem};
@@ -126,7 +125,7 @@ async fn insert_item(
         limit_groups::add_item(transaction, group, id).await?;
     }
     if let Some(draw) = &new.draw {
-        draw::announce(transaction, id, new.stock, draw).await?;
+        draws::insert(transaction, id, new.stock, draw).await?;
     }
     Ok(())
 }

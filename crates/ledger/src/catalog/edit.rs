@@ -5,15 +5,14 @@ use sqlx::MySqlConnection;
 use time::Duration;
 
 use super::{read_back, rfc3339};
-use crate::draw::{self, beacon_of, micros};
 use crate::rows::account::actions::{self, Actor};
-use crate::rows::draw::draws;
+use crate::rows::item::draws::{self, micros};
 use crate::rows::item::items::{self, ItemUpdate, StockedItem};
 use crate::rows::item::limit_groups;
 use crate::sql::Rollback;
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::work::item_concurrency::ItemPermit;
-use crate::work::{Ledger, RetryPolicy, failed_change};
+use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
 use crate::write::restock::{Restock, restock};
 use shop_domain::product::NewVariant;
 use shop_domain::{Currency, Item, ItemEdit, ItemId, LedgerError, LimitGroupId, SaleWindow};
@@ -142,7 +141,8 @@ async fn edit_in(
         limit_groups::add_item(transaction, group, id).await?;
     }
     if item.draw.is_some() && update.paused != item.paused {
-        draw::note_pause(transaction, permit).await?;
+        stock_lock::lock(transaction, permit).await?;
+        draws::note_pause(transaction, id).await?;
     }
     let change = change_stock(transaction, permit, edit, line, actor).await?;
     let detail = edit_json(edit);
@@ -164,8 +164,7 @@ async fn check_draw(
     }
     let mut fits = draw.fits(window);
     if edit.ends_at.is_some() {
-        let draw = draws::find(transaction, item.id).await?.ok_or(sqlx::Error::RowNotFound)?;
-        fits &= micros(window.ends_at()) > beacon_of(draw.beacon).time_of(draw.round);
+        fits &= micros(window.ends_at()) > draws::round_at(transaction, item.id).await?;
     }
     fits.then_some(()).ok_or(Rollback::Refused(EditError::InvalidSchedule))
 }

@@ -12,10 +12,10 @@ pub mod traces;
 
 use sqlx::{MySqlConnection, MySqlExecutor};
 
-use crate::draw;
 use crate::rows::account::actions::{self, Actor};
 use crate::rows::account::subjects::{self, SubjectKeys};
 use crate::rows::account::{erased, sessions};
+use crate::rows::item::draws;
 use crate::rows::order::{failures, orders};
 use crate::sql::statement::{Read, Write};
 use crate::sql::{Database, Rollback};
@@ -143,7 +143,7 @@ async fn end_places(
 ) -> Result<(), LedgerError> {
     let ledger = &waitlist.ledger;
     let mut failed = None;
-    for item in ledger.read(entries_of(&ledger.pool, user)).await? {
+    for item in ledger.read(draws::entered_by(&ledger.pool, user)).await? {
         if let Err(error) = withdraw(ledger, item, user, had_account).await {
             failed.get_or_insert(error);
         }
@@ -179,7 +179,10 @@ async fn withdraw(
             if had_account && !erased::contains(&mut **transaction, user).await? {
                 return Ok(());
             }
-            draw::withdraw_in(transaction, permit, user).await.map(drop)
+            if draws::is_open(transaction, item).await? == Some(true) {
+                draws::delete_entry(transaction, item, user).await?;
+            }
+            Ok(())
         })
     });
     withdrawn.await
@@ -227,14 +230,6 @@ async fn has_open_order(pool: &Database, user: UserId) -> sqlx::Result<bool> {
     );
     let open: Option<i64> = sqlx::query_scalar(&open).bind(user.get()).first(pool).await?;
     Ok(open.is_some())
-}
-
-/// The items in whose open draws a person has an entry. Few items are drawn at once.
-async fn entries_of(from: impl MySqlExecutor<'_>, user: UserId) -> sqlx::Result<Vec<ItemId>> {
-    let entries = "SELECT draws.item_id FROM draws STRAIGHT_JOIN draw_entries \
-         ON draw_entries.item_id = draws.item_id AND draw_entries.user_id = ? \
-         WHERE draws.closed_at IS NULL";
-    sqlx::query_scalar(entries).bind(user.get()).all(from).await
 }
 
 /// The items in whose lines a person has a place. By item: there is no index by user, and there are fewer items than

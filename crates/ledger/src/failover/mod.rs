@@ -9,7 +9,7 @@ mod choice;
 pub mod engine;
 pub mod hosts;
 pub mod monitor;
-pub(crate) mod named_lock;
+pub mod named_lock;
 mod pool;
 pub mod replication;
 pub(crate) mod session;

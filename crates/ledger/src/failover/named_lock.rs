@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::session;
 use crate::sql::limits::ANSWER_MAX;
 use crate::sql::statement::Binds;
-use crate::sql::{answered, within};
+use crate::sql::{Database, answered, within};
 
 /// The statement that takes a lock. The name is hashed with that of the database, because MySQL allows 64 characters; MySQL
 /// has no MD5 since 9.6.
@@ -21,11 +21,21 @@ const KEPT_EACH: Duration = Duration::from_secs(5);
 /// A lock that is held until it is dropped: it ends with its session, at the latest when the server has heard nothing
 /// of the session for a while.
 #[derive(Debug)]
-pub(crate) struct NamedLock {
+pub struct NamedLock {
     session: MySqlConnection,
 }
 
 impl NamedLock {
+    /// Takes the lock of this kind for this thing on the server that a pool leads to, if it is free.
+    ///
+    /// # Errors
+    /// The server's.
+    pub async fn take_free(pool: &Database, kind: &str, of: &str) -> sqlx::Result<Option<Self>> {
+        // The pool's options lead to the writer once one connection was made.
+        drop(answered(pool.acquire()).await?);
+        Self::take(&pool.connect_options(), kind, of, 0).await
+    }
+
     /// Takes the lock of this kind for this thing; `None` while another session has it for all of `wait_seconds`.
     ///
     /// # Errors
@@ -54,7 +64,7 @@ impl NamedLock {
     ///
     /// # Errors
     /// The work's, or the database's: the lock may be lost.
-    pub(crate) async fn keep_during<T>(
+    pub async fn keep_during<T>(
         &mut self,
         mut work: impl Future<Output = sqlx::Result<T>> + Unpin,
     ) -> sqlx::Result<T> {
@@ -71,7 +81,7 @@ impl NamedLock {
     ///
     /// # Errors
     /// The database's: the lock may be lost.
-    pub(crate) async fn keep(&mut self) -> sqlx::Result<()> {
+    pub async fn keep(&mut self) -> sqlx::Result<()> {
         answered(self.session.execute("SELECT IS_FREE_LOCK('seckill')")).await.map(drop)
     }
 

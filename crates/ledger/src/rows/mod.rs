@@ -1,7 +1,7 @@
 //! The rows in MySQL: all reads, and the writes of everything except orders and stock.
 //!
-//! Each folder has the rows of a subject: [`account`], [`item`], [`order`] and [`draw`];
-//! [`tables`] has those that strategies keep beside the stock row.
+//! Each folder has the rows of a subject: [`account`], [`item`] and [`order`]; [`tables`] has those that strategies
+//! keep beside the stock row.
 
 /// People: users, guests of other shops, operators, their sessions, and the traces of erased people.
 pub mod account {
@@ -15,14 +15,11 @@ pub mod account {
     pub mod users;
 }
 pub mod audit;
-/// Sales that are drawn.
-pub mod draw {
-    pub mod draws;
-}
 pub mod export;
 /// Items with their stock, products of which they are variants, and groups that share a limit.
 pub mod item {
     pub mod creations;
+    pub mod draws;
     pub mod items;
     pub mod limit_groups;
     pub mod products;
@@ -43,7 +40,6 @@ pub mod tables;
 pub mod waiting_list;
 
 pub use account::*;
-pub use draw::*;
 pub use item::*;
 pub use order::*;
 

@@ -9,10 +9,10 @@ use super::limits::answered;
 
 /// Binds the values of a tuple to the question marks of a statement, in their order.
 pub trait Binds<'q>: Sized {
-    /// Binds one value to the next question mark.
+    /// Binds a value to the next question mark.
     fn one_more(self, value: impl Encode<'q, MySql> + Type<MySql> + 'q) -> Self;
 
-    /// Binds a tuple of two or more values.
+    /// Binds the values of a tuple to the next question marks.
     fn binds(self, values: impl Values<'q>) -> Self {
         values.bind_to(self)
     }

@@ -193,7 +193,7 @@ impl WaitingLine {
     ///
     /// # Errors
     /// The database's; the caller rolls back.
-    pub(crate) async fn hand_out(
+    pub async fn hand_out(
         &self,
         transaction: &mut MySqlConnection,
         permit: &ItemPermit,

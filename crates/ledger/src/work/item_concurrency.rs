@@ -218,7 +218,8 @@ impl ItemPermit {
 
     /// The right of a background job, which works on a few items at once, with one transaction for each. Behind the
     /// requests of a busy item it would wait for too long.
-    pub(crate) fn of_job(item: ItemId) -> Self {
+    #[must_use]
+    pub fn of_job(item: ItemId) -> Self {
         Self { item, _permit: None }
     }
 

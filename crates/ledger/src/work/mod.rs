@@ -9,7 +9,7 @@ pub(crate) mod item_concurrency;
 mod ledger;
 pub(crate) mod limit_lock;
 pub mod single_flight;
-pub(crate) mod stock_lock;
+pub mod stock_lock;
 
 pub(crate) use attempts::{ATTEMPTS_MAX, pause};
 pub use ledger::{Ledger, RetryPolicy, ask, change, failed_change, failed_read, nothing_was_sent};

@@ -11,10 +11,7 @@ use shop_domain::ItemId;
 ///
 /// # Errors
 /// The database's.
-pub(crate) async fn lock(
-    transaction: &mut MySqlConnection,
-    permit: &ItemPermit,
-) -> sqlx::Result<i64> {
+pub async fn lock(transaction: &mut MySqlConnection, permit: &ItemPermit) -> sqlx::Result<i64> {
     lock_how(transaction, permit, "FOR UPDATE").await.map(Option::unwrap_or_default)
 }
 
@@ -23,7 +20,7 @@ pub(crate) async fn lock(
 ///
 /// # Errors
 /// The database's.
-pub(crate) async fn lock_shared(
+pub async fn lock_shared(
     transaction: &mut MySqlConnection,
     permit: &ItemPermit,
 ) -> sqlx::Result<Option<i64>> {

@@ -28,7 +28,10 @@ pub async fn read(from: impl MySqlExecutor<'_>, id: ItemId) -> sqlx::Result<Opti
 
 /// Reads the clock of the server that has the rows of these items, or of one of them where they lie in shards; `None` when
 /// none of them exists. From a table: without one, a vtgate of Vitess answers by its own clock.
-pub(crate) async fn time(
+///
+/// # Errors
+/// The database's.
+pub async fn time(
     from: impl MySqlExecutor<'_>,
     items: &[ItemId],
 ) -> sqlx::Result<Option<OffsetDateTime>> {

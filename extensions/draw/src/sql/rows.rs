@@ -1,12 +1,11 @@
-//! Reads draws and their entries; the module `draw` writes them.
+//! Reads draws and their entries; the transactions write them.
 
+use ledger::sql::limits::LONG_READ_MAX;
+use ledger::sql::statement::{Binds, Read};
+use ledger::sql::{Database, within};
+use shop_domain::{DrawBeacon, ItemId, UserId, from_row, row};
 use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
-
-use crate::sql::limits::LONG_READ_MAX;
-use crate::sql::statement::{Binds, Read};
-use crate::sql::{Database, within};
-use shop_domain::{DrawBeacon, DrawEntry, DrawProof, ItemId, UserId};
 
 row! {
     /// A draw, as far as it has come.
@@ -26,8 +25,6 @@ row! {
         /// The head of the list with its signature.
         pub head: Option<String>,
         pub beacon_signature: Option<String>,
-        /// Entries that have their places.
-        pub placed: u32,
         pub drawn_at: Option<OffsetDateTime>,
         /// The most entries of one party.
         pub party_max: u8,
@@ -35,14 +32,44 @@ row! {
 }
 
 impl DrawRow {
-    /// What its proof shows.
+    /// What its proof shows, in the word of the API.
     #[must_use]
-    pub fn proof(&self) -> DrawProof {
+    pub fn proof(&self) -> &'static str {
         match self.beacon {
-            _ if self.shop_key.is_none() => DrawProof::None,
-            DrawBeacon::Drand => DrawProof::Public,
-            DrawBeacon::Local => DrawProof::Local,
+            _ if self.shop_key.is_none() => "none",
+            DrawBeacon::Drand => "public",
+            DrawBeacon::Local => "local",
         }
+    }
+}
+
+/// An entry of a buyer in a draw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrawEntry {
+    /// Its public id.
+    pub entry: String,
+    /// The friends who are drawn together with this entry; its own id for an entry that is alone.
+    pub party: String,
+    /// The entries of the party, with this one.
+    pub members: u32,
+    pub entered_at: OffsetDateTime,
+    /// Its place from 1, once it is drawn.
+    pub place: Option<u32>,
+}
+
+from_row!(DrawEntry {
+    entry,
+    party,
+    members as i64 => |count| u32::try_from(count).unwrap_or(u32::MAX),
+    entered_at,
+    place,
+});
+
+impl DrawEntry {
+    /// Returns whether it is drawn with friends, or waits for them.
+    #[must_use]
+    pub fn is_in_party(&self) -> bool {
+        self.party != self.entry
     }
 }
 
@@ -144,7 +171,7 @@ pub async fn due(pool: &Database) -> sqlx::Result<Vec<DueDraw>> {
 }
 
 /// Reads the whole list, page by page. It must be closed, or a page may miss what another one has.
-pub(crate) async fn all_entries(pool: &Database, item: ItemId) -> sqlx::Result<Vec<ListedEntry>> {
+pub async fn all_entries(pool: &Database, item: ItemId) -> sqlx::Result<Vec<ListedEntry>> {
     const PAGE: u32 = 20_000;
     let mut entries: Vec<ListedEntry> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Draws: announcing one, entering, and the steps from the close to the places.
+//! The SQL of draws: entering, and the steps from the close to the places.
 //!
 //! Each step after the close writes what follows from rows that were committed before, and nothing else, so any
 //! instance may take it, two at once, or again after one was killed:
@@ -12,28 +12,25 @@
 //! Entering takes the lock of the item's stock row shared, and the steps take it exclusively: so the close waits for
 //! buyers who are entering.
 
+pub mod rows;
 mod steps;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use draw_proof::ShopKeys;
+use ledger::cache::Cache;
+use ledger::rows::{draws, erased};
+use ledger::sql::statement::{Binds, Read, Write};
+use ledger::waiting_list::WaitingLine;
+use ledger::work::stock_lock;
+use ledger::{ItemPermit, Ledger, RetryPolicy};
+use shop_domain::{ItemId, LedgerError, Refusal, UserId};
 use sqlx::MySqlConnection;
-use time::OffsetDateTime;
 
-use crate::rows::account::erased;
-use crate::rows::draw::draws;
-use crate::rows::item::items;
-use crate::sql::statement::{Binds, Read, Write};
-use crate::waiting_list::WaitingLine;
-use crate::work::cache::Cache;
-use crate::work::item_concurrency::ItemPermit;
-use crate::work::{Ledger, RetryPolicy, stock_lock};
-use draw_proof::{Beacon, Micros, PublicKey, Rules, ShopKeys};
-use shop_domain::{
-    DrawBeacon, DrawEntry, ItemId, LedgerError, NewDraw, PartyChoice, Refusal, UserId,
-};
+use rows::DrawEntry;
 
-pub use steps::{Places, Step};
+pub use steps::{DrawRound, Step};
 
 /// Entries are counted again after this; more than the limit may enter meanwhile.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
@@ -59,8 +56,19 @@ pub enum EntryRefusal {
     AccountDeleted,
 }
 
-/// The draws.
-pub struct Draws {
+/// With whom a buyer enters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartyChoice {
+    /// As the entry is; alone, if it is new.
+    Unchanged,
+    /// With friends who will join by the key of the party.
+    New,
+    /// With the friends who have this key.
+    Of(String),
+}
+
+/// The transactions of draws.
+pub struct Transactions {
     pub ledger: Ledger,
     line: WaitingLine,
     entries_max: u64,
@@ -68,9 +76,9 @@ pub struct Draws {
     counts: Cache<ItemId, (Instant, u64)>,
 }
 
-impl Draws {
-    /// The draws in `ledger`, whose entries join `line`. An item takes about `entries_max` entries. Lists are signed with
-    /// `keys`.
+impl Transactions {
+    /// The transactions in `ledger`, whose entries join `line`. An item takes about `entries_max` entries. Lists are signed
+    /// with `keys`.
     #[must_use]
     pub fn new(ledger: Ledger, line: WaitingLine, entries_max: u64, keys: Arc<ShopKeys>) -> Self {
         Self { ledger, line, entries_max, keys, counts: Cache::new(COUNTS_MAX) }
@@ -95,7 +103,7 @@ impl Draws {
                 if erased::contains(&mut **transaction, buyer).await? {
                     return Ok(Err(EntryRefusal::AccountDeleted));
                 }
-                let found = draws::entry(&mut **transaction, item, buyer).await?;
+                let found = rows::entry(&mut **transaction, item, buyer).await?;
                 if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
                     return Ok(Ok(entry.clone()));
                 }
@@ -120,7 +128,7 @@ impl Draws {
                 .binds((item.get(), buyer.get(), &id, &party, *choice != PartyChoice::Unchanged))
                 .run(&mut **transaction)
                 .await?;
-                let entry = draws::entry(&mut **transaction, item, buyer).await?;
+                let entry = rows::entry(&mut **transaction, item, buyer).await?;
                 entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
             })
         });
@@ -130,7 +138,7 @@ impl Draws {
     /// Takes the entry of a buyer back. A repetition has no further effect.
     ///
     /// # Errors
-    /// As for [`Draws::enter`].
+    /// As for [`Transactions::enter`].
     pub async fn withdraw(
         &self,
         item: ItemId,
@@ -138,7 +146,12 @@ impl Draws {
     ) -> Result<Result<(), EntryRefusal>, LedgerError> {
         let permit = &self.ledger.permit(item).await?;
         let withdrawn = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
-            Box::pin(withdraw_in(transaction, permit, buyer))
+            Box::pin(async move {
+                if let Err(refusal) = lock_open(transaction, permit).await? {
+                    return Ok(Err(refusal));
+                }
+                draws::delete_entry(transaction, item, buyer).await.map(Ok)
+            })
         });
         withdrawn.await
     }
@@ -151,73 +164,10 @@ impl Draws {
             return Ok(count);
         }
         let at = Instant::now();
-        let count = draws::count(transaction, item).await?;
+        let count = rows::count(transaction, item).await?;
         self.counts.insert(item, (at, count));
         Ok(count)
     }
-}
-
-/// Publishes what the draw of a new item promises. `units` are for sale.
-///
-/// # Errors
-/// The database's; also for rules that no checker would take, such as a round that is not after the close.
-pub(crate) async fn announce(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-    units: i64,
-    draw: &NewDraw,
-) -> sqlx::Result<()> {
-    let unusable = || sqlx::Error::Protocol("a draw that cannot be announced".to_owned());
-    let rules = rules(item, units, draw).ok_or_else(unusable)?;
-    let NewDraw { closes_at, beacon, round, shop_key, party_max } = draw;
-    sqlx::query(
-        "INSERT INTO draws (item_id, rules, shop_key, beacon, round, closes_at, party_max) \
-         VALUES (?, ?, ?, ?, ?, ?, ?)",
-    )
-    .binds((item.get(), rules, shop_key.as_str(), beacon.as_str(), *round))
-    .binds((items::datetime(*closes_at), *party_max))
-    .run(transaction)
-    .await
-}
-
-/// The rules of a draw as they are published; `None` for those that no checker would take.
-fn rules(item: ItemId, units: i64, draw: &NewDraw) -> Option<String> {
-    let rules = Rules {
-        shop: PublicKey::parse(&draw.shop_key)?,
-        item: u64::try_from(item.get()).ok()?,
-        units: u64::try_from(units).ok()?,
-        party_max: draw.party_max,
-        closes: micros(draw.closes_at),
-        beacon: beacon_of(draw.beacon),
-        round: draw.round,
-    };
-    rules.text()
-}
-
-/// The beacon of a row.
-#[must_use]
-pub fn beacon_of(named: DrawBeacon) -> Beacon {
-    match named {
-        DrawBeacon::Drand => Beacon::Drand,
-        DrawBeacon::Local => Beacon::Local,
-    }
-}
-
-/// Takes the entry of a buyer back, if the draw is open.
-///
-/// # Errors
-/// The database's; the caller rolls back.
-pub(crate) async fn withdraw_in(
-    transaction: &mut MySqlConnection,
-    permit: &ItemPermit,
-    buyer: UserId,
-) -> sqlx::Result<Result<(), EntryRefusal>> {
-    let item = permit.item();
-    if let Err(refusal) = lock_open(transaction, permit).await? {
-        return Ok(Err(refusal));
-    }
-    let delete = "DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?";
-    sqlx::query(delete).binds((item.get(), buyer.get())).run(transaction).await.map(Ok)
 }
 
 /// Returns whether an entry is in the party of choice already.
@@ -285,35 +235,9 @@ async fn lock_open(
     if stock_lock::lock_shared(transaction, permit).await?.is_none() {
         return Ok(Err(EntryRefusal::Purchase(Refusal::ItemNotFound)));
     }
-    let is_over: Option<i64> = sqlx::query_scalar(
-        "SELECT closed_at IS NOT NULL OR closes_at <= UTC_TIMESTAMP(6) FROM draws WHERE item_id = ?",
-    )
-    .bind(item.get())
-    .first(transaction)
-    .await?;
-    Ok(match is_over {
+    Ok(match draws::is_open(transaction, item).await? {
         None => Err(EntryRefusal::NoDraw),
-        Some(0) => Ok(()),
-        Some(_) => Err(EntryRefusal::EntriesClosed),
+        Some(true) => Ok(()),
+        Some(false) => Err(EntryRefusal::EntriesClosed),
     })
-}
-
-/// Notes that a pause of a sale that is drawn begins or ends now. From then on no offer ends, until each one has its
-/// whole time again.
-///
-/// # Errors
-/// The database's; the caller rolls back.
-pub(crate) async fn note_pause(
-    transaction: &mut MySqlConnection,
-    permit: &ItemPermit,
-) -> sqlx::Result<()> {
-    stock_lock::lock(transaction, permit).await?;
-    let note = "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) WHERE item_id = ?";
-    sqlx::query(note).bind(permit.item().get()).run(transaction).await
-}
-
-/// A time as signed texts have it.
-#[must_use]
-pub fn micros(at: OffsetDateTime) -> Micros {
-    u64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or_default()
 }

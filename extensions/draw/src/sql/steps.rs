@@ -1,27 +1,27 @@
 //! The steps of a draw after its close.
 
+use draw_proof::{Entry, Hash, Head, ShopKey, rules_hash};
+use failpoint::{failpoint, hold};
+use ledger::ItemPermit;
+use ledger::failover::named_lock::NamedLock;
+use ledger::rows::draws::{beacon_of, micros};
+use ledger::rows::items::datetime;
+use ledger::rows::{erased, stock};
+use ledger::sql::statement::{Binds, Read, Write};
+use ledger::sql::{Database, transact};
+use ledger::waiting_list::LineChange;
+use ledger::work::stock_lock;
+use shop_domain::{DrawBeacon, ItemId, UserId};
 use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use super::{Draws, beacon_of, micros};
-use crate::failover::named_lock::NamedLock;
-use crate::rows::account::erased;
-use crate::rows::draw::draws::{self, DrawRow, ListedEntry};
-use crate::rows::item::items::datetime;
-use crate::rows::item::stock;
-use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, answered, transact};
-use crate::waiting_list::LineChange;
-use crate::work::item_concurrency::ItemPermit;
-use crate::work::stock_lock;
-use draw_proof::{Entry, Hash, Head, ShopKey, rules_hash};
-use shop_domain::{DrawBeacon, ItemId, UserId};
+use super::Transactions;
+use super::rows::{self, DrawRow, ListedEntry};
 
 /// Entries that get their places in one transaction: the stock row is held for a few hundredths of a second.
 const TOGETHER_MAX: usize = 500;
 
 /// What a draw waits for next.
-#[derive(Clone, Debug)]
 pub enum Step {
     /// There is nothing to do.
     Nothing,
@@ -31,20 +31,29 @@ pub enum Step {
     EarlierBuild,
     /// The key of the shop that its rules name.
     Key { public: String },
-    /// The signature of its round. `rules` is the hash of the rules, and `shop_key` the public key in them.
-    Value { beacon: DrawBeacon, round: u64, rules: Hash, shop_key: String },
+    /// The signature of its round.
+    Value(DrawRound),
     /// Its places can be written.
     Places,
 }
 
-impl Draws {
+/// The round that a draw waits for.
+pub struct DrawRound {
+    pub beacon: DrawBeacon,
+    pub round: u64,
+    /// The hash of the rules, and the public key of the shop in them.
+    pub rules: Hash,
+    pub shop_key: String,
+}
+
+impl Transactions {
     /// Closes a draw whose time has come, and publishes the list of its entries. Returns what it waits for.
     ///
     /// # Errors
     /// The database's; what was done stays done.
     pub async fn close(&self, item: ItemId) -> sqlx::Result<Step> {
         let pool = &self.ledger.pool;
-        let Some(draw) = draws::find(pool, item).await? else { return Ok(Step::Nothing) };
+        let Some(draw) = rows::find(pool, item).await? else { return Ok(Step::Nothing) };
         if draw.drawn_at.is_some() {
             return Ok(Step::Nothing);
         }
@@ -65,7 +74,7 @@ impl Draws {
             )
             .await?;
             failpoint!("draw-closed");
-            let entries = draws::all_entries(pool, item).await?;
+            let entries = rows::all_entries(pool, item).await?;
             let latest = entries.iter().map(|entry| entry.entered_at).max();
             let leaves = leaves(&entries)?;
             let root = blocking(move || draw_proof::root(&leaves)).await?;
@@ -80,7 +89,7 @@ impl Draws {
             Some(_) => Step::Places,
             None => {
                 let rules = rules_hash(&draw.rules);
-                Step::Value { beacon: draw.beacon, round: draw.round, rules, shop_key }
+                Step::Value(DrawRound { beacon: draw.beacon, round: draw.round, rules, shop_key })
             }
         })
     }
@@ -145,16 +154,16 @@ impl Draws {
     pub async fn places(&self, item: ItemId) -> sqlx::Result<Option<Places<'_>>> {
         let pool = &self.ledger.pool;
         let lock = take_lock(pool, item).await?;
-        let (Some(mut lock), Some(draw)) = (lock, draws::find(pool, item).await?) else {
+        let (Some(mut lock), Some(draw)) = (lock, rows::find(pool, item).await?) else {
             return Ok(None);
         };
         let ordered = Box::pin(async {
-            let entries = draws::all_entries(pool, item).await?;
+            let entries = rows::all_entries(pool, item).await?;
             hold!("draw-entries-read", item.get());
             blocking(move || in_order(&draw, entries)).await?
         });
         let ordered = lock.keep_during(ordered).await?;
-        Ok(Some(Places { draws: self, item, ordered, lock }))
+        Ok(Some(Places { transactions: self, item, ordered, lock }))
     }
 
     /// Writes the row of a draw under the lock of its item: `values`, and then the item.
@@ -176,15 +185,12 @@ impl Draws {
 
 /// Takes the lock by which one instance at a time draws an item, if it is free.
 async fn take_lock(ledger: &Database, item: ItemId) -> sqlx::Result<Option<NamedLock>> {
-    // The pool's options lead to the writer once one connection was made.
-    drop(answered(ledger.acquire()).await?);
-    let of = format!("/{}", item.get());
-    NamedLock::take(&ledger.connect_options(), "seckill-draw-", &of, 0).await
+    NamedLock::take_free(ledger, "seckill-draw-", &format!("/{}", item.get())).await
 }
 
 /// The places of a draw, which one instance at a time writes.
 pub struct Places<'a> {
-    draws: &'a Draws,
+    transactions: &'a Transactions,
     item: ItemId,
     ordered: Vec<ListedEntry>,
     lock: NamedLock,
@@ -200,7 +206,7 @@ impl Places<'_> {
         self.lock.keep().await?;
         let places = &*self;
         let permit = ItemPermit::of_job(places.item);
-        let change = transact(&places.draws.ledger.pool, |transaction| {
+        let change = transact(&places.transactions.ledger.pool, |transaction| {
             Box::pin(places.write_in(transaction, &permit))
         });
         let change = change.await?;
@@ -234,7 +240,7 @@ impl Places<'_> {
         .binds((placed as u64, placed == self.ordered.len(), item))
         .run(&mut *transaction)
         .await?;
-        self.draws.line.hand_out(transaction, permit).await.map(Some)
+        self.transactions.line.hand_out(transaction, permit).await.map(Some)
     }
 }
 
