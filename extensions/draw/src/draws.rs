@@ -13,7 +13,7 @@ use ledger::cache::Cache;
 use ledger::draw::{beacon_of, micros};
 use ledger::rows::draws;
 use ledger::single_flight::SingleFlight;
-use shop_domain::window::Phase;
+use shop_domain::item::Phase;
 use shop_domain::{
     ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, LedgerError, NewDraw, NewItem,
     PARTY_MAX, PartyChoice, Refusal, UserId,
