@@ -6,7 +6,6 @@
 mod erasure;
 mod guests;
 pub mod hashing;
-pub mod operator_log;
 pub mod password;
 pub mod revocation;
 mod sessions;
@@ -20,8 +19,8 @@ use ledger::erasure::EraseError;
 
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
-use ledger::rows::{self, failed_change};
-use shop_domain::{Clock, LedgerError, UserId, Username, username};
+use ledger::rows::{self, actions, failed_change};
+use shop_domain::{Clock, LedgerError, OrderId, UserId, Username, username};
 use throttle::SignInThrottle;
 use web::session::Session;
 use web::token::{Role, Tokens};
@@ -29,7 +28,7 @@ use web::token::{Role, Tokens};
 pub use erasure::subject_keys;
 pub use guests::Guests;
 pub use hashing::HashingPool;
-pub use operator_log::{ACTION_NAMES, Action, Actor, OperatorLog};
+pub use ledger::rows::actions::{Action, Actor, NAMES as ACTION_NAMES};
 pub use revocation::Revocations;
 
 /// The reason why nobody was signed up or in, or why a password or an account stayed as it was.
@@ -136,6 +135,18 @@ impl Accounts {
         };
         let create = users::create(&self.parts.ledger.pool, &new, self.parts.clock.now());
         self.change(create).await?.ok_or(AccountError::UsernameTaken)
+    }
+
+    /// Reads at most `limit` lines of the log of operators' actions, newest first, those older than the line `before`:
+    /// of `operator` alone, or of all. Who does something writes its line, most in the transaction of the change.
+    pub async fn actions(
+        &self,
+        operator: Option<UserId>,
+        before: Option<OrderId>,
+        limit: u32,
+    ) -> Result<Vec<Action>, LedgerError> {
+        let ledger = &self.parts.ledger;
+        ledger.read(actions::list(&ledger.pool, operator, before, limit)).await
     }
 
     /// Runs a change of the ledger behind its breaker.

@@ -15,7 +15,6 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use ledger::Database;
 
-use crate::account::OperatorLog;
 use crate::audit::Auditor;
 use crate::config::Config;
 use crate::extensions;
@@ -191,7 +190,6 @@ impl App {
             catalog: shared.catalog.clone(),
             accounts,
             identity,
-            operator_log: OperatorLog(shared.ledger.clone()),
             auditor: Auditor { ledger: shared.ledger.clone(), counters: shared.counters.clone() },
             readiness: Arc::new(Readiness::new(
                 shared.pool.clone(),

@@ -4,12 +4,10 @@ mod audit;
 mod erasures;
 mod expire;
 mod reconcile;
-mod revocations;
 mod waiting_list;
 
 pub use audit::{Audit, Progress};
 pub use erasures::FinishErasures;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
-pub use revocations::RefreshRevocations;
 pub use waiting_list::TendWaitingLists;
