@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::shared::{Inboxes, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::job::{Audit, Expire, FinishErasures, Progress, Reconcile, TendWaitingLists};
+use crate::job::{Audit, Expire, FinishErasures, Reconcile, TendWaitingLists};
 use crate::live;
 use crate::order::Orders;
 use crate::purchase::Purchases;
@@ -66,7 +66,7 @@ fn jobs(
     purchases: &Purchases,
     waiting_lists: &WaitingLists,
 ) -> Vec<ScheduledJob> {
-    let Shared { pool, breakers, metrics, .. } = shared;
+    let Shared { pool, metrics, .. } = shared;
     let settings = &config.job;
     let expire = Expire {
         orders: orders.clone(),
@@ -74,12 +74,7 @@ fn jobs(
         batch_max: settings.expire_batch_max,
     };
     let reconcile = Reconcile::new(pool.clone(), shared.counters.clone(), metrics.clone());
-    let audit = Audit {
-        pool: pool.clone(),
-        breaker: breakers.mysql.clone(),
-        metrics: metrics.clone(),
-        progress: Progress::default(),
-    };
+    let audit = Audit::new(shared.ledger.clone(), metrics.clone());
     let tend = TendWaitingLists::new(waiting_lists.clone());
     let finish = FinishErasures { lists: waiting_lists.clone() };
     let ms = Duration::from_millis;

@@ -5,7 +5,7 @@ mod expire;
 mod reconcile;
 mod waiting_list;
 
-pub use audit::{Audit, Progress};
+pub use audit::Audit;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
 pub use waiting_list::{FinishErasures, TendWaitingLists};
