@@ -1,8 +1,7 @@
 //! The jobs that end places in waiting lists: those of offers which were not accepted in time, of sales that are over,
 //! and of deleted people.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
