@@ -4,32 +4,32 @@
 //! databases are busy selling.
 
 mod erasure;
-mod guests;
 pub mod hashing;
-pub mod operator_log;
 pub mod password;
 pub mod revocation;
 mod sessions;
 mod throttle;
 
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ledger::Ledger;
 use ledger::erasure::EraseError;
+use ledger::{Ledger, guests};
 
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
-use ledger::rows::{self, failed_change};
-use shop_domain::{Clock, LedgerError, UserId, Username, username};
+use ledger::rows::{self, actions, failed_change};
+use shop_domain::{
+    BuyerReference, Clock, LedgerError, OrderId, ShopId, UserId, Username, username,
+};
 use throttle::SignInThrottle;
 use web::session::Session;
 use web::token::{Role, Tokens};
 
 pub use erasure::subject_keys;
-pub use guests::Guests;
 pub use hashing::HashingPool;
-pub use operator_log::{ACTION_NAMES, Action, Actor, OperatorLog};
+pub use ledger::rows::actions::{Action, Actor, NAMES as ACTION_NAMES};
 pub use revocation::Revocations;
 
 /// The reason why nobody was signed up or in, or why a password or an account stayed as it was.
@@ -94,6 +94,10 @@ pub struct AccountParts {
     pub own_accounts: bool,
 }
 
+/// The buyers of the references of one request. One is missing when the ledger does not know the shop: it is an older
+/// copy of the one that has made the token.
+pub type Guests = HashMap<BuyerReference, UserId>;
+
 /// The accounts in the ledger. Clones share everything.
 #[derive(Clone)]
 pub struct Accounts {
@@ -136,6 +140,27 @@ impl Accounts {
         };
         let create = users::create(&self.parts.ledger.pool, &new, self.parts.clock.now());
         self.change(create).await?.ok_or(AccountError::UsernameTaken)
+    }
+
+    /// Finds the buyers of a shop's references, all with one read; the first request with a reference makes the guest.
+    pub async fn guests(
+        &self,
+        shop: ShopId,
+        references: &BTreeSet<BuyerReference>,
+    ) -> Result<Guests, LedgerError> {
+        guests::find_or_create(&self.parts.ledger, shop, references).await
+    }
+
+    /// Reads at most `limit` lines of the log of operators' actions, newest first, those older than the line `before`:
+    /// of `operator` alone, or of all. Who does something writes its line, most in the transaction of the change.
+    pub async fn actions(
+        &self,
+        operator: Option<UserId>,
+        before: Option<OrderId>,
+        limit: u32,
+    ) -> Result<Vec<Action>, LedgerError> {
+        let ledger = &self.parts.ledger;
+        ledger.read(actions::list(&ledger.pool, operator, before, limit)).await
     }
 
     /// Runs a change of the ledger behind its breaker.

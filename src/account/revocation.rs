@@ -11,24 +11,29 @@
 //! has not begun it, the ledger has lost commits or went back to an older copy, and the token is refused. The tokens of a
 //! shop have generations of their own, which `seckill shop` begins.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use async_trait::async_trait;
 use ledger::Database;
 use ledger::breaker::Breaker;
 use ledger::cache::Cache;
-use ledger::rows::ask;
+use ledger::rows::{ask, failed_read};
 use time::{Duration, OffsetDateTime};
 
+use super::Accounts;
+use extension::job::Job;
 use ledger::rows::sessions::{self, GENERATION_DAYS, Generation};
 use ledger::rows::shops;
-use shop_domain::{ShopId, UserId};
-use web::session::SessionState;
+use shop_domain::{BuyerReference, LedgerError, ShopId, UserId};
+use web::session::{SessionState, Sessions};
 use web::token::{Claims, Holder};
 
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
+/// The longest pause before the next try while the lists were never read: until then every token is refused.
+const FIRST_READ_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 /// Users whose generation is remembered after it was looked up.
 const LOOKED_UP_MAX: usize = 10_000;
 
@@ -192,6 +197,42 @@ impl Revocations {
 
     fn write(&self) -> RwLockWriteGuard<'_, RevocationLists> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Sessions for Accounts {
+    fn state(&self, claims: &Claims) -> SessionState {
+        self.parts.revocations.state(claims)
+    }
+
+    async fn has_begun(&self, claims: &Claims) -> Result<bool, LedgerError> {
+        let begun = self.parts.revocations.has_begun(claims).await;
+        begun.map_err(|error| failed_read(&error))
+    }
+
+    async fn guest(
+        &self,
+        shop: ShopId,
+        reference: BuyerReference,
+    ) -> Result<Option<UserId>, LedgerError> {
+        let mut guests = self.guests(shop, &BTreeSet::from([reference.clone()])).await?;
+        Ok(guests.remove(&reference))
+    }
+}
+
+/// The job that reads the lists again. This regular read also probes a lost ledger when no request does: changes are
+/// refused until a probe is answered.
+#[async_trait]
+impl Job for Revocations {
+    fn pause_max(&self) -> std::time::Duration {
+        if self.was_read() { std::time::Duration::MAX } else { FIRST_READ_PAUSE }
+    }
+
+    async fn run(&self) -> Result<String, String> {
+        let count = ask(&self.breaker, self.refresh()).await;
+        let count = count.map_err(|error| error.to_string())?;
+        Ok(format!("{count} tokens are signed out"))
     }
 }
 

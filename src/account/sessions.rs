@@ -1,18 +1,17 @@
 //! The sessions of a user: opening one, signing out, and changing the password, which ends all
 //! others.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use async_trait::async_trait;
-use ledger::rows::{failed_read, sessions, users};
+use ledger::rows::{sessions, users};
 use time::OffsetDateTime;
 
 use super::{AccountError, Accounts, password};
 use extension::ports::SessionOpener;
 use ledger::rows::subjects::SubjectKeys;
-use shop_domain::{BuyerReference, LedgerError, ShopId, UserId};
-use web::session::{Session, SessionState, Sessions};
+use shop_domain::{LedgerError, UserId};
+use web::session::Session;
 use web::token::{Claims, Holder, Role};
 
 impl Accounts {
@@ -136,27 +135,6 @@ impl Accounts {
         self.parts.revocations.end_earlier_than(user, generation);
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
         Ok(self.session(user, role, generation))
-    }
-}
-
-#[async_trait]
-impl Sessions for Accounts {
-    fn state(&self, claims: &Claims) -> SessionState {
-        self.parts.revocations.state(claims)
-    }
-
-    async fn has_begun(&self, claims: &Claims) -> Result<bool, LedgerError> {
-        let begun = self.parts.revocations.has_begun(claims).await;
-        begun.map_err(|error| failed_read(&error))
-    }
-
-    async fn guest(
-        &self,
-        shop: ShopId,
-        reference: BuyerReference,
-    ) -> Result<Option<UserId>, LedgerError> {
-        let mut guests = self.guests(shop, &BTreeSet::from([reference.clone()])).await?;
-        Ok(guests.remove(&reference))
     }
 }
 

@@ -15,16 +15,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use ledger::Database;
 
-use crate::account::OperatorLog;
 use crate::audit::Auditor;
 use crate::config::Config;
 use crate::extensions;
 use crate::http::{self, AppParts, AppState};
 use crate::order::Orders;
 use crate::readiness::{Probe, Readiness};
-use extension::Extension;
-use extension::Worker;
 use extension::ports::PaidElsewhere;
+use extension::{Extension, Worker};
 use lifecycle::{Lifecycle, StopResult};
 use locks::LockServers;
 use shared::{Shared, Writers};
@@ -191,7 +189,6 @@ impl App {
             catalog: shared.catalog.clone(),
             accounts,
             identity,
-            operator_log: OperatorLog(shared.ledger.clone()),
             auditor: Auditor { ledger: shared.ledger.clone(), counters: shared.counters.clone() },
             readiness: Arc::new(Readiness::new(
                 shared.pool.clone(),

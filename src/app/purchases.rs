@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::shared::{Shared, Writers};
 use crate::config::Config;
-use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
-    Admission, ItemLimits, Keys, PurchaseParts, Purchases, Requests, SoldOut, WaitingRoom,
+    Admission, ItemLimits, Keys, OutcomeCounts, PurchaseParts, Purchases, Requests, SoldOut,
+    WaitingRoom,
 };
 use extension::Worker;
 use gates::memory_store::MemoryCounters;

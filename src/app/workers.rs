@@ -5,9 +5,7 @@ use std::time::Duration;
 use super::shared::{Inboxes, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::job::{
-    Audit, Expire, FinishErasures, Progress, Reconcile, RefreshRevocations, TendWaitingLists,
-};
+use crate::job::{Audit, Expire, FinishErasures, Reconcile, TendWaitingLists};
 use crate::live;
 use crate::order::Orders;
 use crate::purchase::Purchases;
@@ -68,7 +66,7 @@ fn jobs(
     purchases: &Purchases,
     waiting_lists: &WaitingLists,
 ) -> Vec<ScheduledJob> {
-    let Shared { pool, breakers, metrics, .. } = shared;
+    let Shared { pool, metrics, .. } = shared;
     let settings = &config.job;
     let expire = Expire {
         orders: orders.clone(),
@@ -76,29 +74,19 @@ fn jobs(
         batch_max: settings.expire_batch_max,
     };
     let reconcile = Reconcile::new(pool.clone(), shared.counters.clone(), metrics.clone());
-    let audit = Audit {
-        pool: pool.clone(),
-        breaker: breakers.mysql.clone(),
-        metrics: metrics.clone(),
-        progress: Progress::default(),
-    };
-    let revocations = RefreshRevocations {
-        revocations: shared.revocations.clone(),
-        breaker: breakers.mysql.clone(),
-    };
+    let audit = Audit::new(shared.ledger.clone(), metrics.clone());
     let tend = TendWaitingLists::new(waiting_lists.clone());
     let finish = FinishErasures { lists: waiting_lists.clone() };
     let ms = Duration::from_millis;
-    let mut jobs = vec![
+    let revocations = shared.revocations.clone();
+    vec![
         ScheduledJob::new("expire", ms(settings.expire_period_ms), expire),
         ScheduledJob::new("reconcile", ms(settings.reconcile_period_ms), reconcile),
         ScheduledJob::new("audit", ms(settings.audit_period_ms), audit),
         ScheduledJob::new("waiting-list", ms(config.waiting_list.sweep_ms), tend),
         ScheduledJob::new("erasures", Duration::from_secs(2), finish),
-    ];
-    let period = ms(config.session.revocation_period_ms);
-    jobs.push(ScheduledJob::new("revocations", period, revocations));
-    jobs
+        ScheduledJob::new("revocations", ms(config.session.revocation_period_ms), revocations),
+    ]
 }
 
 fn consumers(config: &Config, shared: &Shared, writers: &Writers) -> Consumers {

@@ -22,12 +22,8 @@ type Listed = Arc<[StockedItem]>;
 /// The reads of the list: one at a time, for all who wait.
 pub(super) type ListReads = GatheredReads<CatalogRead<Listed>, ()>;
 
-/// A list, and the time of its read.
-type DatedList = (Listed, Instant);
-
-/// The last list.
-#[derive(Default)]
-struct ShopList(RwLock<Option<DatedList>>);
+/// The last list, and the time of its read.
+type LastList = RwLock<Option<(Listed, Instant)>>;
 
 impl Catalog {
     /// Reads the shop's sales that are not over for longer than a day, soonest end first, as
@@ -42,7 +38,7 @@ impl Catalog {
 
 /// Reads the list, or takes the last one while the ledger does not answer.
 pub(super) fn reads(ledger: Ledger, clock: Clock) -> ListReads {
-    let last = Arc::new(ShopList::default());
+    let last = Arc::new(LastList::default());
     GatheredReads::new(move |_| {
         let ledger = ledger.clone();
         let last = Arc::clone(&last);
@@ -53,35 +49,24 @@ pub(super) fn reads(ledger: Ledger, clock: Clock) -> ListReads {
 
 async fn read_shop(
     Ledger { pool, breaker, .. }: &Ledger,
-    last: &ShopList,
+    last: &LastList,
     since: OffsetDateTime,
 ) -> Rows<CatalogRead<Listed>, ()> {
     let read = match rows::ask(breaker, items::list_shop(pool, since)).await {
         Ok(listed) => {
             let value = Listed::from(listed);
-            last.learn(&value);
+            let read = (Arc::clone(&value), Instant::now());
+            *last.write().unwrap_or_else(PoisonError::into_inner) = Some(read);
             Ok(CatalogRead { value, age: None })
         }
         Err(error) => {
             if !breaker.is_open() {
                 tracing::warn!(%error, "catalog not read");
             }
-            last.last()
+            let last = last.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let read = last.map(|(value, at)| CatalogRead { value, age: Some(at.elapsed()) });
+            read.filter(|read| read.age <= Some(AGE_MAX)).ok_or(Unreachable)
         }
     };
     Ok(HashMap::from([((), read)]))
-}
-
-impl ShopList {
-    fn learn(&self, listed: &Listed) {
-        let mut shop = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *shop = Some((Arc::clone(listed), Instant::now()));
-    }
-
-    fn last(&self) -> Result<CatalogRead<Listed>, Unreachable> {
-        let shop = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let (listed, read_at) = shop.as_ref().ok_or(Unreachable)?;
-        let age = Some(read_at.elapsed()).filter(|age| *age <= AGE_MAX).ok_or(Unreachable)?;
-        Ok(CatalogRead { value: Arc::clone(listed), age: Some(age) })
-    }
 }

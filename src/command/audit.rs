@@ -13,13 +13,13 @@ use shop_domain::audit::Report;
 use shop_metrics::Metrics;
 
 use super::output::print_line;
-use super::{ExitResult, parse};
+use super::{ExitResult, parse_item};
 
 /// The arguments: which items are audited.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// One item; all of them if it is left out.
-    #[arg(long, value_parser = parse::item)]
+    #[arg(long, value_parser = parse_item)]
     item: Option<ItemId>,
 }
 

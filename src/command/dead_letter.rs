@@ -20,7 +20,7 @@ use shop_domain::{Clock, ItemId, OrderStatus, UserId};
 use shop_metrics::Metrics;
 
 use super::output::print_line;
-use super::{ExitResult, parse};
+use super::{ExitResult, parse_item, parse_user};
 
 /// Items that are read at once: one whose server is away is waited for until `redis.retry_ms_max`.
 const ITEMS_AT_ONCE_MAX: usize = 64;
@@ -29,7 +29,7 @@ const ITEMS_AT_ONCE_MAX: usize = 64;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// One item; all items with a queue if it is left out.
-    #[arg(long, value_parser = parse::item)]
+    #[arg(long, value_parser = parse_item)]
     item: Option<ItemId>,
     /// Put this entry of the item back into its queue.
     #[arg(long, value_name = "ENTRY", requires_all = ["item", "operator"], conflicts_with = "drop")]
@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, requires = "drop")]
     reason: Option<String>,
     /// The operator, for the operators' log.
-    #[arg(long, value_name = "USER", value_parser = parse::user)]
+    #[arg(long, value_name = "USER", value_parser = parse_user)]
     operator: Option<UserId>,
 }
 

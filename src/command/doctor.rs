@@ -66,12 +66,8 @@ async fn examine(config: &Config) -> Vec<Finding> {
             }
         }
         Err(sentence) => {
-            findings.push(Finding::bad(
-                "ledger.reachable",
-                State::Failed,
-                sentence,
-                "set DATABASE_URL",
-            ));
+            let remedy = "set DATABASE_URL";
+            findings.push(Finding::bad("ledger.reachable", State::Failed, sentence, remedy));
         }
     }
     match RedisClient::new(config) {
@@ -82,12 +78,8 @@ async fn examine(config: &Config) -> Vec<Finding> {
             }
         }
         Err(sentence) => {
-            findings.push(Finding::bad(
-                "redis.reachable",
-                State::Failed,
-                sentence,
-                "set REDIS_URL",
-            ));
+            let remedy = "set REDIS_URL";
+            findings.push(Finding::bad("redis.reachable", State::Failed, sentence, remedy));
         }
     }
     if let Some(pool) = usable_ledger {
@@ -133,12 +125,8 @@ async fn check_known_items(pool: &Database, redis: &RedisClient) -> Option<Findi
         "Redis has keys of {} items that the ledger does not have, such as {first}: the ledger went back to an older copy, or the items were deleted",
         unknown.len()
     );
-    Some(Finding::bad(
-        check,
-        State::Warning,
-        found,
-        "run `seckill restored`; docs/operations.md, the backup drill",
-    ))
+    let remedy = "run `seckill restored`; docs/operations.md, the backup drill";
+    Some(Finding::bad(check, State::Warning, found, remedy))
 }
 
 /// Asks the lock servers beside Redis and MySQL that are configured. Without one of them, only the
@@ -155,17 +143,15 @@ async fn check_lock_servers(config: &Config) -> Vec<Finding> {
     for (dependency, probe) in probes {
         let name = dependency.as_str();
         let remedy = "start it, or leave its setting in [lock] empty";
-        findings.push(match tokio::time::timeout(PROBE_TIMEOUT, probe()).await {
-            Ok(Ok(())) => Finding::ok(check, format!("{name} answers")),
-            Ok(Err(error)) => {
-                let found = format!("{name} does not answer: {error}");
-                Finding::bad(check, State::Warning, found, remedy)
+        let found = match tokio::time::timeout(PROBE_TIMEOUT, probe()).await {
+            Ok(Ok(())) => {
+                findings.push(Finding::ok(check, format!("{name} answers")));
+                continue;
             }
-            Err(_) => {
-                let found = format!("{name} does not answer in time");
-                Finding::bad(check, State::Warning, found, remedy)
-            }
-        });
+            Ok(Err(error)) => format!("{name} does not answer: {error}"),
+            Err(_) => format!("{name} does not answer in time"),
+        };
+        findings.push(Finding::bad(check, State::Warning, found, remedy));
     }
     findings
 }

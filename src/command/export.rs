@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 
 use super::output::{Output, not_written};
-use super::{ExitResult, parse};
+use super::{ExitResult, parse_item};
 use files::export::{Exporter, Form, Format, Selection, Table};
 use shop_domain::ItemId;
 
@@ -24,7 +24,7 @@ pub struct Arguments {
     #[arg(long)]
     bom: bool,
     /// One item; all of them if it is left out.
-    #[arg(long, value_parser = parse::item)]
+    #[arg(long, value_parser = parse_item)]
     item: Option<ItemId>,
     /// Rows of this time and later, such as 2026-11-22T10:00:00Z; sales by their start.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]

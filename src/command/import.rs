@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 
 use super::output::print_line;
-use super::{ExitResult, parse};
+use super::{ExitResult, parse_user};
 use crate::account::Actor;
 use crate::catalog::Catalog;
 use crate::config::Config;
@@ -35,7 +35,7 @@ pub struct Arguments {
     #[arg(long, value_name = "KEY", value_parser = parse_key)]
     key: Option<RequestKey>,
     /// The operator, for the operators' log.
-    #[arg(long, value_name = "USER", value_parser = parse::user, required_unless_present = "dry_run")]
+    #[arg(long, value_name = "USER", value_parser = parse_user, required_unless_present = "dry_run")]
     operator: Option<UserId>,
 }
 

@@ -20,12 +20,8 @@ mod log_lines;
 #[cfg(feature = "archive")]
 mod manual;
 mod migrate;
-#[cfg(not(feature = "dev"))]
-mod no_dev;
-mod openapi;
 mod operator;
 mod output;
-mod parse;
 mod passed_sockets;
 mod preflight;
 mod progress;
@@ -52,9 +48,9 @@ use crate::config::{Config, process_variables};
 use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::rows::{self, Fault, actions};
-#[cfg(not(feature = "dev"))]
-use no_dev as dev;
+use output::print_line;
 use passed_sockets::PassedSockets;
+use shop_domain::{ItemId, UserId};
 use shop_metrics::Metrics;
 
 /// Parses the command line, runs the command, and returns the program's exit code.
@@ -106,7 +102,7 @@ async fn run_command(arguments: Arguments, sockets: PassedSockets) -> ExitResult
         Command::Verify(action) => verify::run(file, &action),
         Command::Shop(action) => Box::pin(shop::run(file, &action)).await,
         Command::User(action) => Box::pin(user::run(file, &action)).await,
-        Command::Openapi => openapi::run(),
+        Command::Openapi => print_openapi(),
         #[cfg(feature = "archive")]
         Command::Manual(arguments) => manual::run(&arguments),
         Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
@@ -170,6 +166,37 @@ enum Command {
     Manual(manual::Arguments),
     /// Queued orders that could not be decided: list them, try one again, or drop it.
     DeadLetter(dead_letter::Arguments),
+}
+
+#[cfg(not(feature = "dev"))]
+mod dev {
+    //! `seckill dev` in a program without the feature `dev`, such as the image's: it says what to do instead.
+
+    /// Takes any arguments, because none of them is used.
+    #[derive(clap::Args)]
+    pub struct Arguments {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        _any: Vec<String>,
+    }
+
+    /// Refuses to run.
+    pub async fn run(_: Option<&std::path::Path>, _: &Arguments) -> super::ExitResult {
+        Err("this program was built without private servers: start it with `make run` in the source folder, or build it with `--features dev`".to_owned())
+    }
+}
+
+/// Prints the document that `GET /api/openapi.json` answers.
+fn print_openapi() -> ExitResult {
+    print_line(crate::http::openapi().to_pretty_json().map_err(|error| error.to_string())?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_item(text: &str) -> Result<ItemId, String> {
+    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
+}
+
+fn parse_user(text: &str) -> Result<UserId, String> {
+    UserId::parse(text).ok_or_else(|| "a user's id is a positive number".to_owned())
 }
 
 /// The end of a command: its exit code, or an error sentence.

@@ -12,7 +12,7 @@ use shop_metrics::Metrics;
 use time::OffsetDateTime;
 
 use super::output::print_line;
-use super::{ExitResult, parse};
+use super::{ExitResult, parse_user};
 use crate::account;
 
 /// The arguments: the action on a person.
@@ -21,10 +21,10 @@ pub enum Action {
     /// Delete the account of a person, end its sessions, and leave its waiting lists. Orders stay without a name.
     Erase {
         /// The user id.
-        #[arg(long, value_parser = parse::user)]
+        #[arg(long, value_parser = parse_user)]
         id: UserId,
         /// The user id of the operator who decides, for the log of actions.
-        #[arg(long, value_name = "USER", value_parser = parse::user)]
+        #[arg(long, value_name = "USER", value_parser = parse_user)]
         operator: UserId,
     },
 }

@@ -26,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::account::{Accounts, OperatorLog};
+use crate::account::Accounts;
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::extensions;
@@ -57,7 +57,6 @@ routes_state!(AppState, AppParts {
     accounts: Accounts,
     /// `None`: there is no identity provider.
     identity: Option<Arc<dyn IdentityProvider>>,
-    operator_log: OperatorLog,
     auditor: Auditor,
     readiness: Arc<Readiness>,
     hub: Hub,

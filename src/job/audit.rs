@@ -10,12 +10,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use ledger::Database;
+use ledger::Ledger;
 use time::OffsetDateTime;
 
 use crate::audit::audit;
 use extension::job::Job;
-use ledger::breaker::Breaker;
 use ledger::rows::audit::recent_sales;
 use ledger::rows::{ask, nothing_was_sent, within};
 use shop_domain::ItemId;
@@ -32,20 +31,12 @@ const REPORTED: [&str; 11] =
 
 /// The job that audits recent sales.
 pub struct Audit {
-    /// The ledger.
-    pub pool: Database,
-    /// The ledger's breaker.
-    pub breaker: Breaker,
-    /// The figures for alerts.
-    pub metrics: Metrics,
-    /// The last item that was looked at, and the results.
-    pub progress: Progress,
+    ledger: Ledger,
+    metrics: Metrics,
+    found: Mutex<AuditResults>,
 }
 
 /// How far the audit has come, and what it found.
-#[derive(Default)]
-pub struct Progress(Mutex<AuditResults>);
-
 #[derive(Default)]
 struct AuditResults {
     last: Option<ItemId>,
@@ -64,7 +55,7 @@ struct ItemResult {
 #[async_trait]
 impl Job for Audit {
     async fn run(&self) -> Result<String, String> {
-        let sales = ask(&self.breaker, recent_sales(&self.pool)).await;
+        let sales = ask(&self.ledger.breaker, recent_sales(&self.ledger.pool)).await;
         let sales = sales.map_err(|error| error.to_string())?;
         let with_stock = sales.iter().filter(|sale| sale.is_open_with_stock).count();
         self.metrics.audit.sales_with_stock.set(i64::try_from(with_stock).unwrap_or(i64::MAX));
@@ -95,6 +86,12 @@ impl Job for Audit {
 }
 
 impl Audit {
+    /// An audit of the `ledger`, whose figures for alerts are in `metrics`.
+    #[must_use]
+    pub fn new(ledger: Ledger, metrics: Metrics) -> Self {
+        Self { ledger, metrics, found: Mutex::default() }
+    }
+
     /// Audits an item. Its error is noted, and the others go on, unless the ledger is away: then they would fail in the
     /// same way.
     async fn audit_or_note(&self, id: ItemId) -> Result<(), String> {
@@ -110,8 +107,8 @@ impl Audit {
     }
 
     async fn audit_item(&self, id: ItemId) -> ledger::Result<()> {
-        let audited = within(ITEM_MAX, Box::pin(audit(&self.pool, None, id)));
-        let audited = ask(&self.breaker, audited).await?;
+        let audited = within(ITEM_MAX, Box::pin(audit(&self.ledger.pool, None, id)));
+        let audited = ask(&self.ledger.breaker, audited).await?;
         let mut found = self.found();
         let Some(report) = audited else { return Ok(()) };
         let broken = report.findings.iter().filter(|finding| finding.holds == Some(false));
@@ -161,6 +158,6 @@ impl Audit {
     }
 
     fn found(&self) -> std::sync::MutexGuard<'_, AuditResults> {
-        self.progress.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,15 +1,11 @@
 //! The background jobs of the core.
 
 mod audit;
-mod erasures;
 mod expire;
 mod reconcile;
-mod revocations;
 mod waiting_list;
 
-pub use audit::{Audit, Progress};
-pub use erasures::FinishErasures;
+pub use audit::Audit;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
-pub use revocations::RefreshRevocations;
-pub use waiting_list::TendWaitingLists;
+pub use waiting_list::{FinishErasures, TendWaitingLists};

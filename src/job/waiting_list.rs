@@ -1,13 +1,14 @@
-//! The job that ends offers which were not accepted in time, and the lines of sales that are over.
+//! The jobs that end places in waiting lists: those of offers which were not accepted in time, of sales that are over,
+//! and of deleted people.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
 use crate::waiting_list::{TendRun, WaitingLists};
 use extension::job::Job;
+use ledger::erasure::{self, Finished};
 
 /// The pause between two measurements.
 const MEASURED_EVERY: Duration = Duration::from_secs(2);
@@ -47,6 +48,26 @@ impl Job for TendWaitingLists {
             0 => Ok(format!("{changed} places changed")),
             1 => Err(format!("1 line not tended, see the log; {changed} places changed")),
             _ => Err(format!("{failed} lines not tended, see the log; {changed} places changed")),
+        }
+    }
+}
+
+/// The job that ends what requests which were under way left to deleted people, and forgets who they were once no sale
+/// needs it.
+pub struct FinishErasures {
+    /// The lists that the people leave.
+    pub lists: WaitingLists,
+}
+
+#[async_trait]
+impl Job for FinishErasures {
+    async fn run(&self) -> Result<String, String> {
+        let finished = erasure::finish(self.lists.waitlist()).await;
+        let Finished { lines, put_off } = finished.map_err(|error| error.to_string())?;
+        self.lists.publish_all(&lines).await;
+        match put_off {
+            0 => Ok(format!("{} places ended", lines.len())),
+            people => Err(format!("places of {people} deleted people not ended yet")),
         }
     }
 }

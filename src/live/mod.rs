@@ -8,7 +8,6 @@
 //! page reads the present state when it reconnects.
 
 mod channel;
-mod outcome_counts;
 mod watch;
 
 use std::collections::HashMap;
@@ -19,7 +18,6 @@ use tokio::sync::{broadcast, mpsc};
 use shop_domain::{ItemId, Order, OrderId, UserId};
 
 pub use channel::{receive, send};
-pub use outcome_counts::OutcomeCounts;
 pub use watch::Watch;
 
 /// Order events that wait for one slow stream; older ones are dropped then.

@@ -8,8 +8,8 @@ use time::OffsetDateTime;
 use super::Purchases;
 use super::waiting_room::{Denied, QueueStatus, Shown};
 use crate::catalog::Unreachable;
+use shop_domain::item::Phase;
 use shop_domain::outcome::Dependency;
-use shop_domain::window::Phase;
 use shop_domain::{Item, ItemId, Refusal, Unavailable, UserId};
 
 /// Greatest age of the number of units left.

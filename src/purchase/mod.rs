@@ -26,7 +26,8 @@ mod requests;
 mod sold_out;
 pub mod waiting_room;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -34,10 +35,11 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
-use crate::live::{Hub, OutcomeCounts};
+use crate::live::Hub;
 use gates::redis_store::Queue;
 use gates::{Options, Strategies};
 use ledger::breaker::Breakers;
+use ledger::cache::Cache;
 use ledger::write::GroupCommit;
 use shop_domain::order::LINES_MAX;
 use shop_domain::outcome::Dependency;
@@ -295,5 +297,67 @@ impl OrderRequest {
     /// The number of lines in the ledger; `None` for a single purchase.
     fn line_count(&self) -> Option<u8> {
         u8::try_from(self.lines.len()).ok().filter(|count| *count > 1)
+    }
+}
+
+/// Items with counts. Beyond them, those that are bought least are forgotten.
+const COUNTED_ITEMS_MAX: usize = 10_000;
+
+/// The number of purchases of one item by [`Outcome::as_str`].
+type Counts = BTreeMap<&'static str, u64>;
+
+/// Counts of each item's purchases by outcome, for the operator's console: in this process, since its start. Clones count
+/// together. Metrics count by strategy, which bounds their number; here the number of items is bounded.
+#[derive(Clone)]
+pub struct OutcomeCounts(Cache<ItemId, Arc<Mutex<Counts>>>);
+
+impl Default for OutcomeCounts {
+    fn default() -> Self {
+        Self(Cache::new(COUNTED_ITEMS_MAX))
+    }
+}
+
+impl OutcomeCounts {
+    /// Counts one purchase of `item` that ended with `outcome`.
+    pub fn count(&self, item: ItemId, outcome: &Outcome) {
+        let counts = self.0.get_or_insert_with(item, Arc::default);
+        *locked(&counts).entry(outcome.as_str()).or_default() += 1;
+    }
+
+    /// The number of purchases of `item` by outcome; empty when this process had none.
+    #[must_use]
+    pub fn read(&self, item: ItemId) -> BTreeMap<&'static str, u64> {
+        self.0.get(item).map(|counts| locked(&counts).clone()).unwrap_or_default()
+    }
+}
+
+fn locked(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shop_domain::{Doubt, Refusal};
+
+    #[test]
+    fn outcomes_are_counted_by_item_and_the_number_of_items_is_bounded() {
+        let outcome_counts = OutcomeCounts::default();
+        let item = |id: usize| ItemId::new(i64::try_from(id).expect("small")).expect("positive");
+        let refused = Outcome::Refused(Refusal::SoldOut { asked_at: None });
+        outcome_counts.count(item(1), &refused);
+        outcome_counts.count(item(1), &refused);
+        outcome_counts.count(item(1), &Outcome::Unknown(Doubt::StillRunning));
+        assert_eq!(
+            outcome_counts.read(item(1)),
+            BTreeMap::from([("outcome_unknown", 1), ("sold_out", 2)])
+        );
+        assert_eq!(outcome_counts.read(item(2)), BTreeMap::new());
+        for id in 1..=2 * COUNTED_ITEMS_MAX {
+            outcome_counts.count(item(id), &refused);
+        }
+        let is_known = |id: &usize| !outcome_counts.read(item(*id)).is_empty();
+        let known = (1..=2 * COUNTED_ITEMS_MAX).filter(is_known).count();
+        assert!((1..=COUNTED_ITEMS_MAX * 11 / 10).contains(&known), "{known}");
     }
 }

@@ -24,7 +24,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("purchase", &["catalog", "live"]),
     ("account", &[]),
     ("trial", &["catalog", "purchase"]),
-    ("job", &["order", "purchase", "waiting_list", "account", "audit"]),
+    ("job", &["order", "purchase", "waiting_list", "audit"]),
     ("consumer", &["live"]),
     (
         "http",

@@ -1,7 +1,7 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
-//! Reading order: [`amount`] (units and money), [`id`], [`window`], [`item`], [`product`],
-//! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
+//! Reading order: [`amount`] (units and money), [`id`], [`item`] (with the window of its sale), [`product`],
+//! [`order`] (with the purchase that it begins as, and the state machine), [`payment`], [`outcome`] (the results of a purchase), [`waiting`]
 //! (places in a waiting list), [`draw`], [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
 //! purchase took).
 
@@ -17,11 +17,9 @@ pub mod order;
 pub mod outcome;
 pub mod payment;
 pub mod product;
-pub mod purchase;
 pub mod trace;
 pub mod username;
 pub mod waiting;
-pub mod window;
 
 pub use amount::{Cents, Currency, Quantity};
 pub use clock::Clock;
@@ -30,12 +28,10 @@ pub use id::{
     BuyerReference, EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, ShopId,
     UserId,
 };
-pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
-pub use order::{Order, OrderStatus};
+pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem, SaleWindow};
+pub use order::{Order, OrderStatus, Purchase};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable, Unreachable};
 pub use product::{Product, Variant};
-pub use purchase::Purchase;
 pub use trace::{Span, Trace};
 pub use username::Username;
 pub use waiting::{Place, WaitingStatus};
-pub use window::SaleWindow;

@@ -3,30 +3,19 @@
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
-mod audit;
-mod labels;
-mod ledger;
 mod times;
-mod waiting;
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use prometheus_client::encoding::text;
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use audit::AuditMetrics;
-use labels::{
-    AnswerLabel, DecisionLabels, DependencyLabel, ExitLabel, JobLabels, LimitLabels, LockLabel,
-    LockLabels, PurchaseLabels, RefusalLabels, RequestLabels, SpanLabel, StrategyLabel,
-};
-use ledger::LedgerMetrics;
 use times::Times;
-use waiting::WaitingMetrics;
 
 /// A duration that a lock measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -334,3 +323,134 @@ impl Default for Metrics {
 
 /// A clone is one pointer: each request has several clones, and each idle connection some.
 const _: () = assert!(size_of::<Metrics>() == size_of::<usize>());
+
+metrics! {
+    /// The metrics of the ledger's servers. Clones share the counts.
+    pub struct LedgerMetrics {
+        /// The place of the writer in `DATABASE_URL`, from 1; 0 with one host or before it is found.
+        pub writer: Gauge, "ledger_writer", "Place of the writer in DATABASE_URL";
+        /// Hosts that say that they take writes; 0 with one host.
+        pub writers: Gauge,
+            "ledger_writers", "Hosts of DATABASE_URL that say that they take writes";
+        /// How often the writer became another host.
+        pub writer_changes: Counter,
+            "ledger_writer_changes", "Changes of the writer to another host of DATABASE_URL";
+        /// 1 while the replication that was set up does not protect commits.
+        pub replication_fault: Gauge, "ledger_replication_fault",
+            "1 while the replication of the ledger does not protect commits";
+        /// Commits that no replica has acknowledged, since the start of the writer.
+        pub commits_unacknowledged: Gauge, "ledger_commits_unacknowledged",
+            "Commits that no semi-synchronous replica has acknowledged";
+        /// 1 while several hosts say that they take writes, and their engine does not allow that.
+        pub writers_in_conflict: Gauge, "ledger_writers_in_conflict",
+            "1 while several hosts take writes, and their engine does not allow that";
+        /// Seconds by which the slowest replica among the hosts is behind the writer.
+        pub replica_lag: Gauge, "ledger_replica_lag" in Unit::Seconds,
+            "Time by which the slowest replica among the hosts is behind the writer";
+        /// Replicas among the hosts that apply nothing.
+        pub replicas_stopped: Gauge,
+            "ledger_replicas_stopped", "Replicas among the hosts that apply nothing";
+        /// 1 while the ledger does not answer, or takes no writes.
+        pub away: Gauge, "ledger_away", "1 while the ledger does not answer, or takes no writes";
+        /// Connections for single orders and reads that are in use.
+        pub connections_busy: Gauge, "ledger_connections_busy",
+            "Connections for single orders and reads that are in use";
+        /// The most connections for single orders and reads.
+        pub connections_max: Gauge, "ledger_connections_max",
+            "The most connections for single orders and reads";
+    }
+}
+
+metrics! {
+    /// What the last audit found. Clones share the values.
+    pub struct AuditMetrics {
+        broken: Family<InvariantLabel, Gauge>, "audit_broken_items",
+            "Recent sales that break an invariant, by the last audit";
+        /// Units that were sold beyond the stock, summed over the items.
+        pub oversold: Gauge,
+            "audit_oversold_units", "Units sold beyond the stock, by the last audit";
+        /// The time at which the last audit of all recent sales ended, in seconds since 1970.
+        pub ended_at: Gauge, "audit_ended" in Unit::Other("timestamp_seconds".to_owned()),
+            "Time of the end of the last audit of all recent sales, since 1970";
+        /// Sales that are open and have units left.
+        pub sales_with_stock: Gauge,
+            "sales_with_stock", "Open sales with units left, at the last audit";
+    }
+}
+
+impl AuditMetrics {
+    /// Sets how many recent sales break an invariant.
+    pub fn found(&self, invariant: &'static str, broken: i64) {
+        self.broken.get_or_create(&InvariantLabel { invariant }).set(broken);
+    }
+}
+
+metrics! {
+    /// The metrics of the waiting lists. Clones share the counts.
+    pub struct WaitingMetrics {
+        places: Family<StatusLabel, Counter>, "waiting_list_places",
+            "Places in waiting lists by the status that this instance gave them";
+        waiting: Gauge, "waiting_list_buyers", "Buyers who wait for a unit";
+        offered: Gauge, "waiting_list_offers", "Units that are held for a buyer who waited";
+        idle: Gauge, "waiting_list_idle_units",
+            "Units that are available although a buyer waits for them";
+    }
+}
+
+impl WaitingMetrics {
+    /// Counts a place that got a status.
+    pub fn changed(&self, status: &'static str) {
+        self.places.get_or_create(&StatusLabel { status }).inc();
+    }
+
+    /// Sets the figures of all lists.
+    pub fn set(&self, waiting: i64, offered: i64, idle: i64) {
+        self.waiting.set(waiting);
+        self.offered.set(offered);
+        self.idle.set(idle);
+    }
+}
+
+/// Declares the labels of a metric.
+macro_rules! labels {
+    ($($(#[$doc:meta])* $name:ident { $($label:ident: $value:ty),+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+        struct $name {
+            $($label: $value),+
+        }
+    )+};
+}
+
+labels! {
+    /// The labels of a purchase.
+    PurchaseLabels { strategy: &'static str, outcome: &'static str }
+    /// The labels of an arbiter's refusal.
+    RefusalLabels { strategy: &'static str, reason: &'static str }
+    /// One label: the strategy.
+    StrategyLabel { strategy: &'static str }
+    /// The labels of a request.
+    RequestLabels { method: &'static str, status: u16 }
+    /// The labels of a background job's run.
+    JobLabels { job: &'static str, result: &'static str }
+    /// The labels of a counter of lock events.
+    LockLabels { kind: &'static str, backend: &'static str, event: &'static str }
+    /// The labels of a lock.
+    LockLabel { kind: &'static str, backend: &'static str }
+    /// One label: what the ledger decided about a queued order.
+    DecisionLabels { decision: &'static str }
+    /// One label: whether the limit is per user or per address.
+    LimitLabels { by: &'static str }
+    /// One label: the answer of the waiting room.
+    AnswerLabel { answer: &'static str }
+    /// One label: how a buyer left the waiting room.
+    ExitLabel { reason: &'static str }
+    /// One label: an invariant of the audit.
+    InvariantLabel { invariant: &'static str }
+    /// One label: the server.
+    DependencyLabel { dependency: &'static str }
+    /// One label: the end of a span.
+    SpanLabel { result: &'static str }
+    /// One label: what became of a place in a waiting list.
+    StatusLabel { status: &'static str }
+}

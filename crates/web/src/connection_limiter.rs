@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address::{Proxies, rate_limit_key};
-use crate::budget::Budget;
+use crate::flight::Budget;
 
 /// Counts open connections by address. Clones share the counts.
 #[derive(Clone)]

@@ -18,10 +18,8 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Marks the answer of a repetition.
-pub fn mark_repeated(response: &mut Response, is_repeated: bool) {
-    if is_repeated {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    }
+pub fn mark_repeated(response: &mut Response) {
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
 }
 
 /// The headers of a request that the service reads.

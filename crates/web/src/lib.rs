@@ -2,14 +2,13 @@
 //!
 //! [`server`] accepts connections, on a [`listener`] of TCP or a unix socket; [`layers`] has the middleware around every request; [`extract`],
 //! [`body`], [`paging`] and [`session_cookie`] parse requests, [`token`] the sessions; [`address`], [`hosts`],
-//! [`connection_limiter`], [`stream_limiter`] and [`rates`] limit one client, [`budget`] and [`flight`] what it does not read; [`problem`] is
+//! [`connection_limiter`], [`stream_limiter`] and [`rates`] limit one client, [`flight`] what it does not read; [`problem`] is
 //! how a failure is answered, [`problems`] the table of the failures that all routes share, [`accept`] what an answer may be. An extractor takes its part
 //! of the routes' state by `FromRef`.
 
 pub mod accept;
 pub mod address;
 pub mod body;
-pub mod budget;
 pub mod connection_limiter;
 pub mod cors;
 mod detached;

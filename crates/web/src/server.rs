@@ -27,9 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Application;
 use crate::address::Peer;
-use crate::budget::{Budget, Budgets};
 use crate::connection_limiter::{ConnectionLimiter, ConnectionPermit};
-use crate::flight::StreamExecutor;
+use crate::flight::{Budget, Budgets, StreamExecutor};
 use crate::listener::{Accepted, Listener};
 use crate::prober::Probes;
 use crate::runtimes::Runtimes;

@@ -14,7 +14,7 @@ use extension::ports::{AnnounceDraws, DrawPromise, Items, WaitingLists};
 use ledger::cache::Cache;
 use ledger::rows::draws::{beacon_of, micros};
 use ledger::single_flight::SingleFlight;
-use shop_domain::window::Phase;
+use shop_domain::item::Phase;
 use shop_domain::{
     ArbiterMode, Clock, ItemDraw, ItemId, LedgerError, NewDraw, NewItem, Refusal, UserId,
 };

@@ -83,7 +83,9 @@ pub async fn import(
     let items = items.iter().map(|stocked| stocked.item.id.get()).collect();
     let body = ImportBody { dry_run, sales: new.len(), items, faults };
     let mut response = (StatusCode::CREATED, Json(body)).into_response();
-    mark_repeated(&mut response, is_repeated);
+    if is_repeated {
+        mark_repeated(&mut response);
+    }
     Ok(response)
 }
 

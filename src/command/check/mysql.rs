@@ -87,40 +87,34 @@ fn address(config: &Config) -> String {
 /// Says what a fault of the database means, and what to do about it.
 fn explain(config: &Config, fault: Fault) -> Finding {
     let at = address(config);
-    let (state, found, remedy) = match fault {
+    let state = if matches!(fault, Fault::Tls(_)) { State::Failed } else { State::Waiting };
+    let (found, remedy) = match fault {
         Fault::Refused { number, message } => return explain_number(number, &at, &message),
         Fault::NoServer => (
-            State::Waiting,
             format!("no server answers at {at} (DATABASE_URL)"),
             "start MySQL, or correct the host and the port",
         ),
         Fault::NoAddress => (
-            State::Waiting,
             format!("the host of DATABASE_URL, {at}, has no address"),
             "correct the name of the host",
         ),
         Fault::Silent => (
-            State::Waiting,
             format!("MySQL at {at} does not answer"),
             "check the host and the port of DATABASE_URL, and the firewall between",
         ),
         Fault::Link(error) => (
-            State::Waiting,
             format!("the connection to MySQL at {at} failed: {error}"),
             "check that MySQL runs there, and the network between",
         ),
         Fault::Tls(error) => (
-            State::Failed,
             format!("MySQL at {at} and this program agree on no TLS: {error}"),
             "check ssl-mode in DATABASE_URL, and the certificates",
         ),
         Fault::NoConnection => (
-            State::Waiting,
             format!("MySQL at {at} gave no connection in time"),
             "raise max_connections of the server, or mysql.acquire_timeout_ms",
         ),
         Fault::Other(error) => (
-            State::Waiting,
             format!("MySQL at {at} answered the checks with an error: {error}"),
             "check that it is a MySQL or MariaDB server",
         ),

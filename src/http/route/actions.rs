@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
-use crate::account::{ACTION_NAMES, Action, OperatorLog};
+use crate::account::{ACTION_NAMES, Accounts, Action};
 use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
 use web::paging::Page;
@@ -74,13 +74,13 @@ pub struct ActionsBody {
     (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
 ))]
 pub async fn list(
-    State(operator_log): State<OperatorLog>,
+    State(accounts): State<Accounts>,
     operator: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<ActionsBody>, Problem> {
     let page = Page::read(&pairs)?;
     let operator = (operator.role != Role::Admin).then_some(operator.user);
-    let listed = operator_log.list(operator, page.cursor, page.rows()).await?;
+    let listed = accounts.actions(operator, page.cursor, page.rows()).await?;
     let (actions, next) = page.cut(listed, |action| action.id.to_string());
     Ok(Json(ActionsBody { actions: actions.into_iter().map(ActionBody::from).collect(), next }))
 }

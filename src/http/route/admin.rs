@@ -197,7 +197,9 @@ pub async fn create(
     let item = created.items.first().ok_or_else(|| problems::INTERNAL.problem())?;
     tracing::info!(item = %item.item.id, is_repeated = created.is_repeated, operator = %actor.user, "item created");
     let mut response = (StatusCode::CREATED, answer(item, actor.now)).into_response();
-    mark_repeated(&mut response, created.is_repeated);
+    if created.is_repeated {
+        mark_repeated(&mut response);
+    }
     Ok(response)
 }
 

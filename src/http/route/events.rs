@@ -12,7 +12,7 @@ use crate::catalog::{Catalog, StockedItem};
 use crate::live::{Hub, Watch, What};
 use crate::order::Orders;
 use crate::waiting_list::WaitingLists;
-use shop_domain::window::Phase;
+use shop_domain::item::Phase;
 use shop_domain::{Clock, Item, ItemState, Refusal, SaleWindow};
 use web::address::ClientAddress;
 use web::extract::{Buyer, ItemPath};

@@ -165,7 +165,9 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
     let (status, order) = placed(outcome)?;
     let location = [("location", format!("/api/orders/{}", order.id))];
     let mut response = (status, location, Json(OrderBody::from(order))).into_response();
-    mark_repeated(&mut response, is_replayed);
+    if is_replayed {
+        mark_repeated(&mut response);
+    }
     Ok(response)
 }
 

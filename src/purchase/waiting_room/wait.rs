@@ -8,7 +8,7 @@ use super::proof::Challenge;
 use super::queue_token::QueueToken;
 use super::{QueueStatus, WaitingRoom};
 use gates::redis_store::room::{RoomStanding, RoomStatus};
-use shop_domain::window::Phase;
+use shop_domain::item::Phase;
 use shop_domain::{Item, UserId};
 
 /// The longest pause until a buyer asks again: the sale may be paused or edited meanwhile.

@@ -38,6 +38,7 @@ mod stock;
 mod transaction;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 pub(crate) use crate::work::item_concurrency::in_time;
 pub(crate) use crate::work::{ATTEMPTS_MAX, pause};
@@ -56,7 +57,7 @@ use shop_domain::{
 };
 use shop_metrics::Metrics;
 
-use after_error::{RetryBudget, after_error};
+use after_error::after_error;
 pub use after_error::{replay, replay_lines, unavailable};
 pub use answers::{AnswerReceiver, AnswerSender, Answers, ReadyAnswer, answer_channel};
 use kept_connections::{KeptConnection, KeptConnections};
@@ -393,4 +394,57 @@ fn no_connection(error: &sqlx::Error) -> Unavailable {
 /// Whether it is too late to begin a transaction.
 fn is_late(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+/// Credit that a write adds.
+const WRITE_CREDIT: i64 = 1;
+/// Credit that a retry costs.
+const RETRY_COST: i64 = 10;
+/// The most credit that is saved up: a hundred retries.
+const CREDIT_MAX: i64 = 100 * RETRY_COST;
+
+/// The retries of one process: one for every ten writes, so that retries cannot multiply the load on a
+/// database that is in trouble. A reserve covers short storms.
+#[derive(Debug)]
+struct RetryBudget(AtomicI64);
+
+impl RetryBudget {
+    /// A full reserve.
+    fn new() -> Self {
+        Self(AtomicI64::new(CREDIT_MAX))
+    }
+
+    /// Adds the credit of one write.
+    fn write(&self) {
+        if self.0.fetch_add(WRITE_CREDIT, Ordering::Relaxed) >= CREDIT_MAX {
+            self.0.fetch_sub(WRITE_CREDIT, Ordering::Relaxed);
+        }
+    }
+
+    /// Pays for a retry; `false` when the credit does not suffice.
+    fn retry(&self) -> bool {
+        let paid = self.0.fetch_sub(RETRY_COST, Ordering::Relaxed) >= RETRY_COST;
+        if !paid {
+            self.0.fetch_add(RETRY_COST, Ordering::Relaxed);
+        }
+        paid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_a_tenth_of_the_writes_once_the_reserve_is_gone() {
+        let budget = RetryBudget::new();
+        let reserve = (0..1_000).filter(|_| budget.retry()).count();
+        assert_eq!(reserve, 100);
+        let mut retries = 0;
+        for _ in 0..1_000 {
+            budget.write();
+            retries += u32::from(budget.retry());
+        }
+        assert_eq!(retries, 100);
+    }
 }

@@ -7,8 +7,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 
-use crate::budget::{Budgets, PIECE_BYTES};
-use crate::flight::{Flight, PieceBody};
+use crate::flight::{Budgets, Flight, PIECE_BYTES, PieceBody};
 use crate::problems;
 
 /// Changes an answer.
@@ -64,7 +63,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::budget::Budget;
+    use crate::flight::Budget;
 
     /// The length of a whole body. Its pieces are dropped one by one, as if they were written.
     fn length(response: Response) -> usize {

@@ -18,8 +18,7 @@ use redis_connection::{Call, Script};
 use time::OffsetDateTime;
 
 use super::RedisClient;
-use shop_domain::window::SaleWindow;
-use shop_domain::{ItemId, UserId};
+use shop_domain::{ItemId, SaleWindow, UserId};
 
 /// Places that one call of the script gives.
 const PLACES_TOGETHER_MAX: usize = 500;
