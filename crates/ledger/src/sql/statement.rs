@@ -46,15 +46,16 @@ values!(A B C D E F G H);
 values!(A B C D E F G H I J);
 
 /// A statement that writes.
+#[expect(async_fn_in_trait, reason = "each caller knows the type of the future")]
 pub trait Write {
     /// Runs the statement.
-    fn run(self, on: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<()>>;
+    async fn run(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<()>;
 
     /// Runs the statement and returns the number of rows that it changed.
-    fn changed(self, on: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<u64>>;
+    async fn changed(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<u64>;
 
     /// Runs the statement and returns what it gave to `LAST_INSERT_ID`; `None` unless it changed one row.
-    fn noted(self, on: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<Option<u64>>>;
+    async fn noted(self, on: impl MySqlExecutor<'_>) -> sqlx::Result<Option<u64>>;
 }
 
 impl Write for Query<'_, MySql, MySqlArguments> {
@@ -73,15 +74,16 @@ impl Write for Query<'_, MySql, MySqlArguments> {
 }
 
 /// A statement that reads rows of the type `T`.
+#[expect(async_fn_in_trait, reason = "each caller knows the type of the future")]
 pub trait Read<T> {
     /// Reads all rows.
-    fn all(self, from: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<Vec<T>>>;
+    async fn all(self, from: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<T>>;
 
     /// Reads the first row, if there is one.
-    fn first(self, from: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<Option<T>>>;
+    async fn first(self, from: impl MySqlExecutor<'_>) -> sqlx::Result<Option<T>>;
 
     /// Reads the one row.
-    fn one(self, from: impl MySqlExecutor<'_>) -> impl Future<Output = sqlx::Result<T>>;
+    async fn one(self, from: impl MySqlExecutor<'_>) -> sqlx::Result<T>;
 }
 
 /// Implements the traits for a kind of query; the kinds have no trait in common.
