@@ -3,7 +3,7 @@
 use crate::account::AccountError;
 use crate::catalog::{CreateError, EditError, StrategyError};
 use crate::http::problems;
-use crate::order::{FindError, StepError};
+use crate::order::{OrderError, StepError};
 use crate::purchase::waiting_room::Denied;
 use crate::waiting_list::{JoinError, JoinRefusal};
 use ledger::erasure::EraseError;
@@ -38,9 +38,10 @@ problems! {
         ; from Ledger;
         JoinError::Refused(refusal) => of_join(refusal),
     }
-    FindError {
+    OrderError {
         ; from Ledger;
-        FindError::Queue(error) => {
+        OrderError::Step(error) => of_step(error),
+        OrderError::Queue(error) => {
             tracing::warn!(%error, "read of the Redis order queues failed");
             Self::dependency("redis")
         },

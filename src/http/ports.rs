@@ -13,7 +13,7 @@ use web::problem::Problem;
 #[async_trait]
 impl OrdersToPay for Orders {
     async fn pay(&self, id: OrderId, owner: UserId) -> Result<Order, Problem> {
-        self.step(id, owner, Step::Pay).await.map_err(of_step)
+        Ok(self.step(id, owner, Step::Pay).await?)
     }
 
     async fn payable(&self, id: OrderId, owner: UserId) -> Result<Order, Problem> {

@@ -3,12 +3,16 @@
 use super::Orders;
 use gates::redis_store::CounterError;
 use gates::redis_store::queue::QueuedOrders;
+use ledger::order::StepError;
 use ledger::rows::orders;
 use shop_domain::{LedgerError, Order, OrderId, UserId};
 
-/// The reason why an order could not be looked up.
+/// The reason why an order could not be looked up, or a step was not made.
 #[derive(Debug, thiserror::Error)]
-pub enum FindError {
+pub enum OrderError {
+    /// The step.
+    #[error(transparent)]
+    Step(#[from] StepError),
     /// The ledger did not answer.
     #[error("mysql: {0}")]
     Ledger(#[from] LedgerError),
@@ -28,12 +32,15 @@ pub struct OrderPage {
 
 impl Orders {
     /// Finds an owner's order, in the ledger or in a queue.
-    pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
+    ///
+    /// # Errors
+    /// When a server does not answer that may have it.
+    pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, OrderError> {
         // Without the ledger's answer nobody knows whether a queued order is written by now.
         if let Some(written) = self.find_in_ledger(id, owner).await? {
             return Ok(Some(written));
         }
-        if let Some(queued) = self.queue.find(id, owner).await.map_err(FindError::Queue)? {
+        if let Some(queued) = self.queue.find(id, owner).await.map_err(OrderError::Queue)? {
             return Ok(Some(queued));
         }
         // The order may have moved from the queue to the ledger in between.

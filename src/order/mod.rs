@@ -15,10 +15,10 @@ use ledger::order::{
 use ledger::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::Step;
 use shop_domain::payment::ReceivedPayment;
-use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
+use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus, UserId};
 use shop_metrics::Metrics;
 
-pub use find::{FindError, OrderPage};
+pub use find::{OrderError, OrderPage};
 pub use ledger::order::{PaymentResult, StepError};
 
 /// Pages of overdue orders that one run tries one by one while some cannot expire: it ends within seconds. The next run
@@ -145,20 +145,24 @@ impl Orders {
     /// Makes one step of an owner's order: payment, cancellation, extension or return.
     ///
     /// # Errors
-    /// See [`StepError`]; nothing changed then.
-    pub async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
-        match self.steps.step(id, owner, step).await {
-            Ok(made) => {
-                self.publish(&made).await;
-                Ok(made.order)
-            }
-            // A queued order exists, but no step is possible yet.
-            Err(StepError::NotFound) => Err(match self.queue.find(id, owner).await {
-                Ok(Some(queued)) => StepError::Conflict(Box::new(queued)),
-                _ => StepError::NotFound,
-            }),
-            Err(error) => Err(error),
+    /// See [`StepError`]; nothing changed, unless the ledger did not answer.
+    pub async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, OrderError> {
+        let mut made = self.steps.step(id, owner, step).await;
+        if matches!(made, Err(StepError::NotFound)) {
+            hold!("step-found-nothing", owner.get());
+            made = match self.find(id, owner).await? {
+                // A queued order exists, but no step is possible yet.
+                Some(order) if order.status == OrderStatus::Queued => {
+                    Err(StepError::Conflict(Box::new(order)))
+                }
+                // It has moved from the queue to the ledger meanwhile.
+                Some(_) => self.steps.step(id, owner, step).await,
+                None => Err(StepError::NotFound),
+            };
         }
+        let made = made?;
+        self.publish(&made).await;
+        Ok(made.order)
     }
 
     /// Takes money that came for an order. A repetition is [`PaymentResult::Known`].

@@ -5,10 +5,9 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::find::Gate;
 use super::load_shedder::{ItemLimits, LoadPermit, LoadShedder};
 use super::requests::{Requests, RunningRequest, WaitingClient};
-use super::{Lines, OrderRequest, Purchases};
+use super::{Lines, OrderRequest};
 use gates::Card;
 use ledger::TellWait;
 use ledger::breaker::{BreakerPermit, Breakers};
@@ -29,27 +28,12 @@ pub struct Admission {
 
 /// The right of one line of an order to run. Dropping it gives everything back.
 pub(super) struct PurchasePermit {
-    breakers: BreakerPermits,
+    /// The first line has those of the order, which is one call however many lines it has.
+    breakers: Option<BreakerPermits>,
     request: Option<RunningRequest>,
     _in_flight: InFlight,
     _place: OwnedSemaphorePermit,
     load: Arc<LoadPermit>,
-}
-
-impl Purchases {
-    /// Admits each line of an order without waiting, or says why it may not run now. Nothing is waited for with
-    /// a permit, so two orders do not wait for each other either.
-    pub(super) fn admit(
-        &self,
-        order: &OrderRequest,
-        gate: Gate<'_>,
-    ) -> Result<Lines<PurchasePermit>, Outcome> {
-        let admit = |item| {
-            let breakers = BreakerPermits::of(&self.parts.breakers, gate.card)?;
-            self.parts.admission.enter(breakers, order.buyer, item, order.key.as_ref())
-        };
-        order.lines.iter().map(|line| admit(line.item)).collect()
-    }
 }
 
 impl Admission {
@@ -65,9 +49,22 @@ impl Admission {
         Self { places, load_shedder: LoadShedder::new(item_limits), requests, metrics }
     }
 
+    /// Admits each line of an order without waiting, or says why it may not run now. Nothing is waited for with
+    /// a permit, so two orders do not wait for each other either.
+    pub(super) fn admit(
+        &self,
+        order: &OrderRequest,
+        breakers: &Breakers,
+        card: &Card,
+    ) -> Result<Lines<PurchasePermit>, Outcome> {
+        let mut breakers = Some(BreakerPermits::of(breakers, card)?);
+        let mut enter = |item| self.enter(breakers.take(), order.buyer, item, order.key.as_ref());
+        order.lines.iter().map(|line| enter(line.item)).collect()
+    }
+
     fn enter(
         &self,
-        breakers: BreakerPermits,
+        breakers: Option<BreakerPermits>,
         buyer: UserId,
         item: ItemId,
         key: Option<&RequestKey>,
@@ -111,7 +108,9 @@ impl PurchasePermit {
     /// Ends it, and reports the outcome to the breakers.
     pub(super) fn ended(self, outcome: &Outcome) {
         self.load.ended();
-        self.breakers.ended(outcome);
+        if let Some(breakers) = self.breakers {
+            breakers.ended(outcome);
+        }
     }
 }
 
@@ -185,10 +184,14 @@ impl BreakerPermits {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::purchase::{LineRequest, Source};
     use gates::LIST;
     use ledger::breaker::CALLS_MIN;
-    use shop_domain::Refusal;
+    use shop_domain::order::LINES_MAX;
+    use shop_domain::{Quantity, Refusal, Trace};
     use shop_metrics::Metrics;
 
     /// The breakers that are open after many purchases with this outcome.
@@ -201,6 +204,31 @@ mod tests {
         }
         let open = Dependency::ALL.iter().filter(|server| breakers.of(**server).is_open());
         open.copied().collect()
+    }
+
+    /// Two orders with many lines lose the answers to their COMMITs. That is no reason to turn all others away.
+    #[tokio::test]
+    async fn an_order_of_many_lines_is_one_call() {
+        let metrics = Metrics::new();
+        let breakers = Breakers::new(&metrics);
+        let limits = ItemLimits { wait_max: Duration::from_secs(1), percent: 90 };
+        let admission = Admission::new(1_000, limits, Requests::default(), metrics);
+        let line = |id: u8| LineRequest {
+            item: ItemId::new(id.into()).expect("positive"),
+            quantity: Quantity::ONE,
+            ticket: None,
+        };
+        let lines: Vec<LineRequest> = (1..=LINES_MAX).map(line).collect();
+        let buyer = UserId::new(1).expect("positive");
+        let order = OrderRequest::new(buyer, lines, Source::Reservation, None, Trace::default());
+        let card = gates::card("mysql-batch").expect("a strategy");
+        for _ in 0..2 {
+            let permits = admission.admit(&order, &breakers, card);
+            let permits = permits.unwrap_or_else(|refused| panic!("{refused:?}"));
+            let lost = Outcome::Unknown(Doubt::Unanswered(Dependency::Mysql));
+            permits.into_iter().for_each(|permit| permit.ended(&lost));
+        }
+        assert!(!breakers.mysql.is_open());
     }
 
     #[test]

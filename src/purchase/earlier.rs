@@ -70,21 +70,7 @@ impl Purchases {
             // look finds all of them; otherwise they are of several orders.
             found = look_up().await;
         }
-        let of_other = |outcome: &&Outcome| matches!(outcome, Outcome::Refused(_));
-        if let Some(reused) = found.iter().flatten().find(of_other) {
-            return Some(reused.clone());
-        }
-        let orders: Vec<Order> = found.iter().flatten().filter_map(order_of).cloned().collect();
-        let Some(order_id) = orders.first().map(Order::whole_id) else {
-            return found.into_iter().flatten().next();
-        };
-        let is_whole =
-            orders.len() == items.len() && orders.iter().all(|order| order.whole_id() == order_id);
-        if is_whole {
-            Order::of_lines(orders).map(Outcome::Replayed)
-        } else {
-            Some(Outcome::Refused(Refusal::KeyReused { order_id }))
-        }
+        of_whole(&found)
     }
 
     /// What an earlier try has made of a line, or may.
@@ -107,6 +93,26 @@ impl Purchases {
             }
             found => found,
         }
+    }
+}
+
+/// What the earlier tries of all lines say of the order.
+fn of_whole(lines: &[Option<Outcome>]) -> Option<Outcome> {
+    let found = || lines.iter().flatten();
+    let is_of_other = |outcome: &&Outcome| matches!(outcome, Outcome::Refused(_));
+    // A line that was not looked up, or still runs, may be of the order of the others.
+    let is_open = |outcome: &&Outcome| order_of(outcome).is_none();
+    if let Some(outcome) = found().find(is_of_other).or_else(|| found().find(is_open)) {
+        return Some(outcome.clone());
+    }
+    let orders: Vec<Order> = found().filter_map(order_of).cloned().collect();
+    let order_id = orders.first()?.whole_id();
+    let is_whole =
+        orders.len() == lines.len() && orders.iter().all(|order| order.whole_id() == order_id);
+    if is_whole {
+        Order::of_lines(orders).map(Outcome::Replayed)
+    } else {
+        Some(Outcome::Refused(Refusal::KeyReused { order_id }))
     }
 }
 
@@ -206,5 +212,52 @@ async fn in_queue(parts: &PurchaseParts, purchase: &Purchase, permit: Permit) ->
             tracing::warn!(%error, %item, "request key not looked up in the queue");
             Some(away)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shop_domain::{Cents, Currency, ItemId, OrderId, OrderStatus, Quantity, UserId};
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    fn line(id: OrderId, number: u8) -> Order {
+        Order {
+            id: id.line(number),
+            item_id: ItemId::new(1 + i64::from(number)).expect("positive"),
+            user_id: UserId::new(1).expect("positive"),
+            quantity: Quantity::ONE,
+            amount: Cents::new(100).expect("a price"),
+            currency: Currency::USD,
+            status: OrderStatus::Pending,
+            strategy: "mysql-batch".to_owned(),
+            fence: None,
+            limit_group: None,
+            created_at: OffsetDateTime::UNIX_EPOCH,
+            expires_at: OffsetDateTime::UNIX_EPOCH,
+            extended_seconds: None,
+            paid_at: None,
+            line_count: Some(2),
+            further: Vec::new(),
+        }
+    }
+
+    /// The ledger answers for one line, and not for the other. The key may be that of this order.
+    #[test]
+    fn a_line_that_was_not_looked_up_is_no_other_order() {
+        let id = OrderId::generate();
+        let replayed = |number| Some(Outcome::Replayed(line(id, number)));
+        let whole = Order { further: vec![line(id, 1)], ..line(id, 0) };
+        assert_eq!(of_whole(&[replayed(0), replayed(1)]), Some(Outcome::Replayed(whole)));
+        for open in [NO_LEDGER, Outcome::Unknown(Doubt::InProgress)] {
+            for lines in [[replayed(0), Some(open.clone())], [Some(open.clone()), replayed(1)]] {
+                assert_eq!(of_whole(&lines), Some(open.clone()));
+            }
+        }
+        let reused = Outcome::Refused(Refusal::KeyReused { order_id: id.line(0) });
+        assert_eq!(of_whole(&[replayed(0), None]), Some(reused.clone()));
+        assert_eq!(of_whole(&[Some(NO_LEDGER), Some(reused.clone())]), Some(reused));
+        assert_eq!(of_whole(&[None, None]), None);
     }
 }

@@ -178,7 +178,10 @@ impl Purchases {
         };
         let gate = self.gate_of(order, &items[0]);
         let admitted = match self.check(order, &items, gate.clone()).await {
-            Ok(gate) => self.admit(order, gate).map(|permits| (gate, permits)),
+            Ok(gate) => {
+                let PurchaseParts { admission, breakers, .. } = &*self.parts;
+                admission.admit(order, breakers, gate.card).map(|permits| (gate, permits))
+            }
             Err(outcome) => Err(outcome),
         };
         drop(span);

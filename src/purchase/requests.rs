@@ -205,8 +205,7 @@ impl Announcer {
                 () = self.requests.shared.client_left.notified() => {}
                 () = stop.cancelled() => {}
             }
-            let answered = self.announce().await && self.withdraw().await;
-            if !answered {
+            if !self.tell().await {
                 let pause = tokio::time::sleep(TROUBLE_PAUSE);
                 stop.run_until_cancelled(pause).await;
             }
@@ -217,6 +216,13 @@ impl Announcer {
                 }
             }
         }
+    }
+
+    /// Announces what runs, and withdraws what has ended, also while nothing can be announced: else it would gather.
+    /// Returns whether all went well.
+    async fn tell(&self) -> bool {
+        let is_announced = self.announce().await;
+        self.withdraw().await && is_announced
     }
 
     /// Whether all went well.
@@ -250,6 +256,8 @@ impl Announcer {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::mysql::MySqlPoolOptions;
+
     use super::*;
 
     fn request(key: &str) -> RequestOf {
@@ -303,5 +311,23 @@ mod tests {
         assert!(is_running(), "the next one runs");
         drop(next);
         assert!(!is_running());
+    }
+
+    #[tokio::test]
+    async fn what_has_ended_does_not_gather_while_the_ledger_is_away() {
+        let nowhere = MySqlPoolOptions::new()
+            .acquire_timeout(Duration::from_millis(10))
+            .connect_lazy("mysql://nobody@127.0.0.1:1/none");
+        let pool = Database::from(nowhere.expect("a URL"));
+        let (requests, announcer) = Requests::new(pool, "here".to_owned());
+        let now = Instant::now();
+        let [ended, left] = ["ended", "left"].map(|key| begin(&requests, key));
+        drop(ended.client());
+        assert_eq!(requests.due(now), [request("ended")]);
+        drop(ended);
+        drop(left.client());
+        assert!(!announcer.tell().await);
+        assert_eq!(*requests.shared.ended(), []);
+        assert_eq!(requests.due(Instant::now()), [request("left")], "it is tried again");
     }
 }

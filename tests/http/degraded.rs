@@ -255,6 +255,32 @@ async fn without_the_ledger_nobody_says_that_an_order_is_still_queued() {
     assert_eq!(assert_clean(&whole, item).await["orders"], 1);
 }
 
+/// Its buyer is not told that there is none.
+#[tokio::test]
+async fn without_redis_nobody_says_that_a_queued_order_does_not_exist() {
+    let (shop, whole, instance, _mysql, redis) = place().await;
+    let item = whole.make_item(json!({})).await;
+    let buyer = instance.buyer(1);
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let order = order_id(&buyer.buy("redis-stream", item).await.expect_status(202));
+    redis.cut();
+    // A try of the other instance's consumer may have the order's row just then.
+    eventually(BOUND, || async {
+        let refused = buyer.step(&order, "cancellation").await;
+        assert_eq!(refused.status, 503, "{}", refused.text);
+        when(refused.code() == "dependency_unavailable", refused.text)
+    })
+    .await;
+    holder.rollback().await.expect("the row is free");
+    redis.mend();
+    eventually(BOUND, || async {
+        let cancelled = buyer.step(&order, "cancellation").await;
+        when(cancelled.status == 200, cancelled.text)
+    })
+    .await;
+    assert_clean(&whole, item).await;
+}
+
 /// Many buyers of one item, whose lock's servers swallow everything: each is told what is wrong, long
 /// before its turn would have come; then nobody waits for them any more; other strategies sell.
 async fn without_the_servers_of_a_lock(

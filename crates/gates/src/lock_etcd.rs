@@ -14,7 +14,7 @@
 
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
-use super::{Breaks, Card, Entry};
+use super::{Breaks, BuildError, Card, Entry};
 use shop_domain::outcome::Dependency;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -27,7 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..Card::LOCK
     },
     build: |context| {
-        let mutex = context.locks.etcd()?;
+        let mutex = context.locks.etcd.clone().ok_or(BuildError::NotConfigured)?;
         let fences = Some(FenceCounters { item: "etcd", market: "etcd/market" });
         Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Etcd))
     },

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use super::kit::guarded_sale::GuardedSale;
-use super::{Breaks, Card, Entry};
+use super::{Breaks, BuildError, Card, Entry};
 use leaselock::redis::redlock;
 use shop_domain::outcome::Dependency;
 
@@ -32,7 +32,11 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |context| {
         let locks = &context.locks;
-        let mutex = Arc::new(redlock::mutex(locks.redlock()?, &locks.prefix, &locks.tasks)?);
+        let servers = locks.redlock.clone();
+        if servers.is_empty() {
+            return Err(BuildError::NotConfigured);
+        }
+        let mutex = Arc::new(redlock::mutex(servers, &locks.prefix, &locks.tasks)?);
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redlock))
     },
 };

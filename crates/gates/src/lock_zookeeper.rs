@@ -16,7 +16,7 @@
 
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
-use super::{Breaks, Card, Entry};
+use super::{Breaks, BuildError, Card, Entry};
 use shop_domain::outcome::Dependency;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -29,8 +29,8 @@ pub(super) const ENTRY: Entry = Entry {
         ..Card::LOCK
     },
     build: |context| {
-        let mutex = context.locks.zookeeper()?.sequential;
+        let locks = context.locks.zookeeper.clone().ok_or(BuildError::NotConfigured)?;
         let fences = Some(FenceCounters { item: "zookeeper", market: "zookeeper/market" });
-        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Zookeeper))
+        Ok(GuardedSale::per_item(context, locks.sequential, fences, Dependency::Zookeeper))
     },
 };

@@ -14,7 +14,7 @@
 
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
-use super::{Breaks, Card, Entry};
+use super::{Breaks, BuildError, Card, Entry};
 use shop_domain::outcome::Dependency;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -27,9 +27,9 @@ pub(super) const ENTRY: Entry = Entry {
         ..Card::LOCK
     },
     build: |context| {
-        let mutex = context.locks.zookeeper()?.spin;
+        let locks = context.locks.zookeeper.clone().ok_or(BuildError::NotConfigured)?;
         let fences =
             Some(FenceCounters { item: "zookeeper-spin", market: "zookeeper-spin/market" });
-        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Zookeeper))
+        Ok(GuardedSale::per_item(context, locks.spin, fences, Dependency::Zookeeper))
     },
 };

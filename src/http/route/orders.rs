@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::fields::wanted_hold;
-use crate::http::outcomes::of_step;
 use crate::http::problems;
-use crate::order::{OrderPage, Orders};
+use crate::order::{OrderError, OrderPage, Orders};
 use crate::purchase::Purchases;
 use extension::ports::PaidElsewhere;
 use lifecycle::Lifecycle;
@@ -122,11 +121,7 @@ pub async fn extend(
 ) -> Result<Json<OrderBody>, Problem> {
     let seconds = wanted_hold(body.seconds, "seconds")?;
     let step = Step::Extend(seconds);
-    let extended =
-        detached(
-            &lifecycle,
-            async move { orders.step(id, buyer.user, step).await.map_err(of_step) },
-        );
+    let extended = detached(&lifecycle, async move { orders.step(id, buyer.user, step).await });
     Ok(Json(extended.await?.into()))
 }
 
@@ -145,9 +140,9 @@ async fn return_units(
     step: Step,
 ) -> Result<Json<OrderBody>, Problem> {
     let made = detached(&lifecycle, async move {
-        let order = orders.step(id, buyer.user, step).await.map_err(of_step)?;
+        let order = orders.step(id, buyer.user, step).await?;
         order.lines().for_each(|line| purchases.item_changed(line.item_id));
-        Ok::<_, Problem>(order)
+        Ok::<_, OrderError>(order)
     });
     Ok(Json(made.await?.into()))
 }

@@ -2,12 +2,18 @@
 
 use gates::redis_store::queue::Push;
 use reqwest::Method;
+use seckill::failpoint::hold::Director;
 use serde_json::json;
+use shop_domain::{Purchase, UserId};
+use tokio::time::timeout;
 
 use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
 use crate::support::event_stream::Events;
-use crate::support::{Client, eventually, patient, purchase_path, until_running};
+use crate::support::{Client, Shop, eventually, patient, purchase_path, until_running};
+
+/// A buyer whom no other test of this process has.
+const BUYER: i64 = 74_110;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
@@ -161,4 +167,33 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     holder.rollback().await.expect("the row is free");
     ends_as(&buyer, &order_id, "pending").await;
     assert_clean(&instance, item).await;
+}
+
+/// A step looks for the order in the ledger, and then in the queue. In between a consumer writes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_finds_an_order_that_leaves_the_queue_meanwhile() {
+    let shop = shop().await;
+    let mut aside = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
+    aside.config.queue.claim_idle_ms = 7_200_000;
+    aside.config.queue.poll_ms = 3_600_000;
+    let aside = aside.start().await;
+    let item = aside.make_item(json!({})).await;
+    // As if its instance had died after it had queued the order.
+    let buyer = UserId::new(BUYER).expect("positive");
+    let purchase = Purchase { buyer, ..purchase(&shop, item, "k").await };
+    let queued = queue_of(&shop).push(&purchase, None, None).await;
+    assert_eq!(queued.expect("queued"), Push::Queued);
+    let id = purchase.order_id.to_string();
+    let director = Director::of(&[BUYER]);
+    let client = aside.buyer(BUYER);
+    let of_step = id.clone();
+    let paid = tokio::spawn(async move { client.step(&of_step, "payment").await });
+    let not_found = director.arrival(BUYER, "step-found-nothing");
+    timeout(BOUND, not_found).await.expect("it is not in the ledger");
+    let consumer = shop.start().await;
+    ends_as(&consumer.buyer(BUYER), &id, "pending").await;
+    director.release(BUYER);
+    let paid = paid.await.expect("no panic");
+    assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
+    assert_clean(&consumer, item).await;
 }

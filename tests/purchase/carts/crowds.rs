@@ -9,10 +9,10 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
-use sqlx::{Connection, Executor};
+use sqlx::{Connection, Executor, MySql, Transaction};
 use tokio::sync::Semaphore;
 
-use super::steps::{statuses, step};
+use super::steps::{beside_lock_waits, statuses, step};
 use super::{assert_all_clean, items, left, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{
@@ -295,6 +295,14 @@ async fn orders_behind_overdue_carts_that_wait_still_expire() {
     assert_all_clean(&instance, &items).await;
 }
 
+/// Holds the stock row of an item, and the limit of buyer 1, which a purchase has while it waits for that row.
+async fn hold_row_and_limit(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
+    let mut holder = hold_stock_row(&shop.pool, item).await;
+    let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = 1";
+    sqlx::query(count).bind(item).execute(&mut *holder).await.expect("counted");
+    holder
+}
+
 /// A purchase has the limit of its buyer while it waits for the row of a held item. Orders of other buyers still expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
@@ -307,10 +315,7 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
     let items = items(&instance, 2).await;
     let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
     let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
-    let mut holder = hold_stock_row(&shop.pool, items[1]).await;
-    // What purchases of the held item have counted that wait for its row, one behind the other.
-    let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = 1";
-    sqlx::query(count).bind(items[1]).execute(&mut *holder).await.expect("counted");
+    let holder = hold_row_and_limit(&shop, items[1]).await;
     shop.let_holds_pass(301).await;
     until_statuses(&shop, &single, &["expired"]).await;
     assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "its buyer's limit is locked");
@@ -334,9 +339,7 @@ async fn a_cart_whose_buyer_waits_stops_no_other_item() {
     for _ in 0..4 {
         carts.push(order_id(&reserve(&buyer, &[(items[0], 1), (items[1], 1)]).await));
     }
-    let mut holder = hold_stock_row(&shop.pool, items[1]).await;
-    let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = 1";
-    sqlx::query(count).bind(items[1]).execute(&mut *holder).await.expect("counted");
+    let holder = hold_row_and_limit(&shop, items[1]).await;
     let steps = join_all(carts.iter().map(|cart| step(&buyer, cart, "cancellation")));
     let others = async {
         until_running(&shop.pool, "%stock%FOR UPDATE%", 4).await;
@@ -527,33 +530,12 @@ async fn a_cart_that_waits_for_a_row_has_begun_nothing() {
     let items = items(&instance, 2).await;
     let both = [(items[0], 1), (items[1], 1)];
     let holder = hold_stock_row(&shop.pool, items[1]).await;
-    let waits = "SELECT COUNT(*) FROM information_schema.INNODB_TRX AS waiting \
-         JOIN information_schema.PROCESSLIST AS sessions ON sessions.ID = waiting.trx_mysql_thread_id \
-         WHERE sessions.DB = DATABASE() AND waiting.trx_state = 'LOCK WAIT'";
-    let has_written = format!("{waits} AND waiting.trx_rows_modified > 0");
-    let are_answered = AtomicBool::new(false);
-    let crowd = async {
-        // Four have permits at once.
-        let carts = (1..=16).map(async |id| reserve(&instance.buyer(id), &both).await);
-        let carts = join_all(carts).await;
-        are_answered.store(true, Ordering::Relaxed);
-        carts
-    };
-    let watch = async {
-        let mut seen = 0;
-        while !are_answered.load(Ordering::Relaxed) {
-            seen += shop.read(sqlx::query_scalar::<_, i64>(waits)).await;
-            // The server shows the same rows to whoever reads them more often than each 100 ms.
-            tokio::time::sleep(std::time::Duration::from_millis(150)).await;
-            let written: i64 = shop.read(sqlx::query_scalar(&has_written)).await;
-            assert_eq!(written, 0, "a cart waits for a row with an order in hand");
-            tokio::time::sleep(std::time::Duration::from_millis(150)).await;
-        }
-        seen
-    };
-    let (carts, seen) = tokio::join!(crowd, watch);
+    // Four have permits at once.
+    let carts = join_all((1..=16).map(async |id| reserve(&instance.buyer(id), &both).await));
+    let (carts, waits) = beside_lock_waits(&shop, carts).await;
     assert!(carts.iter().all(|cart| [503, 504].contains(&cart.status)), "{carts:?}");
-    assert!(seen > 0, "no cart was seen that waits");
+    assert!(waits.seen > 0, "no cart was seen that waits");
+    assert_eq!(waits.after_changes, 0, "a cart waits for a row with an order in hand");
     holder.rollback().await.expect("the row is free");
     assert_all_clean(&instance, &items).await;
 }

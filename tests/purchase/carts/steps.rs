@@ -1,8 +1,11 @@
 //! Payment, cancellation, expiry and late payment of whole orders.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use super::{assert_all_clean, count, items, left, reserve};
 use crate::http::{BOUND, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Shop};
+use crate::support::{Answer, Client, Shop, patient_transaction};
 
 pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.step(order, step).await
@@ -74,8 +77,47 @@ async fn all_lines_are_paid_and_cancelled_together() {
     assert_all_clean(&instance, &items).await;
 }
 
+/// How often a transaction of a shop was seen that waits for a lock.
+#[derive(Default)]
+pub(super) struct LockWaits {
+    pub(super) seen: i64,
+    /// How often it had changed a row before.
+    pub(super) after_changes: i64,
+}
+
+/// Does something, and counts the lock waits meanwhile.
+pub(super) async fn beside_lock_waits<T>(
+    shop: &Shop,
+    act: impl Future<Output = T>,
+) -> (T, LockWaits) {
+    let look = "SELECT COUNT(*), CAST(COALESCE(SUM(waiting.trx_rows_modified > 0), 0) AS SIGNED) \
+         FROM information_schema.INNODB_TRX AS waiting \
+         JOIN information_schema.PROCESSLIST AS sessions ON sessions.ID = waiting.trx_mysql_thread_id \
+         WHERE sessions.DB = DATABASE() AND waiting.trx_state = 'LOCK WAIT'";
+    let is_done = AtomicBool::new(false);
+    let act = async {
+        let done = act.await;
+        is_done.store(true, Ordering::Relaxed);
+        done
+    };
+    let watch = async {
+        let mut waits = LockWaits::default();
+        while !is_done.load(Ordering::Relaxed) {
+            let (seen, after_changes): (i64, i64) =
+                sqlx::query_as(look).fetch_one(&shop.pool).await.expect("the lock waits");
+            waits.seen += seen;
+            waits.after_changes += after_changes;
+            // The server shows the same rows to whoever reads them more often than each 100 ms.
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+        waits
+    };
+    tokio::join!(act, watch)
+}
+
 /// A cart is cancelled while another transaction has the order of another buyer: the lines are locked by their keys,
-/// also where the table is so short that a scan would cost less.
+/// also where the table is so short that a scan would cost less. A step that waited may end
+/// well at a later try, so the waits are counted.
 #[tokio::test]
 async fn a_step_waits_for_no_other_order() {
     let (shop, instance) = Shop::open().await;
@@ -84,12 +126,13 @@ async fn a_step_waits_for_no_other_order() {
     let cart: Vec<_> = items.iter().map(|item| (*item, 1)).collect();
     let buyer = instance.buyer(1);
     let first = order_id(&reserve(&buyer, &cart).await);
-    let mut held = shop.pool.begin().await.expect("begun");
+    let mut holder = patient_transaction(&shop.pool).await;
     let lock = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE").bind(&other);
-    lock.fetch_one(&mut *held).await.expect("locked");
-    let cancelled = step(&buyer, &first, "cancellation").await;
-    held.rollback().await.expect("released");
+    lock.fetch_one(&mut *holder).await.expect("locked");
+    let (cancelled, waits) = beside_lock_waits(&shop, step(&buyer, &first, "cancellation")).await;
+    holder.rollback().await.expect("it was locked until now");
     assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
+    assert_eq!(waits.seen, 0, "the step waits for the other order");
 }
 
 #[tokio::test]

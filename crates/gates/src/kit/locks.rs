@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ledger::Database;
 use tokio_util::task::TaskTracker;
 
-use crate::BuildError;
 use crate::redis_store::SharedConnection;
 use leaselock::demo::getset::ClockMs;
 use leaselock::redis::subscriber::Subscriber;
@@ -45,31 +44,4 @@ pub struct ZookeeperLocks {
     pub sequential: Arc<dyn leaselock::Mutex>,
     /// One node for which all contenders wait.
     pub spin: Arc<dyn leaselock::Mutex>,
-}
-
-impl LockSources {
-    /// The lock on etcd.
-    ///
-    /// # Errors
-    /// When it is not configured.
-    pub fn etcd(&self) -> Result<Arc<dyn leaselock::Mutex>, BuildError> {
-        self.etcd.clone().ok_or(BuildError::NotConfigured)
-    }
-
-    /// The locks on ZooKeeper.
-    ///
-    /// # Errors
-    /// When it is not configured.
-    pub fn zookeeper(&self) -> Result<ZookeeperLocks, BuildError> {
-        self.zookeeper.clone().ok_or(BuildError::NotConfigured)
-    }
-
-    /// The servers of Redlock.
-    ///
-    /// # Errors
-    /// When they are not configured.
-    pub fn redlock(&self) -> Result<Vec<SharedConnection>, BuildError> {
-        let is_configured = !self.redlock.is_empty();
-        is_configured.then(|| self.redlock.clone()).ok_or(BuildError::NotConfigured)
-    }
 }

@@ -151,21 +151,17 @@ impl RedisClient {
     /// # Errors
     /// When one of them does not answer in time.
     pub async fn ping(&self) -> RedisResult<()> {
-        let mut answers = self.shared.ask_each(&redis::cmd("PING")).await?;
-        // A server that refuses the word to this account has answered.
-        for answer in &mut answers {
-            if answer.as_ref().is_err_and(is_command_refused) {
-                *answer = Ok(Value::Okay);
-            }
-        }
+        let answers = self.shared.ask_each(&redis::cmd("PING")).await?;
         let all = answers.len();
-        let mut answers = answers.into_iter();
-        let failed = answers.as_slice().iter().filter(|answer| answer.is_err()).count();
-        match answers.find_map(Result::err) {
+        let mut failed: Vec<RedisError> = answers.into_iter().filter_map(Result::err).collect();
+        // A server that refuses the word to this account has answered.
+        failed.retain(|error| !is_command_refused(error));
+        let count = failed.len();
+        match failed.pop() {
             None => Ok(()),
             Some(error) if all == 1 => Err(error),
             Some(error) => {
-                let why = format!("{failed} of {all} primaries: {error}");
+                let why = format!("{count} of {all} primaries: {error}");
                 Err(RedisError::from((ErrorKind::ClusterConnectionNotFound, "no answer", why)))
             }
         }

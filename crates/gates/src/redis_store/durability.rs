@@ -41,7 +41,7 @@ impl Durability {
             _ => Self::Unknown,
         };
         let all: Vec<Self> = settings.into_iter().map(of_one).collect();
-        let weakest = [Self::Unknown, Self::Log, Self::LogEverySecond].into_iter();
+        let weakest = [Self::Unknown, Self::Log, Self::LogEverySecond];
         Ok(weakest.into_iter().find(|one| all.contains(one)).unwrap_or(Self::LogAlways))
     }
 
