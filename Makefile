@@ -18,7 +18,7 @@ test-all: ## the slow tests, too, and the shop's tests on every Redis and databa
 test-mysql: ## every test on a real MySQL server instead of MariaDB
 	@mysqld=$$(scripts/mysql-sid) && SECKILL_MYSQLD=$$mysqld exec scripts/test
 
-test-engines: ## the shop's tests on a semi-synchronous pair, Galera and Group Replication, too; ARGS="galera"
+test-engines: ## the shop's tests on MySQL, a semi-synchronous pair, Galera, Group Replication and Vitess, too; ARGS="galera"
 	@exec scripts/test-mysql-engines $(ARGS)
 
 test-redis: ## strategies and locks on Redis with TLS, Sentinels and a cluster, and on Valkey 9; ARGS="cluster", VALKEY_SERVER=...

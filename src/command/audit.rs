@@ -12,7 +12,7 @@ use shop_domain::ItemId;
 use shop_domain::audit::Report;
 use shop_metrics::Metrics;
 
-use super::output::print_line;
+use super::output::{counted, print_line};
 use super::{ExitResult, parse_item};
 
 /// The arguments: which items are audited.
@@ -64,7 +64,7 @@ pub(super) async fn audit_items(
     if read == 0 {
         return Err("there is no item to audit".to_owned());
     }
-    print_line(format_args!("{read} items audited, {broken} broken"));
+    print_line(format_args!("{} audited, {broken} broken", counted(read, "item")));
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -72,7 +72,10 @@ pub(super) async fn audit_items(
 fn print(report: &Report) {
     let state = if report.is_clean() { "clean" } else { "BROKEN" };
     let item = report.facts.item_id;
-    print_line(format_args!("item {item}: {state}, {} units oversold", report.units_oversold()));
+    print_line(format_args!(
+        "item {item}: {state}, {} oversold",
+        counted(report.units_oversold(), "unit")
+    ));
     let row = |name: &str, result: &str, text: &str| {
         print_line(format_args!("  {name:<4}  {result:<10}  {text}"));
     };

@@ -19,7 +19,7 @@ use serde_json::json;
 use shop_domain::{Clock, ItemId, OrderStatus, UserId};
 use shop_metrics::Metrics;
 
-use super::output::print_line;
+use super::output::{counted, print_line};
 use super::{ExitResult, parse_item, parse_user};
 
 /// Items that are read at once: one whose server is away is waited for until `redis.retry_ms_max`.
@@ -225,23 +225,23 @@ impl Desk {
 }
 
 fn listed(ListCounts { letters, unread }: ListCounts) -> ExitCode {
+    let letters = counted(letters, "dead letter");
     if unread == 0 {
-        print_line(format_args!("{letters} dead letters"));
+        print_line(letters);
         return ExitCode::SUCCESS;
     }
-    print_line(format_args!(
-        "{letters} dead letters; incomplete: {unread} items could not be read"
-    ));
+    let unread = counted(unread, "item");
+    print_line(format_args!("{letters}; incomplete: {unread} could not be read"));
     ExitCode::from(1)
 }
 
 fn described(letter: &DeadLetter) -> String {
     match &letter.order {
         Ok(order) => format!(
-            "order {} of buyer {}, {} units",
+            "order {} of buyer {}, {}",
             order.order,
             order.buyer,
-            order.quantity.units()
+            counted(order.quantity.units(), "unit")
         ),
         Err(text) => format!("not an order: {text:?}"),
     }

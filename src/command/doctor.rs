@@ -14,7 +14,7 @@ use shop_domain::ItemId;
 
 use super::ExitResult;
 use super::check::{self, Finding, State};
-use super::output::print_line;
+use super::output::{counted, print_line};
 
 /// How long a lock server may take to answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let findings = match super::settings(file) {
         Ok(config) => examine(&config).await,
         Err(sentence) => {
-            let remedy = "correct the setting; src/config/defaults.toml describes each";
+            let remedy = "correct the setting; src/config/defaults.toml, and those of extensions, describe each";
             vec![Finding::bad("settings", State::Failed, sentence, remedy)]
         }
     };
@@ -99,7 +99,7 @@ async fn check_operators(pool: &Database) -> Finding {
             "there is no operator but a demo account, if any",
             remedy,
         ),
-        Ok(listed) => Finding::ok(check, format!("{} operators", listed.len())),
+        Ok(listed) => Finding::ok(check, counted(listed.len(), "operator")),
         Err(error) => {
             let found = format!("the operators could not be listed: {error}");
             Finding::bad(check, State::Warning, found, "check the account of DATABASE_URL")

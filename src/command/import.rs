@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use super::output::print_line;
+use super::output::{counted, print_line};
 use super::{ExitResult, parse_user};
 use crate::account::Actor;
 use crate::catalog::Catalog;
@@ -56,7 +56,8 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
         if !table.faults.is_empty() {
             return refused(&path, &table.faults);
         }
-        print_line(format_args!("{} sales, no faults; nothing was created", table.sales.len()));
+        let sales = counted(table.sales.len(), "sale");
+        print_line(format_args!("{sales}, no faults; nothing was created"));
         return Ok(ExitCode::SUCCESS);
     };
     super::operator::check(&config, user).await?;
@@ -84,7 +85,7 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
         print_line(format_args!("{}\t{}", stocked.item.id, stocked.item.name));
     }
     let before = if created.is_repeated { " before" } else { "" };
-    print_line(format_args!("{} sales created{before}", created.items.len()));
+    print_line(format_args!("{} created{before}", counted(created.items.len(), "sale")));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,6 +110,6 @@ fn refused(path: &Display<'_>, faults: &[FaultBody]) -> ExitResult {
         let read = fault.read.as_deref().map(|read| format!(" ({read:?})")).unwrap_or_default();
         print_line(format_args!("{path}:{}:{column}{cell}{read} {}", fault.line, fault.detail));
     }
-    print_line(format_args!("{} faults; nothing was created", faults.len()));
+    print_line(format_args!("{}; nothing was created", counted(faults.len(), "fault")));
     Ok(ExitCode::from(1))
 }

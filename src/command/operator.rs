@@ -17,7 +17,7 @@ use shop_domain::{UserId, Username};
 use web::token::Role;
 
 use super::ExitResult;
-use super::output::print_line;
+use super::output::{counted, print_line};
 
 /// The arguments: the action on the accounts.
 #[derive(clap::Subcommand)]
@@ -152,10 +152,7 @@ async fn list(pool: &Database) -> ExitResult {
     for operator in &listed {
         print_line(format_args!("{}\t{}\t{}", operator.id, operator.role, operator.username));
     }
-    match listed.len() {
-        1 => print_line("1 operator"),
-        count => print_line(format_args!("{count} operators")),
-    }
+    print_line(counted(listed.len(), "operator"));
     Ok(ExitCode::SUCCESS)
 }
 

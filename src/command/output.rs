@@ -38,6 +38,12 @@ pub fn print_line(line: impl Display) {
     }
 }
 
+/// A number with its noun, such as `1 item` or `2 items`.
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let ending = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 /// The sentence for output that cannot be written.
 pub fn not_written(error: &io::Error) -> String {
     format!("the output is not written: {error}")

@@ -10,7 +10,7 @@ use ledger::rows::shops::{self, Creation, SHOPS_MAX, Shop};
 use shop_domain::ShopId;
 
 use super::ExitResult;
-use super::output::print_line;
+use super::output::{counted, print_line};
 use super::token::Signer;
 use crate::config::Config;
 use web::token::Holder;
@@ -106,10 +106,7 @@ async fn list(pool: &Database) -> ExitResult {
         let state = if ended_at.is_some() { "ended" } else { "open" };
         print_line(format_args!("{id}\t{state}\t{generation}\t{name}"));
     }
-    match listed.len() {
-        1 => print_line("1 shop"),
-        count => print_line(format_args!("{count} shops")),
-    }
+    print_line(counted(listed.len(), "shop"));
     Ok(ExitCode::SUCCESS)
 }
 

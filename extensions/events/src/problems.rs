@@ -10,7 +10,7 @@ web::problem_types! {
     TOO_MANY_ENDPOINTS: 409 "too_many_endpoints", "Too many endpoints",
         "Delete an endpoint that is not needed any more.";
     INVALID_TARGET: 422 "invalid_target", "Invalid target of an endpoint",
-        "Send an https address for a webhook, or a plain name for a stream.";
+        "Send the address of a webhook, which begins with https:// outside of events.private_networks.";
     INVALID_FILTER: 422 "invalid_filter", "Invalid filter of an endpoint",
         "Send types of events, ids of items and currencies that there are.";
     RANGE_OUT_OF_LOG: 422 "range_out_of_log", "Range out of the event log",

@@ -41,7 +41,8 @@ fn check_shards(config: &Config, shards: u64) -> Option<Finding> {
 fn check_losses(config: &Config, engine: &Engine) -> Vec<Finding> {
     let fault = engine.replication.fault().map(|fault| {
         let found = format!("replication of the ledger: {fault}");
-        Finding::bad(CHECK, State::Warning, found, "see docs/operations.md")
+        let remedy = "see SeckillCommitsUnprotected in docs/operations.md";
+        Finding::bad(CHECK, State::Warning, found, remedy)
     });
     let losses = engine.failover_losses().into_iter();
     let losses = losses.map(|found| Finding::risk(config, CHECK, Risk::LossyFailover, found));

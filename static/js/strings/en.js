@@ -294,8 +294,6 @@ export default {
   'code.token_expired.text': 'Your session has ended.',
   'code.forbidden': 'This account may not do that',
   'code.forbidden.text': 'Nothing was bought.',
-  'code.account_blocked': 'This account is blocked',
-  'code.account_blocked.text': 'Nothing was bought.',
   'code.cross_site_request': 'The request came from another site',
   'code.cross_site_request.text': 'It was refused for your safety. Open the shop directly and try again.',
   'code.unsafe_strategy': 'This sale is set up wrongly',

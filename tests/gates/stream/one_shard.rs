@@ -62,7 +62,7 @@ async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away()
     let output = program(&shop, &["dead-letter"]).output().await.expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("incomplete: 1 items could not be read"), "{text}");
+    assert!(text.contains("incomplete: 1 item could not be read"), "{text}");
     drop(instance);
     cluster.stop().await;
 }
