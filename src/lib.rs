@@ -16,7 +16,7 @@
 //! # Rules
 //! A test (`tests/house/tidy.rs`) keeps the first three.
 //!
-//! * Only the [`ledger`] writes orders and stock. An extension may have rows of its own; nothing else has the driver.
+//! * Only the [`ledger`] writes orders and stock. Beside it only extensions have the database's driver.
 //! * Only [`http`] knows status codes, and it never reads a row: it calls use cases.
 //! * [`shop_domain`] does no I/O; `leaselock` knows no items, buyers or orders.
 //! * No process needs the memory of another one.

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use super::{AccountError, Accounts, Actor};
-use ledger::erasure::{self, EraseError, Erasure, ErasureRequest};
+use ledger::erasure::{EraseError, Erasure, ErasureRequest};
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::Account;
-use ledger::waiting_list::Waitlist;
 use settings::Secret;
 use shop_domain::UserId;
 
@@ -21,27 +20,25 @@ impl Accounts {
     /// Deletes the account of a user who sends the password once more.
     pub async fn delete_by_password(
         &self,
-        waitlist: &Waitlist,
         user: UserId,
         password: String,
         address: IpAddr,
     ) -> Result<Erasure, AccountError> {
         let account = self.verify_password(user, password, address).await?;
         let Account { password_hash, .. } = account.ok_or(AccountError::NoAccount)?;
-        Ok(self.erase(waitlist, user, Some(&password_hash), None).await?)
+        Ok(self.erase(user, Some(&password_hash), None).await?)
     }
 
     /// Deletes the account of a user whom another party has identified a moment ago, or whom an operator deletes.
     pub async fn erase(
         &self,
-        waitlist: &Waitlist,
         user: UserId,
         password_hash: Option<&str>,
         actor: Option<&Actor>,
     ) -> Result<Erasure, EraseError> {
         let keys = &self.parts.subject_keys;
         let request = ErasureRequest { user, password_hash, actor, keys };
-        let erased = erasure::erase(waitlist, &request).await?;
+        let erased = self.parts.eraser.erase(&request).await?;
         self.parts.revocations.end_earlier_than(user, erased.generation);
         tracing::info!(%user, had_account = erased.had_account, "account deleted");
         Ok(erased)

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ledger::erasure::EraseError;
+use ledger::erasure::{EraseError, Eraser};
 use ledger::{Ledger, guests};
 
 use ledger::rows::subjects::SubjectKeys;
@@ -80,6 +80,7 @@ pub enum AccountError {
 #[derive(Clone)]
 pub struct AccountParts {
     pub ledger: Ledger,
+    pub eraser: Eraser,
     pub hashing: HashingPool,
     pub tokens: Tokens,
     /// Hash the subjects of deleted people.

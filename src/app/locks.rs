@@ -63,10 +63,12 @@ pub(super) struct LockServers {
     zookeeper: Option<LockServer<ZookeeperLocks>>,
 }
 
+/// Makes the locks of a server, whose tasks run on the tracker.
+type MakeLocks<L> = Box<dyn Fn(&TaskTracker) -> Result<L, String> + Send + Sync>;
+
 /// A configured server, or several that are one for their lock.
 struct LockServer<L> {
-    /// Makes the locks, whose tasks run on the tracker.
-    locks: Box<dyn Fn(&TaskTracker) -> Result<L, String> + Send + Sync>,
+    locks: MakeLocks<L>,
     /// Asks whether it answers.
     probe: Probe,
 }

@@ -9,12 +9,14 @@ use tokio::sync::mpsc;
 use crate::account::Revocations;
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::extensions;
 use crate::live::{BuyerChange, Hub, Watch};
 use crate::waiting_list::{self, WaitingLists};
 use extension::job::JobStatus;
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
 use ledger::breaker::Breakers;
+use ledger::erasure::Eraser;
 use ledger::rows::outbox::Outbox;
 use ledger::rows::{self, Writer};
 use ledger::waiting_list::{WaitingLine, Waitlist};
@@ -50,6 +52,7 @@ pub(super) struct Shared {
     pub events: Outbox,
     /// Who gets units that come back.
     pub line: WaitingLine,
+    pub eraser: Eraser,
     pub traces: Traces,
     /// The name of this instance for the others.
     pub instance: String,
@@ -98,6 +101,7 @@ impl Shared {
         let line_max = config.waiting_list.line_max;
         let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
         let ledger = Ledger::new(pool.clone(), breakers.mysql.clone());
+        let waitlist = Waitlist { ledger: ledger.clone(), line: line.clone() };
         let catalog = Catalog::new(ledger.clone(), counters.clone(), clock.clone(), line.clone());
         let key_ids = Tokens::new(&config.secret, &config.secret_previous).key_ids();
         let key_id = key_ids.into_iter().next().unwrap_or_default();
@@ -108,6 +112,7 @@ impl Shared {
             job_status: JobStatus::default(),
             events,
             line,
+            eraser: Eraser { waitlist, traces: extensions::personal_data() },
             traces,
             instance,
             metrics,
@@ -130,7 +135,7 @@ impl Shared {
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::WaitlistParts {
-            waitlist: Waitlist { ledger: self.ledger.clone(), line: self.line.clone() },
+            waitlist: self.eraser.waitlist.clone(),
             counters: self.counters.clone(),
             metrics: self.metrics.clone(),
             catalog: self.catalog.clone(),

@@ -106,6 +106,7 @@ pub(super) fn accounts(config: &Config, shared: &Shared) -> Accounts {
     let settings = &config.session;
     Accounts::new(account::AccountParts {
         ledger: shared.ledger.clone(),
+        eraser: shared.eraser.clone(),
         hashing: HashingPool::new(settings.hashing_max),
         tokens: Tokens::new(&config.secret, &config.secret_previous),
         subject_keys: account::subject_keys(&config.secret, &config.secret_previous),

@@ -76,7 +76,7 @@ fn jobs(
     let reconcile = Reconcile::new(pool.clone(), shared.counters.clone(), metrics.clone());
     let audit = Audit::new(shared.ledger.clone(), metrics.clone());
     let tend = TendWaitingLists::new(waiting_lists.clone());
-    let finish = FinishErasures { lists: waiting_lists.clone() };
+    let finish = FinishErasures { lists: waiting_lists.clone(), eraser: shared.eraser.clone() };
     let ms = Duration::from_millis;
     let revocations = shared.revocations.clone();
     vec![

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use ledger::erasure::{self, EraseError, ErasureRequest};
+use ledger::erasure::{EraseError, Eraser, ErasureRequest};
 use ledger::rows::actions::Actor;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 
 use super::output::print_line;
 use super::{ExitResult, parse_user};
-use crate::account;
+use crate::{account, extensions};
 
 /// The arguments: the action on a person.
 #[derive(clap::Subcommand)]
@@ -41,11 +41,12 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let events = Outbox::new(config.events.enabled);
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
     let waitlist = Waitlist { ledger: super::ledger(&config)?, line };
+    let eraser = Eraser { waitlist, traces: extensions::personal_data() };
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
     let keys = account::subject_keys(&config.secret, &config.secret_previous);
     let request =
         ErasureRequest { user: id, password_hash: None, actor: Some(&actor), keys: &keys };
-    match erasure::erase(&waitlist, &request).await {
+    match eraser.erase(&request).await {
         Ok(erased) if erased.had_account => {
             print_line(format_args!("the account of user {id} is deleted"));
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::waiting_list::{TendRun, WaitingLists};
 use extension::job::Job;
-use ledger::erasure::{self, Finished};
+use ledger::erasure::{Eraser, Finished};
 
 /// The pause between two measurements.
 const MEASURED_EVERY: Duration = Duration::from_secs(2);
@@ -57,12 +57,13 @@ impl Job for TendWaitingLists {
 pub struct FinishErasures {
     /// The lists that the people leave.
     pub lists: WaitingLists,
+    pub eraser: Eraser,
 }
 
 #[async_trait]
 impl Job for FinishErasures {
     async fn run(&self) -> Result<String, String> {
-        let finished = erasure::finish(self.lists.waitlist()).await;
+        let finished = self.eraser.finish().await;
         let Finished { lines, put_off } = finished.map_err(|error| error.to_string())?;
         self.lists.publish_all(&lines).await;
         match put_off {

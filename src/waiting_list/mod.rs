@@ -108,12 +108,6 @@ impl WaitingLists {
         Ok(())
     }
 
-    /// The transactions, for a caller that publishes their changes.
-    #[must_use]
-    pub fn waitlist(&self) -> &Waitlist {
-        &self.parts.waitlist
-    }
-
     /// Measures all lines, for the metrics.
     pub async fn measure(&self) -> ledger::Result<()> {
         let WaitlistParts { waitlist, metrics, .. } = &self.parts;

@@ -166,8 +166,8 @@ fn each_folder_keeps_to_what_it_knows() {
     }
 }
 
-/// Statements stand in the crate of the ledger, and in the folder `sql` of an extension with tables of its own. Neither
-/// knows HTTP, reads blindly, or reads the time without a table: a vtgate of Vitess answers that by its own clock.
+/// Statements stand in the crate of the ledger, and in the folder `sql` of an extension. Neither knows HTTP, reads
+/// blindly, or reads the time without a table: a vtgate of Vitess answers that by its own clock.
 #[test]
 fn statements_stand_beside_no_routes() {
     const NOT_WITH_SQL: [&str; 6] =

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use ledger::Ledger;
+use ledger::erasure::traces::Trace;
 use ledger::rows::actions::Actor;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
@@ -39,6 +40,8 @@ pub struct Extension {
     pub check: fn(&Sections) -> Result<(), String>,
     /// Its table of types of problem.
     pub problems: &'static [&'static ProblemType],
+    /// Each column that it has of people, and what the deletion of a person does to it.
+    pub personal_data: &'static [Trace],
     /// Describes its routes.
     pub document: fn() -> OpenApi,
     /// Builds its parts. The error is a sentence for the operator: a setting that cannot be used, a file that cannot be

@@ -14,12 +14,14 @@
 //!    before it waits for an item.
 //! 10. [`sql`]: statements, transactions, their errors and their time limits.
 //!
-//! # What an extension with tables of its own uses
+//! # What the SQL of an extension uses
 //! * [`sql::statement`] binds values to a statement and sends it.
 //! * [`Ledger::read`] and [`Ledger::change`] are for requests, [`sql::transact`] is for jobs.
 //! * [`work::stock_lock`] puts the changes of an item into one sequence. It takes the permit of the item, which is that of
 //!   [`Ledger::permit`] for a request, and of [`ItemPermit::of_job`] for a job.
 //! * [`failover::named_lock`] lets one instance at a time do something.
+//! * [`failover::begin_snapshot`] begins a read of several statements.
+//! * [`erasure::traces::Trace`] is a column about people, and what the deletion of a person does to it.
 
 #[macro_use]
 extern crate failpoint;

@@ -38,6 +38,7 @@ pub static EXTENSION: Extension = Extension {
     defaults: settings::DEFAULTS,
     check: |sections| Settings::read(sections).map(drop),
     problems: problems::ALL,
+    personal_data: &[sql::ENTRIES],
     document: || routes().into_openapi(),
     build,
 };

@@ -27,6 +27,7 @@ use std::time::Duration;
 use ::settings::Sections;
 use extension::job::ScheduledJob;
 use extension::{Core, Extension, Parts};
+use ledger::erasure::traces::{Fate, Trace};
 use outgoing_https::{HttpsClient, PrivateNetworks};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -51,6 +52,8 @@ pub static EXTENSION: Extension = Extension {
     defaults: settings::DEFAULTS,
     check: |sections| Settings::read(sections).map(drop),
     problems: problems::ALL,
+    // `events.keep_hours`.
+    personal_data: &[Trace { table: "event_log", column: "payload", fate: Fate::ForATime }],
     document: || routes().into_openapi(),
     build,
 };

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use futures::future::BoxFuture;
 
 use crate::export::{ExportError, Selection, Table};
+use crate::sql::rows::{self, FIRST, Movement, MovementSum, OrderSum, Sale};
 use crate::writer::{Cell, Writer};
-use ledger::rows::export::Snapshot;
-use ledger::rows::export::{self, FIRST, Movement, MovementSum, OrderSum, Sale};
+use ledger::failover::Snapshot;
 use shop_domain::{ItemId, Order};
 
 /// Rows that are read at once.
@@ -121,7 +121,7 @@ async fn orders(
     let mut written = [0_i64; 3];
     let mut after = FIRST.to_owned();
     loop {
-        let page = export::orders(snapshot, selection, &after, ROWS_MAX).await?;
+        let page = rows::orders(snapshot, selection, &after, ROWS_MAX).await?;
         let Some(last) = page.last() else { break };
         after = last.id.to_string();
         for order in page {
@@ -132,7 +132,7 @@ async fn orders(
     }
     let mut total = [0_i64; 3];
     let mut currencies = BTreeSet::new();
-    for sum in export::order_sums(snapshot, selection).await? {
+    for sum in rows::order_sums(snapshot, selection).await? {
         let OrderSum { status, currency, count, quantity, amount_cents } = sum;
         let currency = currency.as_str();
         total = add(total, [count, quantity, amount_cents]);
@@ -175,15 +175,15 @@ async fn movements(
     let mut written = [0_i64; 2];
     let mut after_item = 0;
     loop {
-        let items = export::item_ids(snapshot, selection, after_item, ROWS_MAX).await?;
+        let items = rows::item_ids(snapshot, selection, after_item, ROWS_MAX).await?;
         let Some(last) = items.last() else { break };
         after_item = last.get();
         for item in items {
-            written = movements_of(snapshot, writer, (item, selection), written).await?;
+            written = movements_of(snapshot, writer, item, selection, written).await?;
         }
     }
     let mut total = [0_i64; 2];
-    for MovementSum { reason, count, delta } in export::movement_sums(snapshot, selection).await? {
+    for MovementSum { reason, count, delta } in rows::movement_sums(snapshot, selection).await? {
         total = add(total, [count, delta]);
         let cells =
             vec![("reason", Cell::Plain(reason)), ("count", count.into()), ("delta", delta.into())];
@@ -198,20 +198,21 @@ async fn movements(
 async fn movements_of(
     snapshot: &mut Snapshot,
     writer: &mut Writer,
-    of_item: (ItemId, Selection),
+    item: ItemId,
+    selection: Selection,
     mut written: [i64; 2],
 ) -> Result<[i64; 2], ExportError> {
     let mut after = (FIRST.to_owned(), String::new());
     loop {
         let after_both = (after.0.as_str(), after.1.as_str());
-        let page = export::movements(snapshot, of_item, after_both, ROWS_MAX).await?;
+        let page = rows::movements(snapshot, item, selection, after_both, ROWS_MAX).await?;
         let Some(last) = page.last() else { break };
         after = (last.id.clone(), last.reason.clone());
         written = write_movements(writer, page, written).await?;
     }
     let mut after = FIRST.to_owned();
     loop {
-        let page = export::restocks(snapshot, of_item, &after, ROWS_MAX).await?;
+        let page = rows::restocks(snapshot, item, selection, &after, ROWS_MAX).await?;
         let Some(last) = page.last() else { break };
         after.clone_from(&last.id);
         written = write_movements(writer, page, written).await?;
@@ -241,7 +242,7 @@ async fn sales(
     let mut currencies = BTreeSet::new();
     let mut after = 0;
     loop {
-        let page = export::sales(snapshot, selection, after, SALES_MAX).await?;
+        let page = rows::sales(snapshot, selection, after, SALES_MAX).await?;
         let Some(last) = page.last() else { break };
         after = last.id.get();
         for sale in page {

@@ -6,6 +6,9 @@ mod export_table;
 mod formula;
 mod import_route;
 pub mod problems;
+mod sql {
+    pub mod rows;
+}
 mod table;
 mod writer;
 
@@ -41,6 +44,7 @@ pub static EXTENSION: Extension = Extension {
     defaults: "",
     check: |_| Ok(()),
     problems: problems::ALL,
+    personal_data: &[],
     document: || routes().into_openapi(),
     build,
 };

@@ -40,6 +40,7 @@ pub static EXTENSION: Extension = Extension {
     defaults: settings::DEFAULTS,
     check: |sections| Settings::read(sections).map(drop),
     problems: problems::ALL,
+    personal_data: &[],
     document: || routes().into_openapi(),
     build,
 };

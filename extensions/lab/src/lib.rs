@@ -44,6 +44,7 @@ pub static EXTENSION: Extension = Extension {
     defaults: "",
     check: |_| Ok(()),
     problems: problems::ALL,
+    personal_data: &[],
     document: || routes().into_openapi(),
     build,
 };

@@ -82,18 +82,17 @@ pub async fn delete(
     if holder.role.may_operate() {
         return Err(problems::OPERATOR_ACCOUNT.problem());
     }
-    let waitlist = lists.waitlist();
     let erased = match (body.password, body.token) {
         (Some(password), None) => {
             let address = rate_limit_key(address);
-            accounts.delete_by_password(waitlist, holder.user, password, address).await?
+            accounts.delete_by_password(holder.user, password, address).await?
         }
         (None, Some(token)) => {
             let identity = identity.ok_or(&problems::IDENTITY_OFF)?;
             if identity.role_by_token(&token, holder.user).await?.may_operate() {
                 return Err(problems::OPERATOR_ACCOUNT.problem());
             }
-            let erased = accounts.erase(waitlist, holder.user, None, None).await;
+            let erased = accounts.erase(holder.user, None, None).await;
             erased.map_err(AccountError::from)?
         }
         (None, None) => {
@@ -122,7 +121,7 @@ pub async fn erase(
         return Err(problems::FORBIDDEN.detail("Sign in as an admin."));
     }
     let actor = actor_of(&operator);
-    let erased = accounts.erase(lists.waitlist(), user, None, Some(&actor)).await;
+    let erased = accounts.erase(user, None, Some(&actor)).await;
     let erased = erased.map_err(AccountError::from)?;
     lists.publish_all(&erased.lines).await;
     Ok(StatusCode::NO_CONTENT)

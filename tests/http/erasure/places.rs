@@ -3,9 +3,11 @@
 use faulty_link::Trap;
 use futures::future::join_all;
 use ledger::breaker::Breakers;
+use ledger::erasure::Eraser;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
-use ledger::{Ledger, erasure, rows as store};
+use ledger::{Ledger, rows as store};
+use seckill::extensions;
 use serde_json::json;
 use settings::Secret;
 use shop_domain::Clock;
@@ -123,6 +125,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     let line = WaitingLine::new(Clock::default(), Outbox::default(), Metrics::new(), 10);
     let ledger = Ledger::new(pool, Breakers::new(&Metrics::new()).mysql);
     let waitlist = Waitlist { ledger, line };
+    let eraser = Eraser { waitlist, traces: extensions::personal_data() };
     link.trap(Trap::at(b"SELECT available FROM stock WHERE item_id = ?").hold());
     let comes_back = async {
         eventually("the job to be at the item", || async { (link.held() == 1).then_some(()) })
@@ -131,7 +134,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
         shop.change(back).await;
         link.mend();
     };
-    let (finished, ()) = tokio::join!(erasure::finish(&waitlist), comes_back);
+    let (finished, ()) = tokio::join!(eraser.finish(), comes_back);
     let finished = finished.expect("the ledger answers");
     assert_eq!((finished.lines.len(), finished.put_off), (0, 0), "{finished:?}");
     assert_eq!(rows(&shop, "SELECT COUNT(*) FROM waiting_list WHERE live = 1").await, 1);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ledger::erasure::traces::ALL;
+use seckill::extensions;
 
 use crate::support::Shop;
 
@@ -39,7 +39,9 @@ async fn differences(shop: &Shop) -> Vec<String> {
     let named: BTreeSet<String> = shop.read_all(named).await.into_iter().collect();
     let of_nobody = OF_NOBODY.iter().map(|(table, column)| format!("{table}.{column}"));
     let mut known: BTreeSet<String> = of_nobody.collect();
-    known.extend(ALL.iter().map(|trace| format!("{}.{}", trace.table, trace.column)));
+    known.extend(
+        extensions::personal_data().iter().map(|trace| format!("{}.{}", trace.table, trace.column)),
+    );
     let all = "SELECT CONCAT(table_name, '.', column_name) FROM information_schema.columns \
          WHERE table_schema = DATABASE()";
     let all: BTreeSet<String> = shop.read_all(sqlx::query_scalar(all)).await.into_iter().collect();

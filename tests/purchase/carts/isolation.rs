@@ -13,7 +13,7 @@ use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Report, Valid, Workload};
 use futures::future::{join, join_all};
 use futures::stream::{self, StreamExt};
-use ledger::rows::export;
+use ledger::failover::begin_snapshot;
 use serde_json::{Value, json};
 use sqlx::MySqlConnection;
 
@@ -215,9 +215,9 @@ async fn read_until(shop: &Shop, items: &[i64], log: &Log, is_over: &Cell<bool>)
     }
 }
 
-/// Reads each item by statements of its own, in a transaction of the export.
+/// Reads each item by statements of its own, in a snapshot as that of the export.
 async fn read(shop: &Shop, items: &[i64], log: &Log) -> sqlx::Result<Seen> {
-    let mut snapshot = export::begin(&shop.pool).await?;
+    let mut snapshot = begin_snapshot(&shop.pool).await?;
     let mut seen = Seen::default();
     for item in items {
         read_item(&mut snapshot, *item, log, &mut seen).await?;

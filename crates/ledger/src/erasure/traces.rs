@@ -1,9 +1,17 @@
-//! Everything that the ledger has of a person: each column, and what the deletion of the person does to it.
+//! Everything that the core has of a person: each column, and what the deletion of the person does to it.
 //!
-//! A test compares the list with the columns of the schema: a new column with a person needs a line here.
+//! A test compares the list, with those of the extensions, with the columns of the schema: a new column with a person
+//! needs a line.
+
+use futures::future::BoxFuture;
+use sqlx::MySqlConnection;
+
+use crate::waiting_list::{self, LineChange, WaitingLine};
+use crate::work::item_concurrency::ItemPermit;
+use shop_domain::UserId;
 
 /// A column that names a person, or says something of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Trace {
     pub table: &'static str,
     pub column: &'static str,
@@ -11,14 +19,18 @@ pub struct Trace {
 }
 
 /// What the deletion of a person does to a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Fate {
     /// The rows whose column is the number of the person are deleted.
     RowsDeleted,
     /// The column goes with the row that another column names.
     GoesWithRow,
     /// What is open is ended or taken back; what is over stays, by the number alone.
-    Ended,
+    Ended {
+        /// The statement that reads the items at which the person, its only value, has something open.
+        items: &'static str,
+        end: EndAtItem,
+    },
     /// The column stays, by the number alone, because stock, money or limits would not add up without it.
     Counts,
     /// The column stays for a limited time.
@@ -27,14 +39,22 @@ pub enum Fate {
     Logged,
 }
 
-use Fate::{Counts, Ended, ForATime, GoesWithRow, Logged, RowsDeleted};
+/// Ends what a person has open at an item, whose stock row the caller has locked.
+pub type EndAtItem = for<'a> fn(
+    &'a WaitingLine,
+    &'a mut MySqlConnection,
+    &'a ItemPermit,
+    UserId,
+) -> BoxFuture<'a, sqlx::Result<Option<LineChange>>>;
+
+use Fate::{Counts, ForATime, GoesWithRow, Logged, RowsDeleted};
 
 const fn trace(table: &'static str, column: &'static str, fate: Fate) -> Trace {
     Trace { table, column, fate }
 }
 
-/// Everything that the ledger has of a person.
-pub static ALL: [Trace; 29] = [
+/// Everything that the core has of a person.
+pub static ALL: [Trace; 27] = [
     trace("users", "id", RowsDeleted),
     trace("users", "username", GoesWithRow),
     trace("users", "username_folded", GoesWithRow),
@@ -49,8 +69,7 @@ pub static ALL: [Trace; 29] = [
     // By the hash of the name.
     trace("sign_in_failures", "account", GoesWithRow),
     trace("sign_in_failures", "address", GoesWithRow),
-    trace("waiting_list", "user_id", Ended),
-    trace("draw_entries", "user_id", Ended),
+    waiting_list::TRACE,
     trace("orders", "user_id", Counts),
     trace("buyer_limits", "user_id", Counts),
     trace("group_limits", "user_id", Counts),
@@ -62,7 +81,6 @@ pub static ALL: [Trace; 29] = [
     trace("running_requests", "user_id", ForATime),
     // `events.keep_hours`.
     trace("outbox", "payload", ForATime),
-    trace("event_log", "payload", ForATime),
     trace("restocks", "user_id", Logged),
     trace("item_creations", "user_id", Logged),
     trace("admin_actions", "user_id", Logged),

@@ -18,6 +18,7 @@ mod writer;
 
 pub use monitor::is_writable;
 pub use pool::{pool, pool_of, pool_to, sign_of_life};
+pub use session::{Snapshot, begin_snapshot};
 pub use shards::Shards;
 pub use writer::Writer;
 

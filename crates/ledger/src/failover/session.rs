@@ -183,6 +183,24 @@ pub(crate) async fn for_snapshot(pool: &Database) -> sqlx::Result<PoolConnection
     Ok(connection)
 }
 
+/// The connection of a snapshot. When it is dropped, it is rolled back before its next use, as every connection
+/// of a pool.
+pub type Snapshot = PoolConnection<MySql>;
+
+/// Begins a snapshot: a transaction that sees the ledger as it is at its first read.
+///
+/// # Errors
+/// The database's.
+pub async fn begin_snapshot(pool: &Database) -> sqlx::Result<Snapshot> {
+    let begin = async {
+        let mut connection = for_snapshot(pool).await?;
+        let begin = sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
+        connection.execute(begin).await?;
+        Ok(connection)
+    };
+    answered(begin).await
+}
+
 /// The statements that set up a session of a pool.
 pub(super) fn of_pool(is_vitess: bool, pool: PoolSession) -> String {
     let PoolSession { lock_wait_seconds, is_of_one_shard } = pool;

@@ -15,7 +15,6 @@ pub mod account {
     pub mod users;
 }
 pub mod audit;
-pub mod export;
 /// Items with their stock, products of which they are variants, and groups that share a limit.
 pub mod item {
     pub mod creations;

@@ -1,5 +1,5 @@
-//! The handle of the ledger's connections, on which this crate and extensions with tables of their own send statements;
-//! and the server that they lead to, so that the answer of a server that was replaced is noticed.
+//! The handle of the ledger's connections, on which this crate and the extensions send statements; and the server that
+//! they lead to, so that the answer of a server that was replaced is noticed.
 
 use std::sync::Arc;
 

@@ -35,6 +35,7 @@ use sql::{
 
 use length::{Length, Lengths};
 pub(crate) use sql::accept;
+pub(crate) use transaction::TRACE;
 pub use transaction::Waitlist;
 
 /// Places that one statement changes.

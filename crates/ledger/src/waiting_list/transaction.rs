@@ -1,10 +1,10 @@
 //! The transactions of the waiting lists.
 
 use super::{JoinRefusal, LineChange, WaitingLine};
-use crate::rows::account::erased;
+use crate::erasure::traces::{Fate, Trace};
 use crate::sql::transact;
 use crate::work::item_concurrency::ItemPermit;
-use crate::work::{Ledger, RetryPolicy, stock_lock};
+use crate::work::{Ledger, RetryPolicy};
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 
 /// Writes the waiting lists. Joining and leaving are idempotent, so a lost COMMIT is tried again too. Clones share
@@ -14,6 +14,18 @@ pub struct Waitlist {
     pub ledger: Ledger,
     pub line: WaitingLine,
 }
+
+/// A deleted person leaves all lines.
+pub(crate) const TRACE: Trace = Trace {
+    table: "waiting_list",
+    column: "user_id",
+    fate: Fate::Ended {
+        // By item: there is no index by user, and there are fewer items than places.
+        items: "SELECT items.id FROM items STRAIGHT_JOIN waiting_list \
+             ON waiting_list.item_id = items.id AND user_id = ? AND live = 1",
+        end: |line, transaction, permit, user| Box::pin(line.leave(transaction, permit, user)),
+    },
+};
 
 impl Waitlist {
     /// Puts a buyer at the end of an item's line, or returns the place that the buyer has. Beside a new place
@@ -46,29 +58,6 @@ impl Waitlist {
         let permit = self.ledger.permit(item).await?;
         let left = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(self.line.leave(transaction, &permit, buyer))
-        });
-        left.await
-    }
-
-    /// Takes a deleted person out of an item's line like [`Waitlist::leave`], unless the person has come back meanwhile.
-    ///
-    /// # Errors
-    /// As for [`Waitlist::join`].
-    pub(crate) async fn leave_if_erased(
-        &self,
-        item: ItemId,
-        person: UserId,
-    ) -> Result<Option<LineChange>, LedgerError> {
-        let permit = &self.ledger.permit(item).await?;
-        let left = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
-            Box::pin(async move {
-                // Under the lock nobody joins.
-                stock_lock::lock(transaction, permit).await?;
-                if !erased::contains(&mut **transaction, person).await? {
-                    return Ok(None);
-                }
-                self.line.leave(transaction, permit, person).await
-            })
         });
         left.await
     }

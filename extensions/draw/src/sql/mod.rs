@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 
 use draw_proof::ShopKeys;
 use ledger::cache::Cache;
-use ledger::rows::{draws, erased};
+use ledger::erasure::traces::{Fate, Trace};
+use ledger::rows::erased;
 use ledger::sql::statement::{Binds, Read, Write};
 use ledger::waiting_list::WaitingLine;
 use ledger::work::stock_lock;
@@ -146,12 +147,7 @@ impl Transactions {
     ) -> Result<Result<(), EntryRefusal>, LedgerError> {
         let permit = &self.ledger.permit(item).await?;
         let withdrawn = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
-            Box::pin(async move {
-                if let Err(refusal) = lock_open(transaction, permit).await? {
-                    return Ok(Err(refusal));
-                }
-                draws::delete_entry(transaction, item, buyer).await.map(Ok)
-            })
+            Box::pin(withdraw_in(transaction, permit, buyer))
         });
         withdrawn.await
     }
@@ -168,6 +164,34 @@ impl Transactions {
         self.counts.insert(item, (at, count));
         Ok(count)
     }
+}
+
+/// A deleted person's entry. After the close it stays in the published list, and gets no live place.
+pub const ENTRIES: Trace = Trace {
+    table: "draw_entries",
+    column: "user_id",
+    fate: Fate::Ended {
+        // Few items are drawn at once.
+        items: "SELECT draws.item_id FROM draws STRAIGHT_JOIN draw_entries \
+             ON draw_entries.item_id = draws.item_id AND draw_entries.user_id = ? \
+             WHERE draws.closed_at IS NULL",
+        end: |_, transaction, permit, user| {
+            Box::pin(async move { withdraw_in(transaction, permit, user).await.map(|_| None) })
+        },
+    },
+};
+
+/// Takes the entry of a buyer back, if the draw is open.
+async fn withdraw_in(
+    transaction: &mut MySqlConnection,
+    permit: &ItemPermit,
+    buyer: UserId,
+) -> sqlx::Result<Result<(), EntryRefusal>> {
+    if let Err(refusal) = lock_open(transaction, permit).await? {
+        return Ok(Err(refusal));
+    }
+    let delete = "DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?";
+    sqlx::query(delete).binds((permit.item().get(), buyer.get())).run(transaction).await.map(Ok)
 }
 
 /// Returns whether an entry is in the party of choice already.
@@ -235,9 +259,15 @@ async fn lock_open(
     if stock_lock::lock_shared(transaction, permit).await?.is_none() {
         return Ok(Err(EntryRefusal::Purchase(Refusal::ItemNotFound)));
     }
-    Ok(match draws::is_open(transaction, item).await? {
+    let is_open: Option<i64> = sqlx::query_scalar(
+        "SELECT closed_at IS NULL AND closes_at > UTC_TIMESTAMP(6) FROM draws WHERE item_id = ?",
+    )
+    .bind(item.get())
+    .first(transaction)
+    .await?;
+    Ok(match is_open {
         None => Err(EntryRefusal::NoDraw),
-        Some(true) => Ok(()),
-        Some(false) => Err(EntryRefusal::EntriesClosed),
+        Some(0) => Err(EntryRefusal::EntriesClosed),
+        Some(_) => Ok(()),
     })
 }

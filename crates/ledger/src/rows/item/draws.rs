@@ -1,5 +1,5 @@
 //! The draw of an item, as far as the core needs it; the extension `draw` has the rest. A program without that extension
-//! still deletes entries with their person, and still suspends the waiting list in a pause.
+//! still suspends the waiting list in a pause.
 
 use draw_proof::{Beacon, Micros};
 use sqlx::{MySqlConnection, MySqlExecutor};
@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::items::datetime;
 use crate::sql::statement::{Binds, Read, Write};
-use shop_domain::{DrawBeacon, ItemId, NewDraw, UserId};
+use shop_domain::{DrawBeacon, ItemId, NewDraw};
 
 /// Publishes what the draw of a new item promises. `units` are for sale.
 ///
@@ -52,48 +52,6 @@ pub(crate) async fn note_pause(
 ) -> sqlx::Result<()> {
     let note = "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) WHERE item_id = ?";
     sqlx::query(note).bind(item.get()).run(transaction).await
-}
-
-/// Returns whether entries in the draw of an item may change; `None` when the item is not drawn. The answer stays true
-/// while the caller has the lock of the stock row, shared or not.
-///
-/// # Errors
-/// The database's.
-pub async fn is_open(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-) -> sqlx::Result<Option<bool>> {
-    let is_open: Option<i64> = sqlx::query_scalar(
-        "SELECT closed_at IS NULL AND closes_at > UTC_TIMESTAMP(6) FROM draws WHERE item_id = ?",
-    )
-    .bind(item.get())
-    .first(transaction)
-    .await?;
-    Ok(is_open.map(|is_open| is_open != 0))
-}
-
-/// Takes the entry of a buyer back. The caller has found that the draw [`is_open`].
-///
-/// # Errors
-/// The database's; the caller rolls back.
-pub async fn delete_entry(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-    buyer: UserId,
-) -> sqlx::Result<()> {
-    let delete = "DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?";
-    sqlx::query(delete).binds((item.get(), buyer.get())).run(transaction).await
-}
-
-/// The items in whose open draws a person has an entry. Few items are drawn at once.
-pub(crate) async fn entered_by(
-    from: impl MySqlExecutor<'_>,
-    user: UserId,
-) -> sqlx::Result<Vec<ItemId>> {
-    let entries = "SELECT draws.item_id FROM draws STRAIGHT_JOIN draw_entries \
-         ON draw_entries.item_id = draws.item_id AND draw_entries.user_id = ? \
-         WHERE draws.closed_at IS NULL";
-    sqlx::query_scalar(entries).bind(user.get()).all(from).await
 }
 
 /// The beacon of a row.

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sqlx::{Executor as _, MySql, MySqlConnection, QueryBuilder};
+use sqlx::{MySql, MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use crate::failover::session;
-use crate::sql::limits::LONG_READ_MAX;
-use crate::sql::statement::{Binds, Read};
-use crate::sql::{Database, answered, within};
+use ledger::sql::limits::LONG_READ_MAX;
+use ledger::sql::statement::{Binds, Read};
+use ledger::sql::within;
 use shop_domain::columns::Text;
-use shop_domain::{Currency, ItemId, Order};
+use shop_domain::{Currency, ItemId, Order, from_row, row};
 
 /// How far an id may be from the time of its row: the clocks of instances differ, and a queued order
 /// has its id before it is in the ledger.
@@ -61,21 +60,6 @@ fn id_of(time: OffsetDateTime) -> String {
     format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
 }
 
-/// The connection of a snapshot. When it is dropped, it is rolled back before its next use, as every connection
-/// of a pool.
-pub type Snapshot = sqlx::pool::PoolConnection<MySql>;
-
-/// Begins a snapshot: a transaction that sees the ledger as it is at its first read.
-pub async fn begin(pool: &Database) -> sqlx::Result<Snapshot> {
-    let begin = async {
-        let mut connection = session::for_snapshot(pool).await?;
-        let begin = sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
-        connection.execute(begin).await?;
-        Ok(connection)
-    };
-    answered(begin).await
-}
-
 /// Reads orders behind the id `after`, by id.
 pub async fn orders(
     connection: &mut MySqlConnection,
@@ -83,7 +67,7 @@ pub async fn orders(
     after: &str,
     limit: u32,
 ) -> sqlx::Result<Vec<Order>> {
-    let columns = super::orders::COLUMNS;
+    let columns = Order::COLUMNS;
     let mut query = QueryBuilder::new(format!("SELECT {columns} FROM orders WHERE id > "));
     query.push_bind(after.to_owned());
     selection.restrict_orders(&mut query);
@@ -203,7 +187,8 @@ from_row!(Movement { item: "item_id", id as Text, reason as Text, delta, created
 /// Reads movements of one item behind the id `after.0` and its reason `after.1`.
 pub async fn movements(
     connection: &mut MySqlConnection,
-    (item, selection): (ItemId, Selection),
+    item: ItemId,
+    selection: Selection,
     after: (&str, &str),
     limit: u32,
 ) -> sqlx::Result<Vec<Movement>> {
@@ -223,7 +208,8 @@ pub async fn movements(
 /// Reads restocks of one item behind the id `after`.
 pub async fn restocks(
     connection: &mut MySqlConnection,
-    (item, selection): (ItemId, Selection),
+    item: ItemId,
+    selection: Selection,
     after: &str,
     limit: u32,
 ) -> sqlx::Result<Vec<Movement>> {
@@ -372,21 +358,19 @@ pub async fn item_ids(
     if let Some(item) = selection.item {
         return Ok(if item.get() > after { vec![item] } else { Vec::new() });
     }
-    sqlx::query_scalar("SELECT id FROM items WHERE id > ? ORDER BY id LIMIT ?")
-        .binds((after, limit))
-        .all(connection)
-        .await
+    let ids = sqlx::query_scalar("SELECT id FROM items WHERE id > ? ORDER BY id LIMIT ?");
+    ids.binds((after, limit)).all(connection).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uuid::Uuid;
+    use shop_domain::OrderId;
 
     #[test]
     fn an_id_of_a_time_sorts_where_the_ids_of_that_time_are() {
         let now = OffsetDateTime::now_utc();
-        let made = Uuid::now_v7().to_string();
+        let made = OrderId::generate().to_string();
         assert!(id_of(now - time::Duration::SECOND) < made);
         assert!(made < id_of(now + time::Duration::MINUTE));
     }
