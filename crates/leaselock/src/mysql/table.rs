@@ -59,9 +59,10 @@ const RELEASE: &str = "UPDATE locks SET owner = '', leased_until = UTC_TIMESTAMP
 const RAISE_FENCE: &str = "INSERT INTO locks (name, owner, fence, leased_until) \
      VALUES (?, '', ?, UTC_TIMESTAMP(6)) \
      ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))";
-/// A deleted row loses no fence: a new one starts from the clock, which is higher by then.
+/// A deleted row loses no fence: a new one starts from the clock, which is higher by then. A fence
+/// that was raised may be ahead of the clock, and so may one from before the clock was set back.
 const SWEEP: &str = "DELETE FROM locks WHERE leased_until < UTC_TIMESTAMP(6) - INTERVAL 1 DAY \
-     LIMIT 1000";
+     AND fence < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) LIMIT 1000";
 
 /// One release in this number also deletes rows that have not been used for a day.
 const RELEASES_PER_SWEEP: u32 = 1_024;

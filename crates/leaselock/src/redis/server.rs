@@ -6,13 +6,15 @@ use std::time::Duration;
 use ::redis::{FromRedisValue, ToRedisArgs, from_redis_value};
 use ::redis_connection::{Script, is_unknown_script};
 
+use super::script::{CLOCK, MINT};
 use super::subscriber::Subscriber;
 use super::tracker::TrackedHold;
 use super::{Connection, Keys, backend_error, run, script};
 use crate::store::{BackendError, Renewal, StoreResult, Subscription, Token, WatchedHold};
 use crate::{Fence, InvalidName, LockName};
 
-static RAISE_FENCE: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("raise_fence.lua")]));
+static RAISE_FENCE: LazyLock<Script> =
+    LazyLock::new(|| script(&[CLOCK, MINT, include_str!("raise_fence.lua")]));
 
 /// A connection for commands, the keys of one kind, and the subscription of this client, if it has
 /// one.
