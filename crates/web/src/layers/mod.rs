@@ -12,13 +12,16 @@ use std::convert::Infallible;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
-use tower::{Service, ServiceBuilder};
+use axum::routing::Route;
+use tower::layer::layer_fn;
+use tower::{Layer, Service};
 
 use axum::http::{HeaderValue, Method};
 
 use crate::Application;
 use crate::cors::CorsOrigins;
 use crate::hosts::Hosts;
+use catch_panic::PanicGuard;
 use observe::{observe, refuse};
 pub use problem_body::RequestId;
 use shop_metrics::Metrics;
@@ -35,8 +38,8 @@ pub struct LayerParts {
     pub page_policy: fn(&str) -> Option<HeaderValue>,
 }
 
-/// Puts the layers around `service`. They are listed outermost first: a request passes them from
-/// top to bottom, its response from bottom to top.
+/// Puts the layers around `service`. They are listed innermost first: a request passes them from
+/// bottom to top, its response from top to bottom.
 ///
 /// They stand around the router as a whole. `Router::layer` would put them around each route, and
 /// box and clone all of them for each request.
@@ -46,27 +49,24 @@ where
     S::Future: Send,
 {
     let LayerParts { hosts, cors, metrics, is_secure, page_policy } = parts;
-    ServiceBuilder::new()
-        // Outermost, to count the status that the client gets.
-        .layer(observe(move |request: &Request| count(metrics.clone(), request)))
-        .layer(observe(move |request: &Request| {
-            response_headers::set(request, is_secure, page_policy)
-        }))
-        // Outside the layers that refuse: pages of other sites read refusals, too.
-        .layer(cors.layer())
-        // Outside all that may fail.
-        .layer(observe(problem_body::write))
-        // Inside the layer that writes the problem of a refusal.
-        .layer(observe(hold::hold))
-        .layer(catch_panic::CatchPanic)
-        .layer(refuse(move |request: &Request| request_check::check(&hosts, request)))
-        .service(service)
+    let service = refuse(move |request: &Request| request_check::check(&hosts, request), service);
+    let service = PanicGuard(service);
+    // Inside the layer that writes the problem of a refusal.
+    let service = observe(hold::hold, service);
+    // Outside all that may fail.
+    let service = observe(problem_body::write, service);
+    // Outside the layers that refuse: pages of other sites read refusals, too.
+    let service = cors.layer().layer(service);
+    let set = move |request: &Request| response_headers::set(request, is_secure, page_policy);
+    let service = observe(set, service);
+    // Outermost, to count the status that the client gets.
+    observe(move |request: &Request| count(metrics.clone(), request), service)
 }
 
 /// A router whose large answers take their bytes from the budgets, for where a further layer hides how large
 /// they are.
 pub fn leased<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    router.layer(observe(hold::lease))
+    router.layer(layer_fn(|route: Route| observe(hold::lease, route)))
 }
 
 /// Counts the response of `request` by method and status, for `GET /metrics`.

@@ -1,4 +1,4 @@
-//! A layer that reads a request on its way in and changes the response on its way out, and one that refuses some
+//! A service that reads a request on its way in and changes the response on its way out, and one that refuses some
 //! requests. Unlike axum's `from_fn` they neither box a future nor clone the service behind them.
 
 use std::convert::Infallible;
@@ -8,41 +8,27 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures::TryFutureExt;
 use futures::future::{Either, MapOk, Ready, ready};
-use tower::{Layer, Service};
+use tower::Service;
 
 use crate::problem::Problem;
 
-/// Makes a layer of `read`: it gets each request, and returns what changes the request's response.
-pub(super) fn observe<R, C>(read: R) -> Observe<R>
+/// Puts `read` around a service: it gets each request, and returns what changes the request's response.
+pub(super) fn observe<R, C, S>(read: R, inner: S) -> Observed<R, S>
 where
-    R: Fn(&Request) -> C + Clone,
+    R: Fn(&Request) -> C,
     C: FnOnce(Response) -> Response,
 {
-    Observe { read }
+    Observed { read, inner }
 }
 
-/// The layer that [`observe`] makes.
+/// The service that [`observe`] makes.
 #[derive(Clone)]
-pub(super) struct Observe<R> {
-    read: R,
-}
-
-/// A service behind [`Observe`].
-#[derive(Clone)]
-pub(super) struct ObservedService<R, S> {
+pub(super) struct Observed<R, S> {
     read: R,
     inner: S,
 }
 
-impl<R: Clone, S> Layer<S> for Observe<R> {
-    type Service = ObservedService<R, S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        ObservedService { read: self.read.clone(), inner }
-    }
-}
-
-impl<R, C, S> Service<Request> for ObservedService<R, S>
+impl<R, C, S> Service<Request> for Observed<R, S>
 where
     R: Fn(&Request) -> C,
     C: FnOnce(Response) -> Response,
@@ -62,37 +48,22 @@ where
     }
 }
 
-/// Makes a layer of `check`: it gets each request, and returns the problem of those that it
-/// refuses.
-pub(super) fn refuse<R>(check: R) -> Refuse<R>
+/// Puts `check` around a service: it gets each request, and returns the problem of those that it refuses.
+pub(super) fn refuse<R, S>(check: R, inner: S) -> Checked<R, S>
 where
-    R: Fn(&Request) -> Option<Problem> + Clone,
+    R: Fn(&Request) -> Option<Problem>,
 {
-    Refuse { check }
+    Checked { check, inner }
 }
 
-/// The layer that [`refuse`] makes.
+/// The service that [`refuse`] makes.
 #[derive(Clone)]
-pub(super) struct Refuse<R> {
-    check: R,
-}
-
-/// A service behind [`Refuse`].
-#[derive(Clone)]
-pub(super) struct RefusingService<R, S> {
+pub(super) struct Checked<R, S> {
     check: R,
     inner: S,
 }
 
-impl<R: Clone, S> Layer<S> for Refuse<R> {
-    type Service = RefusingService<R, S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        RefusingService { check: self.check.clone(), inner }
-    }
-}
-
-impl<R, S> Service<Request> for RefusingService<R, S>
+impl<R, S> Service<Request> for Checked<R, S>
 where
     R: Fn(&Request) -> Option<Problem>,
     S: Service<Request, Response = Response, Error = Infallible>,
