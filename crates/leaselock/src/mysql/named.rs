@@ -47,25 +47,15 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// has a longer lease. The renewal of a hold is a command.
 pub const SESSION_IDLE_MIN: Duration = Duration::from_secs(60);
 
-/// Makes the lock. `namespace` keeps its names apart from others on the same server, where named
-/// locks know no databases. `session_idle_min` is [`SESSION_IDLE_MIN`] but for tests, in whole
-/// seconds. Connects when first used.
+/// Makes the lock. Connects when first used.
+///
+/// `options` is asked before each command, such as `move || pool.connect_options()`. When it answers
+/// another value than before, the server was replaced: the session ends with all its holds, and the
+/// next one is opened there. `namespace` keeps its names apart from others on the same server, where
+/// named locks know no databases. `session_idle_min` is [`SESSION_IDLE_MIN`] but for tests, in whole
+/// seconds.
 #[must_use]
 pub fn mutex(
-    options: MySqlConnectOptions,
-    namespace: &str,
-    session_idle_min: Duration,
-    tasks: &TaskTracker,
-) -> LeasedMutex {
-    let options = Arc::new(options);
-    following(move || Arc::clone(&options), namespace, session_idle_min, tasks)
-}
-
-/// Makes the lock like [`mutex`] for a server that may be replaced: `options` is asked before each
-/// command. When it answers another value than before, the session ends with all its holds, and
-/// the next one is opened there.
-#[must_use]
-pub fn following(
     options: impl Fn() -> Arc<MySqlConnectOptions> + Send + Sync + 'static,
     namespace: &str,
     session_idle_min: Duration,
