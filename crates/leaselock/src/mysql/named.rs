@@ -26,8 +26,7 @@ use sqlx::{ConnectOptions, MySqlConnection, Row};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
-use super::backend_error;
-use crate::store::{Grant, LeaseStore, StoreResult, Token};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
@@ -171,12 +170,12 @@ impl LeaseStore for NamedStore {
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
         let mut session = self.session.lock().await;
-        self.prepare(&mut session, lease).await.map_err(backend_error)?;
+        self.prepare(&mut session, lease).await.map_err(BackendError::of)?;
         if session.holds.contains_key(name) {
             return Ok(session.has(name, token).then_some(Grant::UNFENCED));
         }
         let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0), IS_USED_LOCK(?)", name);
-        let [Some(1), Some(connection)] = asked.await.map_err(backend_error)?[..] else {
+        let [Some(1), Some(connection)] = asked.await.map_err(BackendError::of)?[..] else {
             return Ok(None);
         };
         let hold = Hold { token: token.as_str().to_owned(), connection };
@@ -192,7 +191,7 @@ impl LeaseStore for NamedStore {
         }
         let held = session.holds.get(name).map(|hold| hold.connection);
         let asked = self.ask(&mut session, "SELECT IS_USED_LOCK(?)", name);
-        Ok(asked.await.map_err(backend_error)? == [held])
+        Ok(asked.await.map_err(BackendError::of)? == [held])
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
@@ -202,6 +201,6 @@ impl LeaseStore for NamedStore {
         }
         let freed = self.ask(&mut session, "SELECT RELEASE_LOCK(?)", name).await;
         session.holds.remove(name);
-        Ok(freed.map_err(backend_error)? == [Some(1)])
+        Ok(freed.map_err(BackendError::of)? == [Some(1)])
     }
 }

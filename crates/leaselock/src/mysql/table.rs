@@ -19,8 +19,7 @@ use async_trait::async_trait;
 use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
-use super::backend_error;
-use crate::store::{Grant, LeaseStore, StoreResult, Token};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
@@ -88,7 +87,7 @@ impl LeaseStore for TableStore {
         match tried.await {
             Ok(_) => {}
             Err(error) if lost_a_race(&error) => return Ok(None),
-            Err(error) => return Err(backend_error(error)),
+            Err(error) => return Err(BackendError::of(error)),
         }
         let fence: Option<u64> =
             sqlx::query_scalar("SELECT fence FROM locks WHERE name = ? AND owner = ?")
@@ -96,7 +95,7 @@ impl LeaseStore for TableStore {
                 .bind(token.as_str())
                 .fetch_optional(&self.pool)
                 .await
-                .map_err(backend_error)?;
+                .map_err(BackendError::of)?;
         Ok(fence.map(Grant::fenced))
     }
 
@@ -106,13 +105,13 @@ impl LeaseStore for TableStore {
             .bind(name.as_str())
             .bind(token.as_str())
             .execute(&self.pool);
-        Ok(renewed.await.map_err(backend_error)?.rows_affected() == 1)
+        Ok(renewed.await.map_err(BackendError::of)?.rows_affected() == 1)
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let released =
             sqlx::query(RELEASE).bind(name.as_str()).bind(token.as_str()).execute(&self.pool);
-        let freed = released.await.map_err(backend_error)?.rows_affected() == 1;
+        let freed = released.await.map_err(BackendError::of)?.rows_affected() == 1;
         let releases = self.releases.fetch_add(1, Ordering::Relaxed);
         if releases.is_multiple_of(RELEASES_PER_SWEEP) {
             // If this fails, a later release does it.
@@ -124,7 +123,7 @@ impl LeaseStore for TableStore {
     async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
         let raised =
             sqlx::query(RAISE_FENCE).bind(name.as_str()).bind(at_least.get()).execute(&self.pool);
-        raised.await.map(|_| ()).map_err(backend_error)
+        raised.await.map(|_| ()).map_err(BackendError::of)
     }
 }
 

@@ -46,8 +46,8 @@ use ::redis::aio::ConnectionLike;
 pub(crate) use compare::Compare;
 pub use connect::{ConnectError, KEY_PREFIX_DEFAULT, connect, locks};
 pub(crate) use keys::Keys;
-pub(crate) use script::{backend_error, run};
-use script::{command_error, run_command, script};
+pub(crate) use script::run;
+use script::{command_error, script};
 
 use crate::{Capabilities, Fencing, Waiting};
 

@@ -40,7 +40,7 @@ pub(crate) async fn run<C: Connection, T: FromRedisValue>(
 ) -> StoreResult<T> {
     // A clone is a handle to the same connection.
     let answer = script.run(&mut connection.clone(), keys, arguments).await;
-    answer.map_err(backend_error)
+    answer.map_err(BackendError::of)
 }
 
 /// A flag as scripts read it.
@@ -56,17 +56,6 @@ pub(super) fn grant(answer: Option<String>, token: &Token) -> StoreResult<Option
     Ok(Some(Grant::block(fence, token.fences(), others != "0")))
 }
 
-/// Runs a script like [`run`], for a primitive without a hold.
-pub(super) async fn run_command<C: Connection, T: FromRedisValue>(
-    connection: &C,
-    script: &Script,
-    keys: &[impl ToRedisArgs],
-    arguments: &[&str],
-) -> Result<T, CommandError> {
-    let answer = script.run(&mut connection.clone(), keys, arguments).await;
-    answer.map_err(command_error)
-}
-
 /// The error of a command that is a single step: either the server refused it, or the outcome is
 /// unknown.
 pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
@@ -76,9 +65,4 @@ pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
         }
         _ => CommandError::NoAnswer(BackendError::of(error)),
     }
-}
-
-/// The error of a client: the command may or may not have run.
-pub(crate) fn backend_error(error: ::redis::RedisError) -> BackendError {
-    BackendError::of(error)
 }

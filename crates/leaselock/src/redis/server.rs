@@ -9,7 +9,7 @@ use ::redis_connection::{Script, is_unknown_script};
 use super::script::{CLOCK, MINT};
 use super::subscriber::Subscriber;
 use super::tracker::TrackedHold;
-use super::{Connection, Keys, backend_error, run, script};
+use super::{Connection, Keys, run, script};
 use crate::store::{BackendError, Renewal, StoreResult, Subscription, Token, WatchedHold};
 use crate::{Fence, InvalidName, LockName};
 
@@ -76,7 +76,7 @@ impl<C: Connection> Server<C> {
         let mut redis = self.connection.clone();
         let answers = redis.req_packed_commands(&pipeline, 0, renewals.len()).await;
         let mut renewed = Vec::with_capacity(renewals.len());
-        for (answer, renewal) in answers.map_err(backend_error)?.into_iter().zip(renewals) {
+        for (answer, renewal) in answers.map_err(BackendError::of)?.into_iter().zip(renewals) {
             renewed.push(match answer.extract_error() {
                 Ok(answer) => from_redis_value(answer).ok(),
                 Err(error) if is_unknown_script(&error) => {

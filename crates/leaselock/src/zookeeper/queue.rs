@@ -18,7 +18,7 @@ use super::contenders::{
     Ahead, Contender, Contenders, Node, Nodes, QUEUED_MAX, TokenSubscription, give_up,
 };
 use super::fence::{fence, floor_of, raise};
-use super::{Base, SEQUENTIAL, backend_error, session_is_over};
+use super::{Base, SEQUENTIAL, session_is_over};
 use crate::core::queue_role::{Obstacle, QueueRole};
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
@@ -130,7 +130,7 @@ impl Queue {
                     return Ok((Node { path, made_by: stat.czxid, fence: None }, seen));
                 }
                 (Err(Error::NoNode), _) => self.base.make_directory(client, directory).await?,
-                (Err(error), _) => return Err(backend_error(error)),
+                (Err(error), _) => return Err(BackendError::of(error)),
             }
         }
         Err(BackendError::new("the directory is removed again and again"))
@@ -147,11 +147,11 @@ impl Queue {
             reader.add_get_data(&self.base.path).and_then(|()| reader.add_get_children(directory));
         let reading = added.map(|()| reader.commit());
         async move {
-            match reading.map_err(backend_error)?.await.map_err(backend_error)?.as_slice() {
+            match reading.map_err(BackendError::of)?.await.map_err(BackendError::of)?.as_slice() {
                 [base, MultiReadResult::Children { children }] => {
                     Ok(QueueState { floor: floor_of(base)?, names: children.clone() })
                 }
-                [_, MultiReadResult::Error { err }] => Err(backend_error(err.clone())),
+                [_, MultiReadResult::Error { err }] => Err(BackendError::of(err.clone())),
                 _ => Err(BackendError::new("the server answered something else")),
             }
         }
@@ -165,7 +165,7 @@ impl Queue {
             return Ok(false);
         };
         let mut writer = contender.client.new_multi_writer();
-        writer.add_check_version(&node.path, -1).map_err(backend_error)?;
+        writer.add_check_version(&node.path, -1).map_err(BackendError::of)?;
         match writer.commit().await.map_err(Error::from) {
             Ok(_) => Ok(self
                 .contenders
@@ -174,7 +174,7 @@ impl Queue {
                 self.contenders.remove(token);
                 Ok(false)
             }
-            Err(error) => Err(backend_error(error)),
+            Err(error) => Err(BackendError::of(error)),
         }
     }
 }
@@ -185,7 +185,7 @@ async fn find(client: &Client, directory: &str, stem: &str) -> StoreResult<Optio
         return Ok(None);
     };
     let path = format!("{directory}/{name}");
-    match client.check_stat(&path).await.map_err(backend_error)? {
+    match client.check_stat(&path).await.map_err(BackendError::of)? {
         Some(stat) if stat.ephemeral_owner == client.session_id().0 => {
             Ok(Some(Node { path, made_by: stat.czxid, fence: None }))
         }
@@ -201,9 +201,9 @@ async fn names_with(client: &Client, directory: &str, stem: &str) -> StoreResult
     let (synced, listed) = tokio::join!(syncing, listing);
     let mut names = match listed {
         Err(Error::NoNode) => return Ok(Vec::new()),
-        listed => listed.map_err(backend_error)?,
+        listed => listed.map_err(BackendError::of)?,
     };
-    synced.map_err(backend_error)?;
+    synced.map_err(BackendError::of)?;
     names.retain(|name| name.starts_with(stem));
     names.sort_unstable();
     Ok(names)
@@ -255,7 +255,7 @@ impl Nodes for Queue {
                 Ok(()) => left = true,
                 Err(Error::NoNode) => {}
                 Err(error) if session_is_over(&error) => return Ok(false),
-                Err(error) => return Err(backend_error(error)),
+                Err(error) => return Err(BackendError::of(error)),
             }
         }
         Ok(left)
