@@ -22,6 +22,21 @@ pub(super) struct Scripts {
     pub(super) release: Script,
 }
 
+impl Scripts {
+    /// Those of `token` and `fair`: the owner's token in the key.
+    pub(super) fn of_token() -> Self {
+        let free = include_str!("token_acquire_free.lua");
+        let alone = include_str!("token_release_alone.lua");
+        let [acquire, release] =
+            [include_str!("token_acquire.lua"), include_str!("token_release.lua")];
+        Self {
+            acquire: script(&[CLOCK, free, MINT, WAITERS, acquire]),
+            renew: Script::new(include_str!("token_renew.lua")),
+            release: script(&[alone, CLOCK, MINT, WAITERS, HAND_ON, release]),
+        }
+    }
+}
+
 /// Joins the parts of a script. Each part may use the parts before it, and the constants that are
 /// defined here.
 pub(super) fn script(parts: &[&str]) -> Script {

@@ -106,11 +106,6 @@ impl<C: Connection> Server<C> {
         subscriber.map(|subscriber| subscriber.channel(token, tag(name))).unwrap_or_default()
     }
 
-    /// The channel on which a token waits for a notification: empty unless it waits and is subscribed.
-    pub(super) fn channel_if_waiting(&self, name: &LockName, token: &Token) -> String {
-        if token.waits() { self.channel_of(name, token) } else { String::new() }
-    }
-
     /// See [`LeaseStore::watch_hold`](crate::store::LeaseStore::watch_hold). Without a subscriber
     /// nobody hears anything. The owner is at the beginning of the key's value, or in a field of its hash.
     pub(super) fn watch_hold(&self, hold: WatchedHold, field: Option<&'static str>) {
