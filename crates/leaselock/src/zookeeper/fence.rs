@@ -1,5 +1,7 @@
 //! Fences: the number of the transaction that made a node, above the floor of its kind.
 
+use std::time::Duration;
+
 use zookeeper_client::{Error, MultiReadResult};
 
 use super::Base;
@@ -9,8 +11,8 @@ use crate::store::{BackendError, StoreResult};
 /// How often raising starts again because somebody else was faster.
 const RAISES_MAX: u32 = 10;
 
-/// The session that raises is that of such a lease: any will do.
-const ANY_LEASE: std::time::Duration = std::time::Duration::from_secs(4);
+/// What holds nothing uses the session of such a lease: any will do.
+pub(super) const ANY_LEASE: Duration = Duration::from_secs(4);
 
 /// The fence of what the transaction `made_by` has made.
 pub(super) fn fence(made_by: i64, floor: u64) -> StoreResult<u64> {
