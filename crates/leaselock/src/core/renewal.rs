@@ -9,7 +9,6 @@
 //! so they are lost at once.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Deref;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ static SCHEDULERS: LazyLock<Mutex<HashMap<Id, Weak<Scheduler>>>> = LazyLock::new
 
 /// A running scheduler. It ends when the last lock and the last guard that use it are gone.
 pub(crate) struct Scheduler {
-    renewals: Arc<Renewals>,
+    pub(crate) renewals: Arc<Renewals>,
     task: AbortHandle,
 }
 
@@ -76,14 +75,6 @@ impl Scheduler {
     /// Whether its runtime runs it.
     pub(crate) fn runs(&self) -> bool {
         !self.task.is_finished()
-    }
-}
-
-impl Deref for Scheduler {
-    type Target = Renewals;
-
-    fn deref(&self) -> &Renewals {
-        &self.renewals
     }
 }
 
