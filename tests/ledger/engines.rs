@@ -68,9 +68,10 @@ async fn a_group_sells_on_without_its_primary() {
 
 /// A named lock outlives its lease. For these locks a vtgate has a connection of its own, which a renewal has to ask.
 async fn assert_a_named_lock_is_renewed(shop: &Shop) {
-    let options = (*MySqlPool::connect_options(&shop.pool)).clone();
+    let pool = shop.pool.clone();
     let tasks = TaskTracker::new();
-    let mutex = named::mutex(options, "engines", named::SESSION_IDLE_MIN, &tasks);
+    let server = move || MySqlPool::connect_options(&pool);
+    let mutex = named::mutex(server, "engines", named::SESSION_IDLE_MIN, &tasks);
     let name = LockName::new("item").expect("a name");
     let options = AcquireOptions { lease: Duration::from_secs(2), wait: Wait::Never };
     let guard = mutex.acquire(&name, options).await.expect("granted");

@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
         let namespace = pool.connect_options().get_database().unwrap_or_default().to_owned();
         let server = move || pool.connect_options();
         let idle_min = named::SESSION_IDLE_MIN;
-        let mutex = Arc::new(named::following(server, &namespace, idle_min, &locks.tasks));
+        let mutex = Arc::new(named::mutex(server, &namespace, idle_min, &locks.tasks));
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Mysql))
     },
 };

@@ -227,8 +227,13 @@ impl Attempt {
     fn new(client: &Client, config: &AsyncConnectionConfig) -> Self {
         let client = client.clone();
         let config = config.clone();
-        let connecting = async move { connect(&client, &config).await }.boxed().shared();
-        Self { connecting, unanswered: Arc::default() }
+        let connecting = async move {
+            // A task of its own: when all callers have given up, the time limit would pass while nobody goes on,
+            // and the next caller would get that error.
+            let connecting = tokio::spawn(async move { connect(&client, &config).await });
+            connecting.await.unwrap_or_else(|ended| Err(std::io::Error::other(ended).into()))
+        };
+        Self { connecting: connecting.boxed().shared(), unanswered: Arc::default() }
     }
 
     fn answered(&self) {
@@ -271,5 +276,31 @@ async fn connect(
         Err(error) if error.code().is_some() && !is_denial(&error) => Ok(connection),
         Err(error) => Err(error),
         Ok(()) => Ok(connection),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+    use redis::IntoConnectionInfo;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connecting_goes_on_when_its_caller_has_given_up() {
+        let server = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = server.local_addr().expect("an address");
+        let info = format!("redis://{address}").into_connection_info().expect("a URL");
+        let node = Node::new(info, &AsyncConnectionConfig::new()).expect("a client");
+        let ping = redis::cmd("PING");
+        let mut asked = Box::pin(node.ask(&ping));
+        assert!(poll!(&mut asked).is_pending());
+        drop(asked);
+        let (mut stream, _) = server.accept().await.expect("a connection");
+        let spoken = timeout(Duration::from_secs(10), stream.read_u8()).await;
+        assert!(spoken.expect("nobody speaks on the connection").is_ok());
     }
 }

@@ -14,7 +14,7 @@ impl Slot {
     /// The slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key if it has none.
     #[must_use]
     pub fn of(key: &[u8]) -> Self {
-        Self(crc16(hash_tag(key).unwrap_or(key)) % SLOTS)
+        Self(CRC.checksum(hash_tag(key).unwrap_or(key)) % SLOTS)
     }
 
     /// The number.
@@ -38,10 +38,6 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 
 /// The CRC16 of the servers, with its table of remainders.
 static CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
-
-fn crc16(bytes: &[u8]) -> u16 {
-    CRC.checksum(bytes)
-}
 
 /// The slot of the first key of a command; `None` for a command without keys.
 pub(crate) fn slot_of(command: &Cmd) -> Option<Slot> {
@@ -88,12 +84,12 @@ mod tests {
     #[test]
     fn slots_are_those_of_the_servers() {
         // The check value of CRC16/XMODEM, and slots as `CLUSTER KEYSLOT` answers them.
-        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(CRC.checksum(b"123456789"), 0x31C3);
         for (key, slot) in [("foo", 12_182), ("{foo}bar", 12_182), ("somekey", 11_058), ("", 0)] {
             assert_eq!(Slot::of(key.as_bytes()).number(), slot, "{key}");
         }
         // An empty tag is none.
-        assert_eq!(Slot::of(b"{}foo").number(), crc16(b"{}foo") % SLOTS);
+        assert_eq!(Slot::of(b"{}foo").number(), CRC.checksum(b"{}foo") % SLOTS);
         assert_eq!(Slot::of(b"a{b}{c}"), Slot::of(b"b"));
     }
 

@@ -159,7 +159,7 @@ impl PendingAcquire {
         Self {
             left: Some(Box::pin(ask_until_granted(Arc::clone(core), request, gone))),
             caller: Some(caller),
-            tasks: core.background.tasks().clone(),
+            tasks: core.background.tasks.clone(),
             runtime: Handle::current(),
         }
     }
@@ -347,7 +347,7 @@ fn guard_of(
         }),
     });
     let scheduler = core.background.scheduler();
-    scheduler.watch(&hold);
+    scheduler.renewals.watch(&hold);
     core.store.watch_hold(WatchedHold::of(&hold));
     let core = Arc::clone(core);
     Guard { hold, core, scheduler, fence: grant.fence, lost, since: now, over: false }

@@ -21,7 +21,8 @@ use crate::threads::Mutex;
 pub(crate) struct Background {
     store: Arc<dyn LeaseStore>,
     stats: Arc<Stats>,
-    tasks: TaskTracker,
+    /// On which everything in the background runs.
+    pub(crate) tasks: TaskTracker,
     workers: Mutex<HashMap<Id, Workers>>,
 }
 
@@ -36,11 +37,6 @@ impl Background {
         Self { store, stats, tasks, workers: Mutex::default() }
     }
 
-    /// The task tracker on which everything in the background runs.
-    pub(crate) fn tasks(&self) -> &TaskTracker {
-        &self.tasks
-    }
-
     /// The scheduler of the present runtime, started if it does not run.
     pub(crate) fn scheduler(&self) -> Arc<Scheduler> {
         self.on(&Handle::current(), |workers| Arc::clone(&workers.scheduler))
@@ -51,11 +47,11 @@ impl Background {
     pub(crate) fn release(&self, job: ReleaseJob) {
         let mut left = Some(job);
         if let Ok(here) = Handle::try_current() {
-            self.on(&here, |workers| workers.releases.submit(&mut left));
+            self.on(&here, |workers| release::submit(&workers.releases, &mut left));
         }
         if left.is_some() {
             let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-            workers.values().for_each(|workers| workers.releases.submit(&mut left));
+            workers.values().for_each(|workers| release::submit(&workers.releases, &mut left));
         }
         if left.is_some() {
             count(&self.stats.left_to_expire);
@@ -69,7 +65,7 @@ impl Background {
             return act(running);
         }
         workers.retain(|_, workers| workers.run());
-        let (releases, jobs) = ReleaseQueue::new();
+        let (releases, jobs) = release::queue();
         let run = release::run(jobs, Arc::clone(&self.store), Arc::clone(&self.stats));
         self.tasks.spawn_on(run, runtime);
         let started = Workers { scheduler: Scheduler::of(runtime), releases };
@@ -82,6 +78,6 @@ impl Background {
 impl Workers {
     /// Whether both tasks run.
     fn run(&self) -> bool {
-        self.scheduler.runs() && self.releases.runs()
+        self.scheduler.runs() && !self.releases.is_closed()
     }
 }

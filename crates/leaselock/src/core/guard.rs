@@ -82,7 +82,7 @@ impl Guard {
         let outcome = if ended.was_foreign {
             ReleaseOutcome::AlreadyLost
         } else {
-            self.core.give_back(&self.job(ended.deadline)).await
+            give_back(&*self.core.store, &self.job(ended.deadline)).await
         };
         self.over = true;
         self.core.stats.count_release(outcome);
@@ -160,7 +160,7 @@ impl Guard {
     /// Ends the hold in this process. Stops its renewal first, so that none can follow the release.
     fn end(&self) -> FinalState {
         let ended = self.hold.end();
-        self.scheduler.forget(&self.hold, ended.due);
+        self.scheduler.renewals.forget(&self.hold, ended.due);
         if ended.was_live {
             self.core.stats.hold.add(self.since.elapsed());
         }
@@ -241,10 +241,6 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) async fn give_back(&self, job: &ReleaseJob) -> ReleaseOutcome {
-        give_back(&*self.store, job).await
-    }
-
     /// Whether the kind can hand over and the caller has not switched it off.
     pub(crate) fn hands_over(&self) -> bool {
         self.capabilities.hands_over && self.hands_over.load(Ordering::Relaxed)

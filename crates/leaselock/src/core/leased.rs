@@ -145,6 +145,8 @@ mod tests {
         asked: AtomicU32,
         /// Whether the process stands still beyond the lease while the first answer comes.
         stands_still: bool,
+        /// Whether a renewal panics.
+        panics: bool,
     }
 
     #[async_trait]
@@ -167,6 +169,7 @@ mod tests {
             _token: &Token,
             _lease: Duration,
         ) -> StoreResult<bool> {
+            assert!(!self.panics, "planted");
             Err(BackendError::new("not now"))
         }
 
@@ -189,6 +192,18 @@ mod tests {
         let guard = mutex.acquire(&name, options).await.expect("granted");
         assert!(store.asked.load(Ordering::SeqCst) > 1, "somebody else may have it by now");
         drop(guard);
+    }
+
+    #[tokio::test]
+    async fn a_backend_that_panics_ends_no_hold_of_another_one() {
+        let (mutex, name, options) =
+            start(&Arc::new(Generous { panics: true, ..Generous::default() }));
+        let other = local::mutex(&local::Names::default(), &TaskTracker::new());
+        let kept = other.acquire(&name, options).await.expect("granted");
+        let guard = mutex.acquire(&name, options).await.expect("granted");
+        let lost = guard.lost();
+        tokio::time::timeout(LEASE * 5, lost.cancelled()).await.expect("nobody renews it");
+        assert!(!kept.is_lost(), "it is renewed");
     }
 
     #[tokio::test]

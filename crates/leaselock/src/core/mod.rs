@@ -17,6 +17,8 @@ pub(crate) mod multi;
 pub(crate) mod name;
 pub(crate) mod protocol;
 pub(crate) mod queue;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod queue_role;
 pub(crate) mod release;
 mod renewal;
 pub(crate) mod stats;

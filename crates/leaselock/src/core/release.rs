@@ -49,30 +49,20 @@ pub enum ReleaseOutcome {
     AlreadyLost,
 }
 
-/// The queue of the releases that run on one runtime.
-pub(crate) struct ReleaseQueue {
-    jobs: mpsc::Sender<ReleaseJob>,
+/// The queue of the releases that run on one runtime. It is closed when its task has ended.
+pub(crate) type ReleaseQueue = mpsc::Sender<ReleaseJob>;
+
+/// A queue, and its receiver for [`run`].
+pub(crate) fn queue() -> (ReleaseQueue, mpsc::Receiver<ReleaseJob>) {
+    mpsc::channel(QUEUED_MAX)
 }
 
-impl ReleaseQueue {
-    /// The queue, and its receiver for [`run`].
-    pub(crate) fn new() -> (Self, mpsc::Receiver<ReleaseJob>) {
-        let (jobs, receiver) = mpsc::channel(QUEUED_MAX);
-        (Self { jobs }, receiver)
-    }
-
-    /// Takes the release out of `job`, unless the queue is full or its runtime has ended.
-    pub(crate) fn submit(&self, job: &mut Option<ReleaseJob>) {
-        if let Ok(place) = self.jobs.try_reserve()
-            && let Some(job) = job.take()
-        {
-            place.send(job);
-        }
-    }
-
-    /// Whether its task runs.
-    pub(crate) fn runs(&self) -> bool {
-        !self.jobs.is_closed()
+/// Takes the release out of `job`, unless the queue is full or closed.
+pub(crate) fn submit(queue: &ReleaseQueue, job: &mut Option<ReleaseJob>) {
+    if let Ok(place) = queue.try_reserve()
+        && let Some(job) = job.take()
+    {
+        place.send(job);
     }
 }
 

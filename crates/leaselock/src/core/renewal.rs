@@ -9,13 +9,13 @@
 //! so they are lost at once.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Deref;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -26,7 +26,7 @@ use super::deadline::{Deadline, Moment};
 use super::hold::{Hold, Phase};
 use super::protocol::protocol;
 use super::stats::count;
-use super::store::{Renewal, ask};
+use super::store::{LeaseStore, Renewal, StoreResult, ask};
 use crate::LEASE_MIN;
 use crate::threads::{LazyLock, Mutex, MutexGuard};
 
@@ -51,7 +51,7 @@ static SCHEDULERS: LazyLock<Mutex<HashMap<Id, Weak<Scheduler>>>> = LazyLock::new
 
 /// A running scheduler. It ends when the last lock and the last guard that use it are gone.
 pub(crate) struct Scheduler {
-    renewals: Arc<Renewals>,
+    pub(crate) renewals: Arc<Renewals>,
     task: AbortHandle,
 }
 
@@ -76,14 +76,6 @@ impl Scheduler {
     /// Whether its runtime runs it.
     pub(crate) fn runs(&self) -> bool {
         !self.task.is_finished()
-    }
-}
-
-impl Deref for Scheduler {
-    type Target = Renewals;
-
-    fn deref(&self) -> &Renewals {
-        &self.renewals
     }
 }
 
@@ -313,20 +305,28 @@ fn renew(batch: Vec<SentRenewal>) -> BoxFuture<'static, Vec<(SentRenewal, Option
             protocol!("renew", sent.hold.name, sent.hold.token);
         }
         let store = Arc::clone(&first.store);
-        let mut lease = first.lease;
-        let answers = if batch.len() == 1 {
-            let renewed = store.renew(&first.name, &first.token, lease);
-            ask(lease, renewed).await.map(|renewed| vec![Some(renewed)])
-        } else {
-            let renewal = |sent: &SentRenewal| {
-                let Hold { name, token, lease, .. } = &*sent.hold;
-                Renewal { name: name.clone(), token: token.clone(), lease: *lease }
-            };
-            let renewals: Vec<_> = batch.iter().map(renewal).collect();
-            lease = renewals.iter().map(|renewal| renewal.lease).min().unwrap_or(lease);
-            ask(lease, store.renew_together(&renewals)).await
-        };
-        let mut answers = answers.unwrap_or_default().into_iter();
+        // A panic proves nothing about these holds, and ends none of others.
+        let answers = AssertUnwindSafe(answers_of(&*store, &batch)).catch_unwind().await;
+        let answers = answers.map(Result::unwrap_or_default).unwrap_or_default();
+        let mut answers = answers.into_iter();
         batch.into_iter().map(|sent| (sent, answers.next().flatten())).collect()
     })
+}
+
+/// Asks the backend for one group of renewals, and returns its answers in their order.
+async fn answers_of(
+    store: &dyn LeaseStore,
+    batch: &[SentRenewal],
+) -> StoreResult<Vec<Option<bool>>> {
+    if let [SentRenewal { hold, .. }] = batch {
+        let renewed = store.renew(&hold.name, &hold.token, hold.lease);
+        return ask(hold.lease, renewed).await.map(|renewed| vec![Some(renewed)]);
+    }
+    let renewal = |sent: &SentRenewal| {
+        let Hold { name, token, lease, .. } = &*sent.hold;
+        Renewal { name: name.clone(), token: token.clone(), lease: *lease }
+    };
+    let renewals: Vec<_> = batch.iter().map(renewal).collect();
+    let lease = renewals.iter().map(|renewal| renewal.lease).min().unwrap_or(LEASE_MIN);
+    ask(lease, store.renew_together(&renewals)).await
 }

@@ -25,7 +25,7 @@ use ::redis::{AsyncCommands, RedisResult};
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use crate::redis::{Compare, Connection, Keys, backend_error};
+use crate::redis::{Compare, Connection, Keys};
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
@@ -103,7 +103,7 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
-        let won = self.try_once(&self.keys.lock(name), lease).await.map_err(backend_error)?;
+        let won = self.try_once(&self.keys.lock(name), lease).await.map_err(BackendError::of)?;
         Ok(won.map(|value| {
             self.written().insert(token.as_str().to_owned(), value);
             Grant::UNFENCED
@@ -122,7 +122,7 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
         let key = self.keys.lock(name);
         let value = value.to_string();
         let freed = self.compare.delete(&self.connection, &key, &value).await;
-        let freed = freed.map_err(backend_error)?;
+        let freed = freed.map_err(BackendError::of)?;
         self.written().remove(token.as_str());
         Ok(freed)
     }

@@ -15,9 +15,9 @@ use ::redis::AsyncCommands;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
+use crate::redis::Connection;
 use crate::redis::owned_key::OwnedKey;
-use crate::redis::{Connection, backend_error};
-use crate::store::{Grant, LeaseStore, StoreResult, Token};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -58,7 +58,7 @@ impl<C: Connection> LeaseStore for SetnxStore<C> {
     ) -> StoreResult<Option<Grant>> {
         let key = self.key.of(name);
         let mut redis = self.key.redis();
-        let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
+        let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(BackendError::of)?;
         // Ours already, if the answer to an earlier try was lost.
         let ours = set || self.key.is_ours(&key, token).await?;
         Ok(ours.then_some(Grant::UNFENCED))

@@ -18,9 +18,9 @@ use ::redis::AsyncCommands;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
+use crate::redis::Connection;
 use crate::redis::owned_key::OwnedKey;
-use crate::redis::{Connection, backend_error};
-use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Token};
+use crate::store::{BackendError, Grant, LeaseStore, Renewal, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -90,13 +90,13 @@ impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
     ) -> StoreResult<Option<Grant>> {
         let key = self.key.of(name);
         let mut redis = self.key.redis();
-        let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(backend_error)?;
+        let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(BackendError::of)?;
         if !set && !self.key.is_ours(&key, token).await? {
-            self.lose(&key, lease).await.map_err(backend_error)?;
+            self.lose(&key, lease).await.map_err(BackendError::of)?;
             return Ok(None);
         }
         // A death here is the fault. If the key is gone by now, the hold has ended already.
-        let expires = self.expire(&key, lease).await.map_err(backend_error)?;
+        let expires = self.expire(&key, lease).await.map_err(BackendError::of)?;
         Ok(expires.then_some(Grant::UNFENCED))
     }
 

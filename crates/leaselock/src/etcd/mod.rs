@@ -1,8 +1,8 @@
 //! Locks on etcd: a queue in the order in which the store itself numbers its changes.
 //!
 //! Every acquire writes one key under the name, with a lease of its own. The key's *create
-//! revision* is its position in the queue: it is unique, and a later key has a higher one. A kind is
-//! a rule that says which contenders hold and for which ones the others wait (`store.rs`).
+//! revision* is its position in the queue: it is unique, and a later key has a higher one. The role of
+//! a contender says whether it holds, and for which ones ahead of it it waits (`core/queue_role.rs`).
 //!
 //! | key | holds | lives |
 //! |---|---|---|

@@ -19,8 +19,9 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::{Contender, Keys};
-use super::store::{Ahead, QueueStore, Rule};
+use super::queue::Keys;
+use super::store::QueueStore;
+use crate::core::queue_role::QueueRole;
 use crate::{Capabilities, InvalidName, LeasedMutex};
 
 /// What this kind can and cannot do.
@@ -40,15 +41,6 @@ pub fn mutex(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let keys = Keys::new(key_prefix, CAPABILITIES.kind)?;
-    Ok(LeasedMutex::start(QueueStore::new(client, keys, First), &CAPABILITIES, tasks))
-}
-
-/// The first contender holds.
-struct First;
-
-impl Rule for First {
-    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>> {
-        let before = index.checked_sub(1)?;
-        Some(Ahead { contenders: &queue[before..index], until_left: 0 })
-    }
+    let store = QueueStore::new(client, keys, QueueRole::Exclusive);
+    Ok(LeasedMutex::start(store, &CAPABILITIES, tasks))
 }

@@ -1,6 +1,7 @@
 //! The queue under a name: its keys, and what the store shows of it.
 
 use super::api::TxnResponse;
+use crate::core::queue_role::{Obstacle, QueueRole};
 use crate::store::{BackendError, StoreResult, Token};
 use crate::{InvalidName, LockName};
 
@@ -8,14 +9,8 @@ use crate::{InvalidName, LockName};
 pub(super) struct Contender {
     pub(super) key: Vec<u8>,
     pub(super) create_revision: i64,
-    pub(super) role: Role,
-}
-
-/// What a contender wants; its letter is part of the key.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    Exclusive,
-    Reader,
+    /// Of its role.
+    mark: char,
 }
 
 /// The state of a name in the store.
@@ -47,8 +42,8 @@ impl View {
             .kvs
             .into_iter()
             .filter_map(|kv| {
-                let role = role_in(&kv.key)?;
-                Some(Contender { key: kv.key, create_revision: kv.create_revision, role })
+                let mark = mark_in(&kv.key)?;
+                Some(Contender { key: kv.key, create_revision: kv.create_revision, mark })
             })
             .collect();
         queue.sort_by_key(|contender| contender.create_revision);
@@ -57,6 +52,12 @@ impl View {
 
     pub(super) fn index_of(&self, key: &[u8]) -> Option<usize> {
         self.queue.iter().position(|contender| contender.key == key)
+    }
+
+    /// What the contender with this index, of this role, waits for; `None` when it holds.
+    pub(super) fn obstacle(&self, role: QueueRole, index: usize) -> Option<Obstacle> {
+        let ahead: Vec<char> = self.queue[..index].iter().map(|contender| contender.mark).collect();
+        role.obstacle(&ahead)
     }
 }
 
@@ -77,9 +78,8 @@ impl Keys {
         Ok(Self { prefix, floor })
     }
 
-    pub(super) fn contender(&self, name: &LockName, role: Role, token: &Token) -> Vec<u8> {
-        let letter = if role == Role::Reader { 'r' } else { 'x' };
-        format!("{}{name} {letter}{}", self.prefix, token.as_str()).into_bytes()
+    pub(super) fn contender(&self, name: &LockName, role: QueueRole, token: &Token) -> Vec<u8> {
+        format!("{}{name} {}{}", self.prefix, role.mark(), token.as_str()).into_bytes()
     }
 
     /// From the first key of a name to the one after the last: `!` follows the space.
@@ -89,13 +89,9 @@ impl Keys {
     }
 }
 
-fn role_in(key: &[u8]) -> Option<Role> {
+fn mark_in(key: &[u8]) -> Option<char> {
     let space = key.iter().rposition(|byte| *byte == b' ')?;
-    match key.get(space + 1)? {
-        b'r' => Some(Role::Reader),
-        b'x' => Some(Role::Exclusive),
-        _ => None,
-    }
+    key.get(space + 1).map(|byte| char::from(*byte))
 }
 
 /// The error for an answer that no etcd gives.

@@ -6,7 +6,7 @@
 //! that writer, so neither side starves.
 //!
 //! **What can go wrong.** It fails as `mutex` does. Besides, a writer that waits behind many
-//! readers is notified of each release, but asks again only once: when all of them have left.
+//! readers watches the one just ahead, and asks again each time that this one has left.
 //!
 //! **When to use it.** Use it when the guarded data are read far more often than written, and a
 //! reader must not see them half changed.
@@ -14,8 +14,9 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::{Contender, Keys, Role};
-use super::store::{Ahead, QueueStore, Rule};
+use super::queue::Keys;
+use super::store::QueueStore;
+use crate::core::queue_role::QueueRole;
 use crate::{Capabilities, InvalidName, LeasedMutex, Primitive, ReadWrite};
 
 /// What this kind can and cannot do.
@@ -36,36 +37,10 @@ pub fn lock(
     tasks: &TaskTracker,
 ) -> Result<ReadWrite, InvalidName> {
     let keys = || Keys::new(key_prefix, CAPABILITIES.kind);
-    let read = QueueStore::new(client.clone(), keys()?, Reader);
-    let write = QueueStore::new(client.clone(), keys()?, Writer);
+    let read = QueueStore::new(client.clone(), keys()?, QueueRole::Reader);
+    let write = QueueStore::new(client.clone(), keys()?, QueueRole::Exclusive);
     Ok(ReadWrite {
         read: LeasedMutex::start(read, &CAPABILITIES, tasks),
         write: LeasedMutex::start(write, &CAPABILITIES, tasks),
     })
-}
-
-struct Reader;
-
-impl Rule for Reader {
-    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>> {
-        let nearest =
-            queue[..index].iter().rposition(|contender| contender.role == Role::Exclusive)?;
-        Some(Ahead { contenders: &queue[nearest..=nearest], until_left: 0 })
-    }
-
-    fn role(&self) -> Role {
-        Role::Reader
-    }
-
-    fn shared(&self) -> bool {
-        true
-    }
-}
-
-struct Writer;
-
-impl Rule for Writer {
-    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>> {
-        (index > 0).then(|| Ahead { contenders: &queue[..index], until_left: 0 })
-    }
 }

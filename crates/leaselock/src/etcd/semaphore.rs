@@ -17,8 +17,9 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::{Contender, Keys};
-use super::store::{Ahead, QueueStore, Rule};
+use super::queue::Keys;
+use super::store::QueueStore;
+use crate::core::queue_role::QueueRole;
 use crate::{Capabilities, InvalidName, LeasedMutex, Primitive};
 
 /// What this kind can and cannot do.
@@ -42,22 +43,6 @@ pub fn semaphore(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let keys = Keys::new(key_prefix, CAPABILITIES.kind)?;
-    let rule = Permits { max: permits_max.max(1) as usize };
-    Ok(LeasedMutex::start(QueueStore::new(client, keys, rule), &CAPABILITIES, tasks))
-}
-
-/// The first `max` contenders hold.
-struct Permits {
-    max: usize,
-}
-
-impl Rule for Permits {
-    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>> {
-        let until_left = self.max - 1;
-        (index > until_left).then(|| Ahead { contenders: &queue[..index], until_left })
-    }
-
-    fn shared(&self) -> bool {
-        true
-    }
+    let store = QueueStore::new(client, keys, QueueRole::permit(permits_max));
+    Ok(LeasedMutex::start(store, &CAPABILITIES, tasks))
 }

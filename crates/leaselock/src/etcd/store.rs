@@ -13,7 +13,8 @@ use super::api::{
     WatchCreateRequest, WatchResponse,
 };
 use super::client::{Client, Member, backend_error};
-use super::queue::{Contender, Keys, Role, View, malformed};
+use super::queue::{Keys, View, malformed};
+use crate::core::queue_role::{Obstacle, QueueRole};
 use crate::store::{
     BackendError, Grant, LeaseStore, Notifications, StoreResult, Subscription, Token,
 };
@@ -26,40 +27,16 @@ const LEASE_SECONDS_MIN: i64 = 2;
 /// How many times the floor is written again when others change it at the same time.
 const RAISES_MAX: u32 = 5;
 
-/// The contenders that one contender waits for.
-pub(super) struct Ahead<'a> {
-    /// The contenders ahead of it.
-    pub(super) contenders: &'a [Contender],
-    /// The waiter asks again when only this many of them are left.
-    pub(super) until_left: usize,
-}
-
-/// The rule that makes a queue a kind of lock.
-pub(super) trait Rule: Send + Sync + 'static {
-    /// The contenders that the one at this index of the queue waits for; `None` when it holds.
-    fn ahead<'a>(&self, queue: &'a [Contender], index: usize) -> Option<Ahead<'a>>;
-
-    /// The role under which the contender is queued.
-    fn role(&self) -> Role {
-        Role::Exclusive
-    }
-
-    /// Whether several can hold at the same time.
-    fn shared(&self) -> bool {
-        false
-    }
-}
-
-/// The operations of a lock, for every rule.
-pub(super) struct QueueStore<R> {
+/// The operations of a lock whose contenders have one role.
+pub(super) struct QueueStore {
     client: Client,
     keys: Keys,
-    rule: R,
+    role: QueueRole,
 }
 
-impl<R: Rule> QueueStore<R> {
-    pub(super) fn new(client: Client, keys: Keys, rule: R) -> Arc<Self> {
-        Arc::new(Self { client, keys, rule })
+impl QueueStore {
+    pub(super) fn new(client: Client, keys: Keys, role: QueueRole) -> Arc<Self> {
+        Arc::new(Self { client, keys, role })
     }
 
     /// The requests for the state of a name: its queue, and the floor of the fences.
@@ -110,7 +87,7 @@ impl<R: Rule> QueueStore<R> {
 }
 
 #[async_trait]
-impl<R: Rule> LeaseStore for QueueStore<R> {
+impl LeaseStore for QueueStore {
     async fn acquire(
         &self,
         name: &LockName,
@@ -118,7 +95,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
         let id = lease_id(token);
-        let key = self.keys.contender(name, self.rule.role(), token);
+        let key = self.keys.contender(name, self.role, token);
         let mut member = self.client.member();
         let grant = LeaseRequest { first: whole_seconds(lease), second: id };
         let renewed = match member.ask::<_, LeaseResponse>(LEASE_GRANT, grant).await {
@@ -145,7 +122,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         }
         let view = View::read(answer)?;
         let index = view.index_of(&key).ok_or_else(malformed)?;
-        match self.rule.ahead(&view.queue, index) {
+        match view.obstacle(self.role, index) {
             Some(_) => Ok(None),
             None => {
                 let revision = view.queue[index].create_revision;
@@ -157,7 +134,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
     async fn renew(&self, name: &LockName, token: &Token, _lease: Duration) -> StoreResult<bool> {
         let mut member = self.client.member();
         let renewed = member.keep_alive(lease_id(token)).await.map_err(backend_error)?;
-        let key = self.keys.contender(name, self.rule.role(), token);
+        let key = self.keys.contender(name, self.role, token);
         let request = RangeRequest { key, keys_only: true, ..RangeRequest::default() };
         let seen: RangeResponse = member.ask(RANGE, request).await.map_err(backend_error)?;
         if seen.kvs.is_empty() {
@@ -171,7 +148,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        let key = self.keys.contender(name, self.rule.role(), token);
+        let key = self.keys.contender(name, self.role, token);
         let mut member = self.client.member();
         let delete = DeleteRangeRequest { key: key.clone() };
         let delete = RequestOp { delete: Some(delete), ..RequestOp::default() };
@@ -219,11 +196,15 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
         let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
         let view = View::read(answer)?;
-        let own = self.keys.contender(name, self.rule.role(), token);
+        let own = self.keys.contender(name, self.role, token);
         // A key that has expired waits for nobody; the next attempt writes a new one.
-        let ahead = view.index_of(&own).and_then(|at| self.rule.ahead(&view.queue, at));
-        let Some(ahead) = ahead else { return Ok(None) };
-        let (key, range_end) = match ahead.contenders {
+        let Some(at) = view.index_of(&own) else { return Ok(None) };
+        let (ahead, until_left) = match view.obstacle(self.role, at) {
+            None => return Ok(None),
+            Some(Obstacle::One(one)) => (&view.queue[one..=one], 0),
+            Some(Obstacle::Any) => (&view.queue[..at], self.role.others_max()),
+        };
+        let (key, range_end) = match ahead {
             [one] => (one.key.clone(), Vec::new()),
             _ => self.keys.queue(name),
         };
@@ -231,13 +212,13 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         let start_revision = view.revision + 1;
         let create = WatchCreateRequest { key, range_end, start_revision, filters: vec![0] };
         let answers = member.watch(create).await.map_err(backend_error)?;
-        let left = ahead.contenders.iter().map(|contender| contender.key.clone()).collect();
-        let watching = AheadWatch { answers, left, until_left: ahead.until_left };
+        let left = ahead.iter().map(|contender| contender.key.clone()).collect();
+        let watching = AheadWatch { answers, left, until_left };
         Ok(Some(Box::new(watching)))
     }
 
     fn shared(&self) -> bool {
-        self.rule.shared()
+        self.role.shared()
     }
 
     fn queues(&self) -> bool {

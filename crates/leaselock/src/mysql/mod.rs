@@ -3,12 +3,5 @@
 pub mod named;
 pub mod table;
 
-use crate::store::BackendError;
-
 /// The statement that makes the table of [`table`]: run it once, or add it to your migrations.
 pub const SCHEMA: &str = include_str!("schema.sql");
-
-/// The sentence of a client error.
-fn backend_error(error: sqlx::Error) -> BackendError {
-    BackendError::of(error)
-}

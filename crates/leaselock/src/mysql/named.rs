@@ -26,8 +26,7 @@ use sqlx::{ConnectOptions, MySqlConnection, Row};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
-use super::backend_error;
-use crate::store::{Grant, LeaseStore, StoreResult, Token};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
@@ -47,25 +46,15 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// has a longer lease. The renewal of a hold is a command.
 pub const SESSION_IDLE_MIN: Duration = Duration::from_secs(60);
 
-/// Makes the lock. `namespace` keeps its names apart from others on the same server, where named
-/// locks know no databases. `session_idle_min` is [`SESSION_IDLE_MIN`] but for tests, in whole
-/// seconds. Connects when first used.
+/// Makes the lock. Connects when first used.
+///
+/// `options` is asked before each command, such as `move || pool.connect_options()`. When it answers
+/// another value than before, the server was replaced: the session ends with all its holds, and the
+/// next one is opened there. `namespace` keeps its names apart from others on the same server, where
+/// named locks know no databases. `session_idle_min` is [`SESSION_IDLE_MIN`] but for tests, in whole
+/// seconds.
 #[must_use]
 pub fn mutex(
-    options: MySqlConnectOptions,
-    namespace: &str,
-    session_idle_min: Duration,
-    tasks: &TaskTracker,
-) -> LeasedMutex {
-    let options = Arc::new(options);
-    following(move || Arc::clone(&options), namespace, session_idle_min, tasks)
-}
-
-/// Makes the lock like [`mutex`] for a server that may be replaced: `options` is asked before each
-/// command. When it answers another value than before, the session ends with all its holds, and
-/// the next one is opened there.
-#[must_use]
-pub fn following(
     options: impl Fn() -> Arc<MySqlConnectOptions> + Send + Sync + 'static,
     namespace: &str,
     session_idle_min: Duration,
@@ -181,12 +170,12 @@ impl LeaseStore for NamedStore {
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
         let mut session = self.session.lock().await;
-        self.prepare(&mut session, lease).await.map_err(backend_error)?;
+        self.prepare(&mut session, lease).await.map_err(BackendError::of)?;
         if session.holds.contains_key(name) {
             return Ok(session.has(name, token).then_some(Grant::UNFENCED));
         }
         let asked = self.ask(&mut session, "SELECT GET_LOCK(?, 0), IS_USED_LOCK(?)", name);
-        let [Some(1), Some(connection)] = asked.await.map_err(backend_error)?[..] else {
+        let [Some(1), Some(connection)] = asked.await.map_err(BackendError::of)?[..] else {
             return Ok(None);
         };
         let hold = Hold { token: token.as_str().to_owned(), connection };
@@ -202,7 +191,7 @@ impl LeaseStore for NamedStore {
         }
         let held = session.holds.get(name).map(|hold| hold.connection);
         let asked = self.ask(&mut session, "SELECT IS_USED_LOCK(?)", name);
-        Ok(asked.await.map_err(backend_error)? == [held])
+        Ok(asked.await.map_err(BackendError::of)? == [held])
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
@@ -212,6 +201,6 @@ impl LeaseStore for NamedStore {
         }
         let freed = self.ask(&mut session, "SELECT RELEASE_LOCK(?)", name).await;
         session.holds.remove(name);
-        Ok(freed.map_err(backend_error)? == [Some(1)])
+        Ok(freed.map_err(BackendError::of)? == [Some(1)])
     }
 }

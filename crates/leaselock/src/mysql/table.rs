@@ -19,8 +19,7 @@ use async_trait::async_trait;
 use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
-use super::backend_error;
-use crate::store::{Grant, LeaseStore, StoreResult, Token};
+use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
@@ -59,9 +58,10 @@ const RELEASE: &str = "UPDATE locks SET owner = '', leased_until = UTC_TIMESTAMP
 const RAISE_FENCE: &str = "INSERT INTO locks (name, owner, fence, leased_until) \
      VALUES (?, '', ?, UTC_TIMESTAMP(6)) \
      ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))";
-/// A deleted row loses no fence: a new one starts from the clock, which is higher by then.
+/// A deleted row loses no fence: a new one starts from the clock, which is higher by then. A fence
+/// that was raised may be ahead of the clock, and so may one from before the clock was set back.
 const SWEEP: &str = "DELETE FROM locks WHERE leased_until < UTC_TIMESTAMP(6) - INTERVAL 1 DAY \
-     LIMIT 1000";
+     AND fence < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) LIMIT 1000";
 
 /// One release in this number also deletes rows that have not been used for a day.
 const RELEASES_PER_SWEEP: u32 = 1_024;
@@ -87,7 +87,7 @@ impl LeaseStore for TableStore {
         match tried.await {
             Ok(_) => {}
             Err(error) if lost_a_race(&error) => return Ok(None),
-            Err(error) => return Err(backend_error(error)),
+            Err(error) => return Err(BackendError::of(error)),
         }
         let fence: Option<u64> =
             sqlx::query_scalar("SELECT fence FROM locks WHERE name = ? AND owner = ?")
@@ -95,7 +95,7 @@ impl LeaseStore for TableStore {
                 .bind(token.as_str())
                 .fetch_optional(&self.pool)
                 .await
-                .map_err(backend_error)?;
+                .map_err(BackendError::of)?;
         Ok(fence.map(Grant::fenced))
     }
 
@@ -105,13 +105,13 @@ impl LeaseStore for TableStore {
             .bind(name.as_str())
             .bind(token.as_str())
             .execute(&self.pool);
-        Ok(renewed.await.map_err(backend_error)?.rows_affected() == 1)
+        Ok(renewed.await.map_err(BackendError::of)?.rows_affected() == 1)
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let released =
             sqlx::query(RELEASE).bind(name.as_str()).bind(token.as_str()).execute(&self.pool);
-        let freed = released.await.map_err(backend_error)?.rows_affected() == 1;
+        let freed = released.await.map_err(BackendError::of)?.rows_affected() == 1;
         let releases = self.releases.fetch_add(1, Ordering::Relaxed);
         if releases.is_multiple_of(RELEASES_PER_SWEEP) {
             // If this fails, a later release does it.
@@ -123,7 +123,7 @@ impl LeaseStore for TableStore {
     async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
         let raised =
             sqlx::query(RAISE_FENCE).bind(name.as_str()).bind(at_least.get()).execute(&self.pool);
-        raised.await.map(|_| ()).map_err(backend_error)
+        raised.await.map(|_| ()).map_err(BackendError::of)
     }
 }
 

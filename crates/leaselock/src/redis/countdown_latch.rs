@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::script::{CLOCK, script};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::{Connection, command_error, run_command};
+use super::{Connection, command_error};
 use crate::core::backoff::{Backoff, WaitStrategy};
 use crate::core::command::bounded;
 use crate::store::{BackendError, Token, ask};
@@ -90,7 +90,11 @@ impl<C: Connection> RedisLatch<C> {
         arguments: &[&str],
     ) -> Result<T, CommandError> {
         let keys = self.keys(name);
-        bounded(run_command(&self.server.connection, script, &keys, arguments)).await
+        let mut connection = self.server.connection.clone();
+        bounded(async {
+            script.run(&mut connection, &keys, arguments).await.map_err(command_error)
+        })
+        .await
     }
 
     async fn wait_for_zero(&self, name: &LockName) -> Result<(), CommandError> {

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use super::Connection;
-use super::permit_store::PermitStore;
 use super::script::{CLOCK, HOLDS, Scripts, WAITERS, script};
+use super::script_store::{Form, ScriptStore};
 use super::server::Server;
 use super::subscriber::Subscriber;
 use crate::{Capabilities, InvalidName, LeasedMutex, Primitive, Waiting};
@@ -53,6 +53,6 @@ pub fn mutex<C: Connection>(
         renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
         release: script(&[CLOCK, WAITERS, HOLDS, include_str!("expiring_semaphore_release.lua")]),
     };
-    let store = PermitStore { server, permits_max, scripts };
+    let store = ScriptStore { server, scripts, form: Form::Permits(permits_max) };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

@@ -23,9 +23,9 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::script::Scripts;
+use super::script_store::{Form, ScriptStore};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::TokenStore;
 use super::{Connection, WAITER_ALIVE};
 use crate::{Capabilities, InvalidName, LeasedMutex};
 
@@ -52,7 +52,7 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let server = Server::of_kind(connection, Some(subscriber), key_prefix, CAPABILITIES.kind)?;
-    let scripts = Scripts::of_token();
-    let store = TokenStore { server, fair: true, owner_field: None, scripts };
+    let form = Form::Token { fair: true, owner_field: None };
+    let store = ScriptStore { server, scripts: Scripts::of_token(), form };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

@@ -1,23 +1,21 @@
--- The head of scripts that grant a lock with fences: they are above the last one of their counter
--- and not below the server's clock, so they rise even after the counter was lost. Answers the first
--- of `fences` numbers; a number above 2^53 - 1 must not be used. After clock.lua.
+-- The head of scripts that grant a lock with fences, and of the one that raises them. After clock.lua.
+
+-- Writes a counter. One that expired starts again from the clock, so it is kept until the clock has passed it: a
+-- raised one, and that of a clock that was set back, are ahead. Unused names leave no key.
+local function keep_fence(counter, last)
+  local ahead_ms = math.max(0, (last - now_us) / 1000)
+  redis.call('SET', counter, text(last), 'PX', text(FENCE_KEPT_MS + ahead_ms))
+end
+
+-- Answers the first of `fences` numbers above the last one of their counter and not below the server's clock, so
+-- they rise even after the counter was lost. A number above 2^53 - 1 must not be used.
 local function mint_fence(counter, fences)
-  local fence = now_us
   local last = tonumber(redis.call('GET', counter) or '0')
-  if last >= fence then
-    fence = last + 1
-  end
+  local fence = math.max(now_us, last + 1)
   if fence > 9007199254740991 then
     error('FENCE no whole number is left above ' .. text(last))
   end
-  local first = text(fence)
-  local new_last, more = first, (tonumber(fences) or 1) - 1
-  if more > 0 then
-    new_last = text(math.min(fence + more, 9007199254740991))
-  end
-  -- The counter is seeded from the clock, so an expired counter loses nothing, and unused names
-  -- leave no key.
-  redis.call('SET', counter, new_last, 'PX', FENCE_KEPT_MS)
-  return first
+  keep_fence(counter, math.min(fence + (tonumber(fences) or 1) - 1, 9007199254740991))
+  return text(fence)
 end
 

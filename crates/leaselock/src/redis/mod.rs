@@ -7,7 +7,7 @@
 //! | `P` `lock:N` | the owner's token and its fence | as long as the lease |
 //! | `P` `lock-of:{N}` | token and fence for a name without a hash tag | as long as the lease |
 //! | `P` `queue:N` | the waiting contenders, with the times of their arrival and last attempt | seconds after the last attempt |
-//! | `P` `fence:{T}` | the last fence that was minted | a day after the last acquire |
+//! | `P` `fence:{T}` | the last fence that was minted | a day after the last acquire, and until the clock has passed it |
 //!
 //! The other kinds have such keys below `P` and their own name; their files describe further keys.
 //!
@@ -25,18 +25,17 @@ mod independence;
 pub mod keys;
 pub mod multi;
 pub(crate) mod owned_key;
-mod permit_store;
 pub mod plain;
 pub mod read_write;
 pub mod redlock;
 pub mod reentrant;
 mod script;
+mod script_store;
 pub mod semaphore;
 mod server;
 pub mod spin;
 pub mod subscriber;
 pub mod token;
-mod token_store;
 mod tracker;
 
 use std::time::Duration;
@@ -46,8 +45,8 @@ use ::redis::aio::ConnectionLike;
 pub(crate) use compare::Compare;
 pub use connect::{ConnectError, KEY_PREFIX_DEFAULT, connect, locks};
 pub(crate) use keys::Keys;
-pub(crate) use script::{backend_error, run};
-use script::{command_error, run_command, script};
+pub(crate) use script::run;
+use script::{command_error, script};
 
 use crate::{Capabilities, Fencing, Waiting};
 
@@ -72,8 +71,9 @@ pub(crate) const MUTEX: Capabilities = Capabilities {
 const FENCED_MUTEX: Capabilities =
     Capabilities { fencing: Fencing::Rising, waiting: Waiting::Notified, ..MUTEX };
 
-/// How long a fence counter is kept without an acquire. Afterwards it starts again from the clock,
-/// which has passed it by then; so nothing is lost, and an unused name leaves no key behind.
+/// How long a fence counter is kept without an acquire, and longer while it is ahead of the clock.
+/// Afterwards it starts again from the clock, which has passed it by then; so nothing is lost, and
+/// an unused name leaves no key behind.
 const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a contender keeps its position in a queue after its last attempt. Far above the longest

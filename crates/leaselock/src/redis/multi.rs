@@ -20,18 +20,16 @@
 //! where that is possible: then it is one command.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use super::script::{CLOCK, HAND_ON, MINT, Scripts, WAITERS, script};
+use super::script_store::{Form, ScriptStore};
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys};
 use crate::core::backoff::WaitStrategy;
-use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token, WatchedHold};
-use crate::{Capabilities, Fence, InvalidName, LeasedMutex, LockName, MultiMutex, Primitive};
+use crate::{Capabilities, InvalidName, LeasedMutex, MultiMutex, Primitive};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -52,80 +50,21 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<MultiMutex, InvalidName> {
     let server = Server::new(connection, Keys::new(key_prefix)?, Some(subscriber));
-    let store = GroupStore::new(server, WaitStrategy::Notified);
+    let store = group_store(server, WaitStrategy::Notified);
     Ok(MultiMutex::by_hash_tag(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)))
 }
 
-/// A group of names (one name, or several with one hash tag), each with an owner token.
-pub(super) struct GroupStore<C> {
+/// A store for groups of names whose contenders wait by `strategy`.
+pub(super) fn group_store<C: Connection>(
     server: Server<C>,
     strategy: WaitStrategy,
-    scripts: Scripts,
-}
-
-impl<C: Connection> GroupStore<C> {
-    /// A store whose contenders wait by `strategy`.
-    pub(super) fn new(server: Server<C>, strategy: WaitStrategy) -> Self {
-        let with_names =
-            |code| script(&[CLOCK, MINT, WAITERS, HAND_ON, include_str!("multi_names.lua"), code]);
-        let scripts = Scripts {
-            acquire: with_names(include_str!("multi_acquire.lua")),
-            renew: with_names(include_str!("multi_renew.lua")),
-            release: with_names(include_str!("multi_release.lua")),
-        };
-        Self { server, strategy, scripts }
-    }
-
-    /// Three keys for each name, as `token` has.
-    fn keys(&self, group: &LockName) -> Vec<String> {
-        group.parts().flat_map(|name| self.server.keys.all(&name)).collect()
-    }
-}
-
-#[async_trait]
-impl<C: Connection> LeaseStore for GroupStore<C> {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
-        let lease_ms = lease.as_millis().to_string();
-        let channel = &*self.server.channel_if_waiting(name, token);
-        let attempt = token.attempt().to_string();
-        let arguments = [token.as_str(), &lease_ms, channel, &attempt];
-        let fence: Option<u64> =
-            self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
-        Ok(fence.map(Grant::fenced))
-    }
-
-    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
-        self.server.renew(&self.scripts.renew, &self.keys(name), token, lease).await
-    }
-
-    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        self.server.run(&self.scripts.release, &self.keys(name), &[token.as_str()]).await
-    }
-
-    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
-        // All names of the group share one counter.
-        let first = name.parts().next().expect("a group has a name");
-        self.server.raise_fence(&first, at_least).await
-    }
-
-    async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        self.server.watch(name, token).await
-    }
-
-    fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
-        self.server.listen(name, token)
-    }
-
-    fn watch_hold(&self, hold: WatchedHold) {
-        self.server.watch_hold(hold, None);
-    }
-
-    fn wait_strategy(&self) -> WaitStrategy {
-        self.strategy
-    }
+) -> ScriptStore<C> {
+    let with_names =
+        |code| script(&[CLOCK, MINT, WAITERS, HAND_ON, include_str!("multi_names.lua"), code]);
+    let scripts = Scripts {
+        acquire: with_names(include_str!("multi_acquire.lua")),
+        renew: with_names(include_str!("multi_renew.lua")),
+        release: with_names(include_str!("multi_release.lua")),
+    };
+    ScriptStore { server, scripts, form: Form::Group(strategy) }
 }

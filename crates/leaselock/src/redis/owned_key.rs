@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ::redis::AsyncCommands;
 
-use super::{Compare, Connection, Keys, backend_error};
-use crate::store::{Renewal, StoreResult, Token};
+use super::{Compare, Connection, Keys};
+use crate::store::{BackendError, Renewal, StoreResult, Token};
 use crate::{InvalidName, LockName};
 
 /// The keys of one kind. Only the owner, which is the value of a key, changes it.
@@ -32,7 +32,7 @@ impl<C: Connection> OwnedKey<C> {
 
     /// Whether `token` is the owner.
     pub(crate) async fn is_ours(&self, key: &str, token: &Token) -> StoreResult<bool> {
-        let owner: Option<String> = self.redis().get(key).await.map_err(backend_error)?;
+        let owner: Option<String> = self.redis().get(key).await.map_err(BackendError::of)?;
         Ok(owner.as_deref() == Some(token.as_str()))
     }
 
@@ -46,7 +46,7 @@ impl<C: Connection> OwnedKey<C> {
         let key = self.of(name);
         let value = token.as_str();
         let renewed = self.compare.expire(&self.connection, &key, value, lease).await;
-        renewed.map_err(backend_error)
+        renewed.map_err(BackendError::of)
     }
 
     /// Renews several names in one round trip.
@@ -57,12 +57,12 @@ impl<C: Connection> OwnedKey<C> {
         let key_of = |renewal: &Renewal| self.of(&renewal.name);
         let keys: Vec<_> =
             renewals.iter().map(|one| (key_of(one), one.token.as_str(), one.lease)).collect();
-        self.compare.expire_each(&self.connection, &keys).await.map_err(backend_error)
+        self.compare.expire_each(&self.connection, &keys).await.map_err(BackendError::of)
     }
 
     /// Deletes the key if `token` owns it.
     pub(crate) async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let deleted = self.compare.delete(&self.connection, &self.of(name), token.as_str()).await;
-        deleted.map_err(backend_error)
+        deleted.map_err(BackendError::of)
     }
 }

@@ -22,9 +22,9 @@ use ::redis::{AsyncCommands, ExistenceCheck, SetExpiry, SetOptions};
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
+use super::Connection;
 use super::owned_key::OwnedKey;
-use super::{Connection, backend_error};
-use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Token};
+use crate::store::{BackendError, Grant, LeaseStore, Renewal, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -67,7 +67,7 @@ impl<C: Connection> LeaseStore for PlainStore<C> {
         let set: Option<String> = redis
             .set_options(self.key.of(name), token.as_str(), options)
             .await
-            .map_err(backend_error)?;
+            .map_err(BackendError::of)?;
         // Ours already, if the answer to an earlier try was lost: with a lease from now on.
         let ours = set.is_some() || token.is_retry() && self.key.renew(name, token, lease).await?;
         Ok(ours.then_some(Grant::UNFENCED))

@@ -23,15 +23,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use ::redis_connection::Script;
 use tokio_util::task::TaskTracker;
 
-use super::script::{CLOCK, HOLDS, MINT, Scripts, WAITERS, flag, script};
+use super::script::{CLOCK, HOLDS, MINT, Scripts, WAITERS, script};
+use super::script_store::{Form, ScriptStore};
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, WAITER_ALIVE};
-use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token, WatchedHold};
-use crate::{Capabilities, Fence, InvalidName, LeasedMutex, LockName, Primitive, ReadWrite};
+use crate::{Capabilities, InvalidName, LeasedMutex, Primitive, ReadWrite};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -56,111 +56,34 @@ pub fn read_write<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<ReadWrite, InvalidName> {
-    let half = |side: Side| {
+    let half = |form, scripts| -> Result<LeasedMutex, InvalidName> {
         let connection = connection.clone();
         let kind = CAPABILITIES.kind;
         let server = Server::of_kind(connection, Some(subscriber), key_prefix, kind)?;
-        let store = HalfStore { server, side, scripts: side.scripts() };
+        let store = ScriptStore { server, scripts, form };
         Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
     };
-    Ok(ReadWrite { read: half(Side::Read)?, write: half(Side::Write)? })
+    let read = half(Form::Readers, scripts_of_readers())?;
+    let write = half(Form::Writers, scripts_of_writers())?;
+    Ok(ReadWrite { read, write })
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Read,
-    Write,
-}
-
-struct HalfStore<C> {
-    server: Server<C>,
-    side: Side,
-    scripts: Scripts,
-}
-
-impl Side {
-    fn scripts(self) -> Scripts {
-        let queue = include_str!("read_write_queue.lua");
-        let with_queue = |code| script(&[CLOCK, MINT, WAITERS, HOLDS, queue, code]);
-        match self {
-            Self::Read => Scripts {
-                acquire: with_queue(include_str!("read_acquire.lua")),
-                renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
-                release: with_queue(include_str!("read_release.lua")),
-            },
-            Self::Write => Scripts {
-                acquire: with_queue(include_str!("write_acquire.lua")),
-                renew: script(&[include_str!("token_renew.lua")]),
-                release: with_queue(include_str!("write_release.lua")),
-            },
-        }
+fn scripts_of_readers() -> Scripts {
+    Scripts {
+        acquire: with_queue(include_str!("read_acquire.lua")),
+        renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
+        release: with_queue(include_str!("read_release.lua")),
     }
 }
 
-impl<C: Connection> HalfStore<C> {
-    /// The keys of both sides' scripts: first the writer's hold and the readers' holds.
-    fn keys(&self, name: &LockName) -> [String; 5] {
-        let keys = &self.server.keys;
-        let [readers, queue, last_writer] =
-            ["readers", "queue", "last-writer"].map(|word| keys.key(word, name));
-        [keys.lock(name), readers, queue, last_writer, keys.fence(name)]
+fn scripts_of_writers() -> Scripts {
+    Scripts {
+        acquire: with_queue(include_str!("write_acquire.lua")),
+        renew: script(&[include_str!("token_renew.lua")]),
+        release: with_queue(include_str!("write_release.lua")),
     }
 }
 
-#[async_trait]
-impl<C: Connection> LeaseStore for HalfStore<C> {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
-        let lease_ms = lease.as_millis().to_string();
-        let channel = &*self.server.channel_if_waiting(name, token);
-        let attempt = token.attempt().to_string();
-        let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &attempt];
-        let answer: Option<u64> =
-            self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
-        Ok(answer.map(|fence| match self.side {
-            Side::Read => Grant::UNFENCED,
-            Side::Write => Grant::fenced(fence),
-        }))
-    }
-
-    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
-        let [writer, readers, ..] = self.keys(name);
-        let holds = if self.side == Side::Read { readers } else { writer };
-        self.server.renew(&self.scripts.renew, &[holds], token, lease).await
-    }
-
-    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        self.server.run(&self.scripts.release, &self.keys(name), &[token.as_str()]).await
-    }
-
-    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
-        self.server.raise_fence(name, at_least).await
-    }
-
-    async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        self.server.watch(name, token).await
-    }
-
-    fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
-        self.server.listen(name, token)
-    }
-
-    fn watch_hold(&self, hold: WatchedHold) {
-        // The readers share a key, which each of them changes.
-        if self.side == Side::Write {
-            self.server.watch_hold(hold, None);
-        }
-    }
-
-    fn shared(&self) -> bool {
-        self.side == Side::Read
-    }
-
-    fn queues(&self) -> bool {
-        true
-    }
+fn with_queue(code: &str) -> Script {
+    script(&[CLOCK, MINT, WAITERS, HOLDS, include_str!("read_write_queue.lua"), code])
 }

@@ -18,8 +18,8 @@
 //! **When to use it.** Use it to save work when a server may die, never to keep data right. The
 //! locks on `etcd` and `zookeeper` have both the majority and the fence.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ::redis_connection::Script;
@@ -57,6 +57,13 @@ const SERVER_TIMEOUT_MAX: Duration = Duration::from_millis(250);
 /// silent server does not make the whole command time out.
 const SERVER_TIMEOUTS_PER_LEASE: u32 = 4;
 
+static ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("redlock_acquire.lua")));
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("token_renew.lua")));
+static RELEASE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("redlock_release.lua")));
+static UNDO: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("value_release.lua")));
+
 /// Why the lock cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -87,12 +94,6 @@ pub fn mutex<C: Connection>(
     let store = RedlockStore {
         connections,
         keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-        scripts: Scripts {
-            acquire: Arc::new(Script::new(include_str!("redlock_acquire.lua"))),
-            renew: Arc::new(Script::new(include_str!("token_renew.lua"))),
-            release: Arc::new(Script::new(include_str!("redlock_release.lua"))),
-            undo: Arc::new(Script::new(include_str!("value_release.lua"))),
-        },
         tasks: tasks.clone(),
         tries: AtomicU64::new(0),
         independence: Independence::default(),
@@ -103,19 +104,11 @@ pub fn mutex<C: Connection>(
 struct RedlockStore<C> {
     connections: Vec<C>,
     keys: Keys,
-    scripts: Scripts,
     tasks: TaskTracker,
     /// The number of attempts so far. Each attempt writes its number beside the token, so that a
     /// command that arrives late cannot undo a later attempt of the same acquire.
     tries: AtomicU64,
     independence: Independence,
-}
-
-struct Scripts {
-    acquire: Arc<Script>,
-    renew: Arc<Script>,
-    release: Arc<Script>,
-    undo: Arc<Script>,
 }
 
 /// The answers of the servers.
@@ -136,7 +129,7 @@ impl<C: Connection> RedlockStore<C> {
     /// or not somebody waits for the answers.
     fn send_all<const N: usize>(
         &self,
-        script: &Arc<Script>,
+        script: &'static Script,
         name: &LockName,
         arguments: [String; N],
         lease: Duration,
@@ -146,12 +139,11 @@ impl<C: Connection> RedlockStore<C> {
         let arguments = Arc::new(arguments);
         let send = |connection: &C| {
             let connection = connection.clone();
-            let script = Arc::clone(script);
             let key = Arc::clone(&key);
             let arguments = Arc::clone(&arguments);
             self.tasks.spawn(async move {
                 let arguments = arguments.each_ref().map(|text| &**text);
-                let answer = timeout(limit, run(&connection, &script, &[&**key], &arguments)).await;
+                let answer = timeout(limit, run(&connection, script, &[&**key], &arguments)).await;
                 answer.unwrap_or_else(|_| {
                     Err(BackendError::new(format!("no answer within {limit:?}")))
                 })
@@ -207,13 +199,13 @@ impl<C: Connection> LeaseStore for RedlockStore<C> {
         let number = self.tries.fetch_add(1, Ordering::Relaxed).to_string();
         let value = format!("{}:{number}", token.as_str());
         let arguments = [token.as_str().to_owned(), number, lease.as_millis().to_string()];
-        let sent = self.send_all(&self.scripts.acquire, name, arguments, lease);
+        let sent = self.send_all(&ACQUIRE, name, arguments, lease);
         let votes = self.count(sent).await;
         if votes.yes >= self.majority() {
             return Ok(Some(Grant::UNFENCED));
         }
         // Also on servers without an answer: they may have granted it.
-        drop(self.send_all(&self.scripts.undo, name, [value], lease));
+        drop(self.send_all(&UNDO, name, [value], lease));
         // A majority answered, but its votes went to several contenders.
         if votes.yes + votes.no >= self.majority() {
             return Ok(None);
@@ -223,13 +215,13 @@ impl<C: Connection> LeaseStore for RedlockStore<C> {
 
     async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
         let arguments = [token.as_str().to_owned(), lease.as_millis().to_string()];
-        let sent = self.send_all(&self.scripts.renew, name, arguments, lease);
+        let sent = self.send_all(&RENEW, name, arguments, lease);
         self.decide(self.count(sent).await)
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let arguments = [token.as_str().to_owned()];
-        let sent = self.send_all(&self.scripts.release, name, arguments, LEASE_MAX);
+        let sent = self.send_all(&RELEASE, name, arguments, LEASE_MAX);
         self.decide(self.count(sent).await)
     }
 }

@@ -17,13 +17,14 @@
 
 use std::sync::Arc;
 
+use ::redis_connection::Script;
 use tokio_util::task::TaskTracker;
 
 use super::Connection;
-use super::script::Scripts;
+use super::script::{CLOCK, MINT, Scripts, WAITERS, script};
+use super::script_store::{Form, ScriptStore};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::TokenStore;
 use crate::{Capabilities, InvalidName, LeasedMutex};
 
 /// What this kind can and cannot do.
@@ -46,7 +47,12 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let server = Server::of_kind(connection, Some(subscriber), key_prefix, CAPABILITIES.kind)?;
-    let scripts = Scripts::of_reentrant();
-    let store = TokenStore { server, fair: false, owner_field: Some("owner"), scripts };
+    let scripts = Scripts {
+        acquire: script(&[CLOCK, MINT, WAITERS, include_str!("reentrant_acquire.lua")]),
+        renew: Script::new(include_str!("reentrant_renew.lua")),
+        release: script(&[CLOCK, MINT, WAITERS, include_str!("reentrant_release.lua")]),
+    };
+    let form = Form::Token { fair: false, owner_field: Some("owner") };
+    let store = ScriptStore { server, scripts, form };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

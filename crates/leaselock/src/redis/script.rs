@@ -22,6 +22,21 @@ pub(super) struct Scripts {
     pub(super) release: Script,
 }
 
+impl Scripts {
+    /// Those of `token` and `fair`: the owner's token in the key.
+    pub(super) fn of_token() -> Self {
+        let free = include_str!("token_acquire_free.lua");
+        let alone = include_str!("token_release_alone.lua");
+        let [acquire, release] =
+            [include_str!("token_acquire.lua"), include_str!("token_release.lua")];
+        Self {
+            acquire: script(&[CLOCK, free, MINT, WAITERS, acquire]),
+            renew: Script::new(include_str!("token_renew.lua")),
+            release: script(&[alone, CLOCK, MINT, WAITERS, HAND_ON, release]),
+        }
+    }
+}
+
 /// Joins the parts of a script. Each part may use the parts before it, and the constants that are
 /// defined here.
 pub(super) fn script(parts: &[&str]) -> Script {
@@ -40,7 +55,7 @@ pub(crate) async fn run<C: Connection, T: FromRedisValue>(
 ) -> StoreResult<T> {
     // A clone is a handle to the same connection.
     let answer = script.run(&mut connection.clone(), keys, arguments).await;
-    answer.map_err(backend_error)
+    answer.map_err(BackendError::of)
 }
 
 /// A flag as scripts read it.
@@ -56,17 +71,6 @@ pub(super) fn grant(answer: Option<String>, token: &Token) -> StoreResult<Option
     Ok(Some(Grant::block(fence, token.fences(), others != "0")))
 }
 
-/// Runs a script like [`run`], for a primitive without a hold.
-pub(super) async fn run_command<C: Connection, T: FromRedisValue>(
-    connection: &C,
-    script: &Script,
-    keys: &[impl ToRedisArgs],
-    arguments: &[&str],
-) -> Result<T, CommandError> {
-    let answer = script.run(&mut connection.clone(), keys, arguments).await;
-    answer.map_err(command_error)
-}
-
 /// The error of a command that is a single step: either the server refused it, or the outcome is
 /// unknown.
 pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
@@ -76,9 +80,4 @@ pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
         }
         _ => CommandError::NoAnswer(BackendError::of(error)),
     }
-}
-
-/// The error of a client: the command may or may not have run.
-pub(crate) fn backend_error(error: ::redis::RedisError) -> BackendError {
-    BackendError::of(error)
 }

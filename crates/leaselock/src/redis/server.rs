@@ -6,13 +6,15 @@ use std::time::Duration;
 use ::redis::{FromRedisValue, ToRedisArgs, from_redis_value};
 use ::redis_connection::{Script, is_unknown_script};
 
+use super::script::{CLOCK, MINT};
 use super::subscriber::Subscriber;
 use super::tracker::TrackedHold;
-use super::{Connection, Keys, backend_error, run, script};
+use super::{Connection, Keys, run, script};
 use crate::store::{BackendError, Renewal, StoreResult, Subscription, Token, WatchedHold};
 use crate::{Fence, InvalidName, LockName};
 
-static RAISE_FENCE: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("raise_fence.lua")]));
+static RAISE_FENCE: LazyLock<Script> =
+    LazyLock::new(|| script(&[CLOCK, MINT, include_str!("raise_fence.lua")]));
 
 /// A connection for commands, the keys of one kind, and the subscription of this client, if it has
 /// one.
@@ -74,7 +76,7 @@ impl<C: Connection> Server<C> {
         let mut redis = self.connection.clone();
         let answers = redis.req_packed_commands(&pipeline, 0, renewals.len()).await;
         let mut renewed = Vec::with_capacity(renewals.len());
-        for (answer, renewal) in answers.map_err(backend_error)?.into_iter().zip(renewals) {
+        for (answer, renewal) in answers.map_err(BackendError::of)?.into_iter().zip(renewals) {
             renewed.push(match answer.extract_error() {
                 Ok(answer) => from_redis_value(answer).ok(),
                 Err(error) if is_unknown_script(&error) => {
@@ -102,11 +104,6 @@ impl<C: Connection> Server<C> {
     pub(super) fn channel_of(&self, name: &LockName, token: &Token) -> String {
         let subscriber = self.subscriber.as_ref();
         subscriber.map(|subscriber| subscriber.channel(token, tag(name))).unwrap_or_default()
-    }
-
-    /// The channel on which a token waits for a notification: empty unless it waits and is subscribed.
-    pub(super) fn channel_if_waiting(&self, name: &LockName, token: &Token) -> String {
-        if token.waits() { self.channel_of(name, token) } else { String::new() }
     }
 
     /// See [`LeaseStore::watch_hold`](crate::store::LeaseStore::watch_hold). Without a subscriber

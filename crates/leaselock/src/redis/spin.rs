@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use super::Connection;
-use super::multi::GroupStore;
+use super::multi::group_store;
 use super::server::Server;
 use crate::core::backoff::WaitStrategy;
 use crate::{Capabilities, Fencing, InvalidName, LeasedMutex};
@@ -38,6 +38,6 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let server = Server::of_kind(connection, None, key_prefix, CAPABILITIES.kind)?;
-    let store = GroupStore::new(server, WaitStrategy::Spin);
+    let store = group_store(server, WaitStrategy::Spin);
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

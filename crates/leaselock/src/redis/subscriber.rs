@@ -72,7 +72,6 @@ struct Shared {
     tracker: Tracker,
     /// The number of connections that were made.
     connected: watch::Sender<u64>,
-    wanted: Notify,
     end: CancellationToken,
     tasks: TaskTracker,
     /// The task that keeps the connections. It ends with its runtime; then the next contender starts
@@ -128,7 +127,6 @@ impl Subscriber {
             state: Mutex::default(),
             tracker: Tracker::default(),
             connected: watch::Sender::default(),
-            wanted: Notify::new(),
             end: end.clone(),
             tasks: tasks.clone(),
             task: Mutex::default(),
@@ -150,7 +148,6 @@ impl Subscriber {
         let Some(server) = server else {
             drop(state);
             self.shared.keep_running();
-            self.shared.wanted.notify_one();
             return None;
         };
         let listener = Arc::new(Listener::default());
@@ -226,8 +223,9 @@ impl Shared {
         }
     }
 
-    fn deliver_text(&self, message: &str) {
-        let mut words = message.split(' ');
+    fn deliver(&self, message: &Msg) {
+        let Ok(text) = std::str::from_utf8(message.get_payload_bytes()) else { return };
+        let mut words = text.split(' ');
         let listener = words.next().and_then(|token| {
             self.locked().listeners.get(token).map(|placed| Arc::clone(&placed.listener))
         });
@@ -307,7 +305,6 @@ impl Drop for EndOfConnections<'_> {
 /// Keeps a connection to each primary, from the first subscription on.
 async fn run(shared: Arc<Shared>) {
     let _cut_off = EndOfConnections(&shared);
-    shared.wanted.notified().await;
     let mut primaries = shared.servers.watch_primaries();
     let mut followed: HashMap<Box<str>, CancellationToken> = HashMap::new();
     let mut connections = FuturesUnordered::new();
@@ -398,12 +395,4 @@ async fn within<T>(
 ) -> RedisResult<T> {
     let too_late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
     timeout(limit, answer).await.map_err(too_late)?
-}
-
-impl Shared {
-    fn deliver(&self, message: &Msg) {
-        if let Ok(text) = std::str::from_utf8(message.get_payload_bytes()) {
-            self.deliver_text(text);
-        }
-    }
 }

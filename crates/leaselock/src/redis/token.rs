@@ -44,9 +44,9 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use super::script::Scripts;
+use super::script_store::{Form, ScriptStore};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::TokenStore;
 use super::{Connection, Keys};
 use crate::{Capabilities, InvalidName, LeasedMutex, Waiting};
 
@@ -96,6 +96,7 @@ pub fn notified<C: Connection>(
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }
 
-fn store<C: Connection>(server: Server<C>) -> TokenStore<C> {
-    TokenStore { server, fair: false, owner_field: None, scripts: Scripts::of_token() }
+fn store<C: Connection>(server: Server<C>) -> ScriptStore<C> {
+    let form = Form::Token { fair: false, owner_field: None };
+    ScriptStore { server, scripts: Scripts::of_token(), form }
 }

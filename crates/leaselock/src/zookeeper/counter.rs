@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use tokio::time::sleep;
 use zookeeper_client::{Client, Error};
 
+use super::fence::ANY_LEASE;
 use super::{Base, Ensemble, PERSISTENT};
 use crate::core::command::{CommandError, bounded};
 use crate::store::BackendError;
@@ -36,9 +37,6 @@ const TRIES_MAX: u32 = 50;
 
 /// The longest pause between two tries, in milliseconds.
 const PAUSE_MS_MAX: u64 = 8;
-
-/// The session is that of such a lease: a counter holds nothing.
-const ANY_LEASE: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Makes the counters. Connects when first used.
 #[must_use]

@@ -1,16 +1,18 @@
 //! Fences: the number of the transaction that made a node, above the floor of its kind.
 
+use std::time::Duration;
+
 use zookeeper_client::{Error, MultiReadResult};
 
-use super::{Base, backend_error};
+use super::Base;
 use crate::Fence;
 use crate::store::{BackendError, StoreResult};
 
 /// How often raising starts again because somebody else was faster.
 const RAISES_MAX: u32 = 10;
 
-/// The session that raises is that of such a lease: any will do.
-const ANY_LEASE: std::time::Duration = std::time::Duration::from_secs(4);
+/// What holds nothing uses the session of such a lease: any will do.
+pub(super) const ANY_LEASE: Duration = Duration::from_secs(4);
 
 /// The fence of what the transaction `made_by` has made.
 pub(super) fn fence(made_by: i64, floor: u64) -> StoreResult<u64> {
@@ -27,7 +29,7 @@ pub(super) fn floor_of(read: &MultiReadResult) -> StoreResult<u64> {
     match read {
         MultiReadResult::Data { data, .. } => floor(data),
         MultiReadResult::Error { err: Error::NoNode } => Ok(0),
-        MultiReadResult::Error { err } => Err(backend_error(err.clone())),
+        MultiReadResult::Error { err } => Err(BackendError::of(err.clone())),
         _ => Err(BackendError::new("the server answered something else")),
     }
 }
@@ -46,13 +48,13 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
                 base.make(&client).await?;
                 continue;
             }
-            read => read.map_err(backend_error)?,
+            read => read.map_err(BackendError::of)?,
         };
         let floor = floor(&data)?;
         // Writing what is there already tells how far the transactions have come.
         let now = match client.set_data(&base.path, &data, Some(stat.version)).await {
             Err(Error::BadVersion) => continue,
-            written => written.map_err(backend_error)?,
+            written => written.map_err(BackendError::of)?,
         };
         let made_by = u64::try_from(now.mzxid).unwrap_or(u64::MAX);
         let Some(higher) = at_least.get().checked_sub(made_by).filter(|higher| *higher > floor)
@@ -62,7 +64,7 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
         let data = higher.to_string();
         match client.set_data(&base.path, data.as_bytes(), Some(now.version)).await {
             Err(Error::BadVersion) => {}
-            written => return written.map(|_| ()).map_err(backend_error),
+            written => return written.map(|_| ()).map_err(BackendError::of),
         }
     }
     Err(BackendError::new("others raised the fence at the same time"))

@@ -17,7 +17,7 @@ use super::contenders::{
     Ahead, Contender, Contenders, Node, Nodes, QUEUED_MAX, TokenSubscription, give_up,
 };
 use super::fence::{fence, floor_of, raise};
-use super::{Base, EPHEMERAL, backend_error, session_is_over};
+use super::{Base, EPHEMERAL, session_is_over};
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
 
@@ -98,7 +98,7 @@ impl FixedNodes {
         loop {
             let mut writer = client.new_multi_writer();
             for path in paths {
-                writer.add_create(path, b"", &EPHEMERAL).map_err(backend_error)?;
+                writer.add_create(path, b"", &EPHEMERAL).map_err(BackendError::of)?;
             }
             // Both are sent now, in this order.
             let writing = writer.commit();
@@ -107,7 +107,7 @@ impl FixedNodes {
             match written.map_err(Error::from) {
                 Ok(_) | Err(Error::NodeExists) => return seen,
                 Err(Error::NoNode) => self.base.make(client).await?,
-                Err(error) => return Err(backend_error(error)),
+                Err(error) => return Err(BackendError::of(error)),
             }
         }
     }
@@ -124,7 +124,7 @@ impl FixedNodes {
             .and_then(|()| paths.iter().try_for_each(|path| reader.add_get_data(path)));
         let reading = added.map(|()| reader.commit());
         async move {
-            let read = reading.map_err(backend_error)?.await.map_err(backend_error)?;
+            let read = reading.map_err(BackendError::of)?.await.map_err(BackendError::of)?;
             let [base, own, at_names @ ..] = read.as_slice() else {
                 return Err(BackendError::new("the server answered something else"));
             };
@@ -146,7 +146,7 @@ impl FixedNodes {
         let Some(node) = contender.node else { return Ok(false) };
         let mut writer = contender.client.new_multi_writer();
         for path in &contender.paths {
-            writer.add_check_version(path, -1).map_err(backend_error)?;
+            writer.add_check_version(path, -1).map_err(BackendError::of)?;
         }
         let writing = writer.commit();
         let looking = self.look(&contender.client, &contender.paths);
@@ -154,7 +154,7 @@ impl FixedNodes {
         let ours = match written.map_err(Error::from) {
             Ok(_) => seen?.made_by() == Some(node.made_by),
             Err(error) if error == Error::NoNode || session_is_over(&error) => false,
-            Err(error) => return Err(backend_error(error)),
+            Err(error) => return Err(BackendError::of(error)),
         };
         if ours {
             return Ok(self
@@ -181,15 +181,15 @@ impl Nodes for FixedNodes {
         if client.state().is_terminated() {
             return Ok(false);
         }
-        let seen = synced.map_err(backend_error).and(seen)?;
+        let seen = synced.map_err(BackendError::of).and(seen)?;
         if seen.own.is_none() {
             return Ok(false);
         }
         let mut writer = client.new_multi_writer();
-        writer.add_delete(&contender.paths[0], None).map_err(backend_error)?;
+        writer.add_delete(&contender.paths[0], None).map_err(BackendError::of)?;
         for (path, made_by) in contender.paths[1..].iter().zip(&seen.at_names) {
             if *made_by == seen.own {
-                writer.add_delete(path, None).map_err(backend_error)?;
+                writer.add_delete(path, None).map_err(BackendError::of)?;
             }
         }
         match writer.commit().await.map_err(Error::from) {
@@ -197,7 +197,7 @@ impl Nodes for FixedNodes {
             // Another deletion of ours was faster.
             Err(Error::NoNode) => Ok(false),
             Err(error) if session_is_over(&error) => Ok(false),
-            Err(error) => Err(backend_error(error)),
+            Err(error) => Err(BackendError::of(error)),
         }
     }
 

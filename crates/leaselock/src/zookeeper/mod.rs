@@ -94,7 +94,7 @@ impl Base {
 fn made<T>(answer: Result<T, Error>) -> StoreResult<()> {
     match answer {
         Ok(_) | Err(Error::NodeExists) => Ok(()),
-        Err(error) => Err(backend_error(error)),
+        Err(error) => Err(BackendError::of(error)),
     }
 }
 
@@ -106,11 +106,6 @@ fn component(name: &LockName) -> String {
         Some(rest) => format!("%2E{rest}"),
         None => escaped,
     }
-}
-
-/// The error of a client: the command may or may not have run.
-fn backend_error(error: Error) -> BackendError {
-    BackendError::of(error)
 }
 
 /// Whether an answer says that the session is over, and its nodes with it.

@@ -1,5 +1,5 @@
 //! Kinds with a queue: each contender makes one ephemeral sequential node in the directory of the
-//! name, and a rule decides by the nodes ahead of it whether it holds.
+//! name, and its role decides by the nodes ahead of it whether it holds.
 //!
 //! A node is called `token-session-mark-number`. Token and session make it findable when the answer
 //! to its creation was lost, and nobody else's; the mark tells readers from writers; the number is
@@ -18,37 +18,18 @@ use super::contenders::{
     Ahead, Contender, Contenders, Node, Nodes, QUEUED_MAX, TokenSubscription, give_up,
 };
 use super::fence::{fence, floor_of, raise};
-use super::{Base, SEQUENTIAL, backend_error, session_is_over};
+use super::{Base, SEQUENTIAL, session_is_over};
+use crate::core::queue_role::{Obstacle, QueueRole};
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
 
 /// How often a directory that the server has just removed is made again.
 const MAKES_MAX: u32 = 3;
 
-/// The rule that decides which contenders hold.
-pub(super) trait Rule: Send + Sync + 'static {
-    /// The mark in the names of its nodes.
-    fn mark(&self) -> char;
-
-    /// What our contender waits for, given the marks of the nodes ahead of it, the earliest first.
-    /// `None` when it holds.
-    fn keeps_out(&self, before: &[char]) -> Option<Obstacle>;
-}
-
-/// What a contender waits for.
-pub(super) enum Obstacle {
-    /// The node with this index ahead of it.
-    Before(usize),
-    /// Any node ahead of it.
-    Any,
-}
-
 /// The store of all kinds with a queue.
-pub(super) struct Queue<R> {
+pub(super) struct Queue {
     pub(super) base: Base,
-    rule: R,
-    /// Whether several can hold a name at the same time.
-    shared: bool,
+    role: QueueRole,
     contenders: Arc<Contenders>,
 }
 
@@ -58,9 +39,9 @@ struct QueueState {
     names: Vec<String>,
 }
 
-impl<R: Rule> Queue<R> {
-    pub(super) fn start(base: Base, rule: R, shared: bool, tasks: &TaskTracker) -> Arc<Self> {
-        Contenders::serve(tasks, |contenders| Self { base, rule, shared, contenders })
+impl Queue {
+    pub(super) fn start(base: Base, role: QueueRole, tasks: &TaskTracker) -> Arc<Self> {
+        Contenders::serve(tasks, |contenders| Self { base, role, contenders })
     }
 
     /// Puts the token into the queue, unless it is there already, and checks whether it holds.
@@ -95,7 +76,7 @@ impl<R: Rule> Queue<R> {
             return Err(BackendError::new("the node was deleted"));
         };
         let marks: Vec<char> = before.iter().map(|name| mark_of(name)).collect();
-        let kept = match self.rule.keeps_out(&marks) {
+        let kept = match self.role.obstacle(&marks) {
             None => {
                 // The first grant's fence stays, though the floor may have been raised since.
                 let minted = fence(node.made_by, seen.floor)?;
@@ -108,9 +89,7 @@ impl<R: Rule> Queue<R> {
             }
             Some(obstacle) => {
                 let ahead = match obstacle {
-                    Obstacle::Before(index) => {
-                        Ahead::Node(format!("{directory}/{}", before[index]))
-                    }
+                    Obstacle::One(index) => Ahead::Node(format!("{directory}/{}", before[index])),
                     Obstacle::Any => Ahead::Children(directory),
                 };
                 let kept = self.contenders.update(token, |contender| {
@@ -125,7 +104,7 @@ impl<R: Rule> Queue<R> {
 
     /// The beginning of the names of all nodes of this token in this session.
     fn stem(&self, token: &str, client: &Client) -> String {
-        format!("{token}-{:016x}-{}-", client.session_id().0, self.rule.mark())
+        format!("{token}-{:016x}-{}-", client.session_id().0, self.role.mark())
     }
 
     /// Makes a node and reads the queue, in one round trip.
@@ -151,7 +130,7 @@ impl<R: Rule> Queue<R> {
                     return Ok((Node { path, made_by: stat.czxid, fence: None }, seen));
                 }
                 (Err(Error::NoNode), _) => self.base.make_directory(client, directory).await?,
-                (Err(error), _) => return Err(backend_error(error)),
+                (Err(error), _) => return Err(BackendError::of(error)),
             }
         }
         Err(BackendError::new("the directory is removed again and again"))
@@ -162,17 +141,17 @@ impl<R: Rule> Queue<R> {
         &self,
         client: &'c Client,
         directory: &str,
-    ) -> impl Future<Output = StoreResult<QueueState>> + Send + use<'c, R> {
+    ) -> impl Future<Output = StoreResult<QueueState>> + Send + use<'c> {
         let mut reader = client.new_multi_reader();
         let added =
             reader.add_get_data(&self.base.path).and_then(|()| reader.add_get_children(directory));
         let reading = added.map(|()| reader.commit());
         async move {
-            match reading.map_err(backend_error)?.await.map_err(backend_error)?.as_slice() {
+            match reading.map_err(BackendError::of)?.await.map_err(BackendError::of)?.as_slice() {
                 [base, MultiReadResult::Children { children }] => {
                     Ok(QueueState { floor: floor_of(base)?, names: children.clone() })
                 }
-                [_, MultiReadResult::Error { err }] => Err(backend_error(err.clone())),
+                [_, MultiReadResult::Error { err }] => Err(BackendError::of(err.clone())),
                 _ => Err(BackendError::new("the server answered something else")),
             }
         }
@@ -186,7 +165,7 @@ impl<R: Rule> Queue<R> {
             return Ok(false);
         };
         let mut writer = contender.client.new_multi_writer();
-        writer.add_check_version(&node.path, -1).map_err(backend_error)?;
+        writer.add_check_version(&node.path, -1).map_err(BackendError::of)?;
         match writer.commit().await.map_err(Error::from) {
             Ok(_) => Ok(self
                 .contenders
@@ -195,7 +174,7 @@ impl<R: Rule> Queue<R> {
                 self.contenders.remove(token);
                 Ok(false)
             }
-            Err(error) => Err(backend_error(error)),
+            Err(error) => Err(BackendError::of(error)),
         }
     }
 }
@@ -206,7 +185,7 @@ async fn find(client: &Client, directory: &str, stem: &str) -> StoreResult<Optio
         return Ok(None);
     };
     let path = format!("{directory}/{name}");
-    match client.check_stat(&path).await.map_err(backend_error)? {
+    match client.check_stat(&path).await.map_err(BackendError::of)? {
         Some(stat) if stat.ephemeral_owner == client.session_id().0 => {
             Ok(Some(Node { path, made_by: stat.czxid, fence: None }))
         }
@@ -222,9 +201,9 @@ async fn names_with(client: &Client, directory: &str, stem: &str) -> StoreResult
     let (synced, listed) = tokio::join!(syncing, listing);
     let mut names = match listed {
         Err(Error::NoNode) => return Ok(Vec::new()),
-        listed => listed.map_err(backend_error)?,
+        listed => listed.map_err(BackendError::of)?,
     };
-    synced.map_err(backend_error)?;
+    synced.map_err(BackendError::of)?;
     names.retain(|name| name.starts_with(stem));
     names.sort_unstable();
     Ok(names)
@@ -256,7 +235,7 @@ fn mark_of(name: &str) -> char {
 }
 
 #[async_trait]
-impl<R: Rule> Nodes for Queue<R> {
+impl Nodes for Queue {
     async fn leave(&self, contender: &Contender, token: &str) -> StoreResult<bool> {
         let client = &contender.client;
         let paths = match (&contender.node, &*contender.paths) {
@@ -276,7 +255,7 @@ impl<R: Rule> Nodes for Queue<R> {
                 Ok(()) => left = true,
                 Err(Error::NoNode) => {}
                 Err(error) if session_is_over(&error) => return Ok(false),
-                Err(error) => return Err(backend_error(error)),
+                Err(error) => return Err(BackendError::of(error)),
             }
         }
         Ok(left)
@@ -288,7 +267,7 @@ impl<R: Rule> Nodes for Queue<R> {
 }
 
 #[async_trait]
-impl<R: Rule> LeaseStore for Queue<R> {
+impl LeaseStore for Queue {
     async fn acquire(
         &self,
         name: &LockName,
@@ -315,7 +294,7 @@ impl<R: Rule> LeaseStore for Queue<R> {
     }
 
     fn shared(&self) -> bool {
-        self.shared
+        self.role.shared()
     }
 
     fn queues(&self) -> bool {

@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::queue::{Obstacle, Queue, Rule};
-use super::sequential::Exclusive;
+use super::queue::Queue;
 use super::{Base, Ensemble};
+use crate::core::queue_role::QueueRole;
 use crate::{Capabilities, LeasedMutex, Primitive, ReadWrite};
 
 /// What this kind can and cannot do.
@@ -32,22 +32,10 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 #[must_use]
 pub fn read_write(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> ReadWrite {
     let base = || Base::new(ensemble, CAPABILITIES.kind);
-    let readers = Queue::start(base(), Reader, true, tasks);
-    let writers = Queue::start(base(), Exclusive, false, tasks);
+    let readers = Queue::start(base(), QueueRole::Reader, tasks);
+    let writers = Queue::start(base(), QueueRole::Exclusive, tasks);
     ReadWrite {
         read: LeasedMutex::start(readers, &CAPABILITIES, tasks),
         write: LeasedMutex::start(writers, &CAPABILITIES, tasks),
-    }
-}
-
-struct Reader;
-
-impl Rule for Reader {
-    fn mark(&self) -> char {
-        'r'
-    }
-
-    fn keeps_out(&self, before: &[char]) -> Option<Obstacle> {
-        before.iter().rposition(|mark| *mark != 'r').map(Obstacle::Before)
     }
 }

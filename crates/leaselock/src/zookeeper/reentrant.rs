@@ -19,8 +19,8 @@ use tokio_util::task::TaskTracker;
 use super::contenders::{Nodes, TokenSubscription, give_up};
 use super::fence::raise;
 use super::queue::Queue;
-use super::sequential::Exclusive;
 use super::{Base, Ensemble};
+use crate::core::queue_role::QueueRole;
 use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
 use crate::{Capabilities, Fence, LeasedMutex, LockName};
 
@@ -36,13 +36,13 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 #[must_use]
 pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> LeasedMutex {
     let base = Base::new(ensemble, CAPABILITIES.kind);
-    let store =
-        Reentrant { queue: Queue::start(base, Exclusive, false, tasks), holds: Mutex::default() };
+    let queue = Queue::start(base, QueueRole::Exclusive, tasks);
+    let store = Reentrant { queue, holds: Mutex::default() };
     LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
 }
 
 struct Reentrant {
-    queue: Arc<Queue<Exclusive>>,
+    queue: Arc<Queue>,
     /// The tokens of the holds that each owner has.
     holds: Mutex<HashMap<String, HashSet<String>>>,
 }

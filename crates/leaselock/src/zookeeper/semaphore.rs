@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::queue::{Obstacle, Queue, Rule};
+use super::queue::Queue;
 use super::{Base, Ensemble};
+use crate::core::queue_role::QueueRole;
 use crate::{Capabilities, LeasedMutex, Primitive};
 
 /// What this kind can and cannot do.
@@ -27,24 +28,11 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     ..super::FAIR_MUTEX
 };
 
-/// Makes the lock. Connects when first used.
+/// Makes the semaphore: at most `permits_max` hold a name at the same time, at least one. Connects
+/// when first used.
 #[must_use]
 pub fn mutex(ensemble: &Arc<Ensemble>, permits_max: u32, tasks: &TaskTracker) -> LeasedMutex {
     let base = Base::new(ensemble, CAPABILITIES.kind);
-    let rule = Permits { permits_max: usize::try_from(permits_max).unwrap_or(usize::MAX) };
-    LeasedMutex::start(Queue::start(base, rule, true, tasks), &CAPABILITIES, tasks)
-}
-
-struct Permits {
-    permits_max: usize,
-}
-
-impl Rule for Permits {
-    fn mark(&self) -> char {
-        'p'
-    }
-
-    fn keeps_out(&self, before: &[char]) -> Option<Obstacle> {
-        (before.len() >= self.permits_max).then_some(Obstacle::Any)
-    }
+    let role = QueueRole::permit(permits_max);
+    LeasedMutex::start(Queue::start(base, role, tasks), &CAPABILITIES, tasks)
 }

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::queue::{Obstacle, Queue, Rule};
+use super::queue::Queue;
 use super::{Base, Ensemble};
+use crate::core::queue_role::QueueRole;
 use crate::{Capabilities, LeasedMutex};
 
 /// What this kind can and cannot do.
@@ -31,18 +32,5 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 #[must_use]
 pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> LeasedMutex {
     let base = Base::new(ensemble, CAPABILITIES.kind);
-    LeasedMutex::start(Queue::start(base, Exclusive, false, tasks), &CAPABILITIES, tasks)
-}
-
-/// One at a time, in order.
-pub(super) struct Exclusive;
-
-impl Rule for Exclusive {
-    fn mark(&self) -> char {
-        'x'
-    }
-
-    fn keeps_out(&self, before: &[char]) -> Option<Obstacle> {
-        before.len().checked_sub(1).map(Obstacle::Before)
-    }
+    LeasedMutex::start(Queue::start(base, QueueRole::Exclusive, tasks), &CAPABILITIES, tasks)
 }

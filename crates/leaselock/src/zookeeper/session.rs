@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, Shared};
 use zookeeper_client::Client;
 
 use super::super::LEASE_MAX;
-use super::{InvalidName, LockName, backend_error};
+use super::{InvalidName, LockName};
 use crate::store::{BackendError, StoreResult, ask};
 
 /// The shortest session. A shorter one would end with every hiccup of a busy machine, and it only
@@ -52,7 +52,7 @@ impl Ensemble {
     pub async fn ping(&self, lease: Duration) -> Result<(), String> {
         let answer = async {
             let session = self.session(lease).await?;
-            session.check_stat("/").await.map(drop).map_err(backend_error)
+            session.check_stat("/").await.map(drop).map_err(BackendError::of)
         };
         ask(LEASE_MAX, answer).await.map_err(|error| error.to_string())
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use dev_servers::{RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer};
 use leaselock::{
-    AcquireError, AcquireOptions, Fencing, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, mysql,
+    AcquireError, AcquireOptions, Fence, Fencing, KINDS, LeasedMutex, LockName, Mutex,
+    ReleaseOutcome, Wait, mysql,
 };
 use sqlx::Executor;
 use sqlx::mysql::MySqlPoolOptions;
@@ -110,6 +111,27 @@ async fn m10_the_table_has_two_holders_when_the_servers_clock_jumps_ahead() {
     let table = listed("mysql", "table");
     assert!(table.breaks_when.contains("clock jumps ahead"), "{}", table.breaks_when);
     assert_eq!(table.fencing, Fencing::Rising);
+}
+
+/// A row that was not used for long is swept, but not while its fence is ahead of the clock: the next
+/// fence would be the clock's, which is lower.
+#[tokio::test]
+async fn m3_the_table_keeps_a_fence_that_is_ahead_of_the_clock() {
+    const DAY_US: u64 = 24 * 3_600 * 1_000_000;
+    let testbed = Testbed::new();
+    let today = table(&testbed, 0).await;
+    let guard = today.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    let raised = Fence(fence_of(&guard).get() + 10 * DAY_US);
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    assert_eq!(today.raise_fence(&name(), raised).await, Ok(()));
+    // The first release of a process sweeps.
+    let later = table(&testbed, 2 * 24 * HOUR).await;
+    let other = LockName::new("other").expect("a name");
+    let guard = later.acquire(&other, waiting(LONG_LEASE)).await.expect("granted");
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    let guard = later.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    assert!(fence_of(&guard) > raised, "{} after {raised}", fence_of(&guard));
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
 /// How wrong the clock of a server is that was started by [`launcher`](Self::launcher).

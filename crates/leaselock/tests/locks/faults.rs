@@ -242,7 +242,8 @@ async fn fair_forgets_a_waiter_that_gave_up() {
 
 /// A process of `named` whose session the server ends after a second without a command.
 async fn named_for_a_second(testbed: &Testbed) -> LeasedMutex {
-    let options = (*testbed.pool().await.connect_options()).clone();
+    let pool = testbed.pool().await.clone();
+    let options = move || pool.connect_options();
     mysql::named::mutex(options, &testbed.prefix, Duration::from_secs(1), &TaskTracker::new())
 }
 

@@ -70,6 +70,31 @@ async fn a_raised_fence_is_exceeded_and_never_lowered() {
     assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
 }
 
+/// M3: when a counter ahead of the clock expired, the next fence would be the clock's, which is lower.
+#[tokio::test]
+async fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
+    const AHEAD: Duration = Duration::from_secs(10 * 24 * 60 * 60);
+    let testbed = TokenTestbed::new().await;
+    let process = testbed.process().await;
+    let fence = async || {
+        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        let fence = fence_of(&guard);
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        fence
+    };
+    let is_kept = async || {
+        let kept_ms: i64 = testbed.redis.clone().pttl(testbed.fence_key()).await.expect("PTTL");
+        kept_ms > i64::try_from(AHEAD.as_millis()).expect("ten days")
+    };
+    let ahead_us = u64::try_from(AHEAD.as_micros()).expect("ten days");
+    let raised = Fence(fence().await.get() + ahead_us);
+    assert!(!is_kept().await, "an unused name leaves no key behind");
+    assert_eq!(process.raise_fence(&testbed.name, raised).await, Ok(()));
+    assert!(is_kept().await);
+    assert_eq!(fence().await, Fence(raised.get() + 1));
+    assert!(is_kept().await);
+}
+
 /// M4: a release that comes too late leaves the new owner alone.
 #[tokio::test]
 async fn a_late_release_never_frees_another_ones_lock() {

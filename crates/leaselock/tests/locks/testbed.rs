@@ -90,7 +90,7 @@ impl Testbed {
         match kind.kind {
             "table" => mysql::table::mutex(pool, tasks),
             "named" => {
-                let options = (*pool.connect_options()).clone();
+                let options = move || pool.connect_options();
                 let idle_min = mysql::named::SESSION_IDLE_MIN;
                 mysql::named::mutex(options, &self.prefix, idle_min, tasks)
             }

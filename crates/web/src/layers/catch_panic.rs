@@ -10,28 +10,14 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use futures::future::{CatchUnwind, Map};
-use tower::{Layer, Service};
+use tower::Service;
 
 use crate::problems;
 
-/// The layer. Unlike that of tower-http it leaves the body of a response as it is, which spares an
-/// allocation for each response.
-#[derive(Clone, Copy)]
-pub(super) struct CatchPanic;
-
-/// A service behind [`CatchPanic`].
+/// A service whose panics are caught. Unlike that of tower-http it leaves the body of a response as it is,
+/// which spares an allocation for each response.
 #[derive(Clone)]
-pub(super) struct PanicGuard<S> {
-    inner: S,
-}
-
-impl<S> Layer<S> for CatchPanic {
-    type Service = PanicGuard<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        PanicGuard { inner }
-    }
-}
+pub(super) struct PanicGuard<S>(pub(super) S);
 
 type Answer = Result<Response, Infallible>;
 
@@ -45,13 +31,13 @@ where
         Map<CatchUnwind<AssertUnwindSafe<S::Future>>, fn(Result<Answer, Panic>) -> Answer>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(context)
+        self.0.poll_ready(context)
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
         let answer: fn(Result<Answer, Panic>) -> Answer =
             if request.method().is_safe() { after_read } else { after_change };
-        AssertUnwindSafe(self.inner.call(request)).catch_unwind().map(answer)
+        AssertUnwindSafe(self.0.call(request)).catch_unwind().map(answer)
     }
 }
 
@@ -85,7 +71,7 @@ mod tests {
         let outcome = |method: Method| {
             let mut request = Request::new(Body::empty());
             *request.method_mut() = method;
-            let guard = CatchPanic.layer(service_fn(panics));
+            let guard = PanicGuard(service_fn(panics));
             let Ok(answer) = guard.oneshot(request).now_or_never().expect("no wait");
             assert_eq!(answer.status(), 500);
             let problem = answer.extensions().get::<Problem>().expect("a problem");

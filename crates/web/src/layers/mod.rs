@@ -13,14 +13,17 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
+use axum::routing::Route;
 use futures::TryFutureExt;
 use futures::future::{Either, MapOk, Ready, ready};
-use tower::{Layer, Service, ServiceBuilder};
+use tower::layer::layer_fn;
+use tower::{Layer, Service};
 
 use crate::Application;
 use crate::cors::CorsOrigins;
 use crate::hosts::Hosts;
 use crate::problem::Problem;
+use catch_panic::PanicGuard;
 pub use problem_body::RequestId;
 use shop_metrics::Metrics;
 
@@ -36,8 +39,8 @@ pub struct LayerParts {
     pub page_policy: fn(&str) -> Option<HeaderValue>,
 }
 
-/// Puts the layers around `service`. They are listed outermost first: a request passes them from
-/// top to bottom, its response from bottom to top.
+/// Puts the layers around `service`. They are listed innermost first: a request passes them from
+/// bottom to top, its response from top to bottom.
 ///
 /// They stand around the router as a whole. `Router::layer` would put them around each route, and
 /// box and clone all of them for each request.
@@ -47,27 +50,24 @@ where
     S::Future: Send,
 {
     let LayerParts { hosts, cors, metrics, is_secure, page_policy } = parts;
-    ServiceBuilder::new()
-        // Outermost, to count the status that the client gets.
-        .layer(observe(move |request: &Request| count(metrics.clone(), request)))
-        .layer(observe(move |request: &Request| {
-            response_headers::set(request, is_secure, page_policy)
-        }))
-        // Outside the layers that refuse: pages of other sites read refusals, too.
-        .layer(cors.layer())
-        // Outside all that may fail.
-        .layer(observe(problem_body::write))
-        // Inside the layer that writes the problem of a refusal.
-        .layer(observe(hold::hold))
-        .layer(catch_panic::CatchPanic)
-        .layer(refuse(move |request: &Request| request_check::check(&hosts, request)))
-        .service(service)
+    let service = refuse(move |request: &Request| request_check::check(&hosts, request), service);
+    let service = PanicGuard(service);
+    // Inside the layer that writes the problem of a refusal.
+    let service = observe(hold::hold, service);
+    // Outside all that may fail.
+    let service = observe(problem_body::write, service);
+    // Outside the layers that refuse: pages of other sites read refusals, too.
+    let service = cors.layer().layer(service);
+    let set = move |request: &Request| response_headers::set(request, is_secure, page_policy);
+    let service = observe(set, service);
+    // Outermost, to count the status that the client gets.
+    observe(move |request: &Request| count(metrics.clone(), request), service)
 }
 
 /// A router whose large answers take their bytes from the budgets, for where a further layer hides how large
 /// they are.
 pub fn leased<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    router.layer(observe(hold::lease))
+    router.layer(layer_fn(|route: Route| observe(hold::lease, route)))
 }
 
 /// Counts the response of `request` by method and status, for `GET /metrics`.
@@ -97,35 +97,21 @@ fn is_api(path: &str) -> bool {
     path.starts_with("/api/") && path != "/api/openapi.json"
 }
 
-/// Makes a layer of `read`: it gets each request, and returns what changes the request's response. Unlike axum's
+/// Puts `read` around a service: it gets each request, and returns what changes the request's response. Unlike axum's
 /// `from_fn` it neither boxes a future nor clones the service behind it.
-fn observe<R, C>(read: R) -> Observe<R>
+fn observe<R, C, S>(read: R, inner: S) -> ObservedService<R, S>
 where
-    R: Fn(&Request) -> C + Clone,
+    R: Fn(&Request) -> C,
     C: FnOnce(Response) -> Response,
 {
-    Observe { read }
+    ObservedService { read, inner }
 }
 
-/// The layer that [`observe`] makes.
-#[derive(Clone)]
-struct Observe<R> {
-    read: R,
-}
-
-/// A service behind [`Observe`].
+/// The service that [`observe`] makes.
 #[derive(Clone)]
 struct ObservedService<R, S> {
     read: R,
     inner: S,
-}
-
-impl<R: Clone, S> Layer<S> for Observe<R> {
-    type Service = ObservedService<R, S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        ObservedService { read: self.read.clone(), inner }
-    }
 }
 
 impl<R, C, S> Service<Request> for ObservedService<R, S>
@@ -148,37 +134,22 @@ where
     }
 }
 
-/// Makes a layer of `check`: it gets each request, and returns the problem of those that it
-/// refuses.
-fn refuse<R>(check: R) -> Refuse<R>
+/// Puts `check` around a service: it gets each request, and returns the problem of those that it refuses.
+fn refuse<R, S>(check: R, inner: S) -> CheckedService<R, S>
 where
-    R: Fn(&Request) -> Option<Problem> + Clone,
+    R: Fn(&Request) -> Option<Problem>,
 {
-    Refuse { check }
+    CheckedService { check, inner }
 }
 
-/// The layer that [`refuse`] makes.
+/// The service that [`refuse`] makes.
 #[derive(Clone)]
-struct Refuse<R> {
-    check: R,
-}
-
-/// A service behind [`Refuse`].
-#[derive(Clone)]
-struct RefusingService<R, S> {
+struct CheckedService<R, S> {
     check: R,
     inner: S,
 }
 
-impl<R: Clone, S> Layer<S> for Refuse<R> {
-    type Service = RefusingService<R, S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        RefusingService { check: self.check.clone(), inner }
-    }
-}
-
-impl<R, S> Service<Request> for RefusingService<R, S>
+impl<R, S> Service<Request> for CheckedService<R, S>
 where
     R: Fn(&Request) -> Option<Problem>,
     S: Service<Request, Response = Response, Error = Infallible>,
