@@ -7,7 +7,7 @@ pub(crate) enum QueueRole {
     Exclusive,
     /// To hold beside other readers, but not beside a writer.
     Reader,
-    /// To have one of so many permits, which are at least one.
+    /// To have one of `permits_max` permits; there is at least one.
     Permit { permits_max: usize },
 }
 
@@ -15,7 +15,7 @@ pub(crate) enum QueueRole {
 pub(crate) enum Obstacle {
     /// The contender with this index goes.
     One(usize),
-    /// So many of them go that at most [`QueueRole::others_max`] are left.
+    /// At most [`QueueRole::others_max`] of them are left.
     Any,
 }
 

@@ -31,7 +31,7 @@ pub(super) enum Form {
     },
     /// A group of names (one name, or several with one hash tag), each with the keys of `Token`.
     Group(WaitStrategy),
-    /// The holders of at most so many permits, and a queue.
+    /// The holders of permits, of which there is this number, and a queue.
     Permits(u32),
     /// The side of the readers, who share a key, and the queue of both sides.
     Readers,
