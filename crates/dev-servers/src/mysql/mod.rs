@@ -17,6 +17,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use self::access::{Access, not_ready};
 pub use self::flavour::DATABASE;
 use self::flavour::Flavour;
@@ -31,6 +33,9 @@ use super::server::{NotReady, ReadyServer, Recipe, Server};
 const INITIALISING: &str = "initialising";
 /// Written when the data directory is complete; says by which kind of server.
 const READY: &str = "ready";
+
+/// How long the making of an empty database may take.
+const MAKE_MAX: Duration = Duration::from_secs(300);
 
 /// For data that stay and grow: room for a million orders in memory, and a redo log large enough that a sale
 /// does not force page flushes. Between sales the pages are written at the speed of a solid-state disk:
@@ -254,11 +259,13 @@ async fn initialise(
     let command = flavour.initialise(program, home)?;
     let maker = Guardian::spawn(&command, &home.directory, &home.log)
         .map_err(StartError::io("run", program))?;
-    let status = maker.exited().await;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(home.ended(&format!("while making the database, {status}")))
+    match timeout(MAKE_MAX, maker.exited()).await {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(home.ended(&format!("while making the database, {status}"))),
+        Err(_) => {
+            maker.kill().await;
+            Err(home.silent(MAKE_MAX, "the database is being made"))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures::future::{join_all, select_all, try_join_all};
+use futures::future::{join_all, try_join_all};
 
 use super::group::{Group, failed, field, until};
 use super::{Part, RedisOptions, RedisServer};
@@ -86,12 +86,6 @@ impl RedisCluster {
     /// Stops all nodes, and returns when they have ended.
     pub async fn stop(&self) {
         join_all(self.nodes.iter().map(RedisServer::stop)).await;
-    }
-
-    /// Waits until one of the nodes has ended, and tells which, with the end of its log.
-    pub async fn ended(&self) -> StartError {
-        let ended = self.nodes.iter().map(|node| Box::pin(node.ended()));
-        select_all(ended).await.0
     }
 
     /// The index of the node that has a slot, as a node that is not `but` sees it.
