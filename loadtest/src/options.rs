@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
@@ -130,9 +129,6 @@ pub struct RunOptions {
     /// is the highest that a service accepts; the true one makes the rule sharper.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(0..=1_000))]
     pub sold_out_ms: u64,
-    /// Threads of this program [default: half of the cores].
-    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
-    pub threads: Option<usize>,
     /// Write the report as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -216,7 +212,7 @@ pub fn between(
 }
 
 /// The options of `compare`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize)]
 pub struct CompareOptions {
     /// Rounds. Each one measures all strategies, every second one in the opposite order.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -238,6 +234,7 @@ pub struct CompareOptions {
     pub only: Vec<String>,
     /// What all experiments have.
     #[command(flatten)]
+    #[serde(skip)]
     pub testbed: TestbedOptions,
 }
 
@@ -281,9 +278,6 @@ pub struct TestbedOptions {
     /// The `seckill` program [default: beside this program, else on PATH].
     #[arg(long, value_name = "PATH")]
     pub seckill: Option<PathBuf>,
-    /// Threads of this program [default: half of the cores].
-    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
-    pub threads: Option<usize>,
 }
 
 impl CompareOptions {
@@ -291,7 +285,7 @@ impl CompareOptions {
     pub fn check(&self) -> Result<(), CannotJudge> {
         if i64::from(self.requests) <= self.stock {
             let reason = "--requests must be above --stock, or nothing can be oversold";
-            return Err(CannotJudge(reason.to_owned()));
+            return Err(CannotJudge::new(reason));
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
 use crate::launcher::{Service, clock_ahead};
-use crate::options::{CompareOptions, Switch, is_wanted};
+use crate::options::{CompareOptions, Switch, check_only, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
 use crate::service::Admin;
@@ -86,11 +86,7 @@ async fn cards(
     let list = admin.strategies().await?;
     let mut cards: Vec<Card> =
         serde_json::from_value(list).or_cannot_judge("the list of strategies is not as agreed")?;
-    if let Some(unknown) =
-        options.only.iter().find(|name| !cards.iter().any(|card| card.name == **name))
-    {
-        return Err(CannotJudge(format!("--only {unknown}: there is no such strategy")));
-    }
+    check_only(&options.only, &cards.iter().map(|card| &*card.name).collect::<Vec<_>>())?;
     cards.retain(|card| is_wanted(&options.only, &card.name));
     if !cards.iter().any(|card| card.available) {
         return Err(CannotJudge::new("no strategy can be compared here"));
@@ -222,14 +218,7 @@ impl Grid<'_> {
         let strategies: Vec<StrategyVerdict> =
             self.cards.into_iter().map(|card| judge_strategy(card, &rows)).collect();
         let (exit_code, sentence) = conclusion(&strategies);
-        let load = LoadSettings {
-            rounds: self.options.rounds,
-            stock: self.options.stock,
-            requests: self.options.requests,
-            concurrency: self.options.concurrency,
-            seconds_max: self.options.seconds_max,
-            generator_share,
-        };
+        let load = LoadSettings { options: self.options.clone(), generator_share };
         Comparison { exit_code, sentence, circumstances, load, strategies, rows }
     }
 }
