@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
+use redis::InfoDict;
 use serde::Serialize;
 use sqlx::Connection;
 use time::OffsetDateTime;
@@ -18,7 +19,7 @@ use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::process;
 use crate::report::summary::Latency;
-use crate::servers::{ANSWER_MAX, database, redis};
+use crate::servers::{self, ANSWER_MAX, database};
 
 /// Writes by which the disk's flush is measured.
 const FLUSHES: usize = 300;
@@ -183,13 +184,11 @@ async fn durability(
 
 async fn persistence(environment: &Environment) -> (String, String) {
     let unknown = || "unknown".to_owned();
-    let Ok(mut connection) = redis(environment).await else { return (unknown(), unknown()) };
-    let info: String =
-        redis::cmd("INFO").arg("server").query_async(&mut connection).await.unwrap_or_default();
-    let version = info
-        .lines()
-        .find_map(|line| line.strip_prefix("redis_version:"))
-        .map_or_else(unknown, |version| version.trim().to_owned());
+    let Ok(mut connection) = servers::redis(environment).await else {
+        return (unknown(), unknown());
+    };
+    let info = redis::cmd("INFO").arg("server").query_async::<InfoDict>(&mut connection).await;
+    let version = info.ok().and_then(|info| info.get("redis_version")).unwrap_or_else(unknown);
     let mut settings = Vec::new();
     for name in ["appendonly", "appendfsync", "save"] {
         let pair: Vec<String> = redis::cmd("CONFIG")

@@ -30,14 +30,14 @@ use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
 use crate::launcher::{Service, clock_ahead};
-use crate::options::{CompareOptions, Switch, check_only, is_wanted};
+use crate::options::{CompareOptions, RunOptions, Switch, check_only, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
 use crate::service::Admin;
 use crate::spread::Spread;
 use crate::testbed::Testbed;
 use crate::tokens::Mint;
-use cell::{Cell, Range, Round};
+use cell::{Cell, RETRIES_MAX, Round};
 use figures::{Card, Row};
 use ledger_audit::Expectation;
 use result::{Comparison, LoadSettings, StrategyVerdict, conclusion, judge_strategy};
@@ -137,14 +137,19 @@ impl Grid<'_> {
     async fn load(&mut self, cell: Cell, instances: &[Instance], concurrency: u32, counted: &str) {
         let name = self.cards[cell.strategy].name.clone();
         let count = self.rounds.get(&cell).map_or(0, Vec::len) as u64;
-        let range = Range {
-            options: self.options,
-            testbed: self.testbed,
-            instances,
-            seed: self.testbed.seed.wrapping_add(count),
+        let Self { options, testbed, .. } = &*self;
+        let requests = options.requests.max(concurrency);
+        let load = RunOptions {
+            stock: Some(options.stock),
+            buyers: requests,
+            requests,
             concurrency,
+            arbiter: cell.arbiter,
+            retry: RETRIES_MAX,
+            seconds_max: Some(options.seconds_max),
+            ..testbed.load(&name, instances, testbed.seed.wrapping_add(count))
         };
-        let round = Box::pin(cell::run(cell, &name, &range)).await;
+        let round = Box::pin(cell::run(&load, instances, &testbed.environment)).await;
         self.steps.end(&line(&name, cell, &round, counted));
         self.rounds.entry(cell).or_default().push(round);
     }
