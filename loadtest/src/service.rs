@@ -107,9 +107,7 @@ impl Admin {
         options: &RunOptions,
         stock: i64,
     ) -> Result<i64, CannotJudge> {
-        let now = OffsetDateTime::now_utc()
-            .replace_nanosecond(0)
-            .unwrap_or_else(|_| OffsetDateTime::now_utc());
+        let now = OffsetDateTime::now_utc();
         let starts_at = now - time::Duration::seconds(OPENED_SECONDS_AGO);
         let ends_at = now + time::Duration::hours(OPEN_HOURS);
         let body = json!({

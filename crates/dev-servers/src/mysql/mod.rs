@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use self::access::{Access, not_ready};
+use self::access::not_ready;
 pub use self::flavour::DATABASE;
 use self::flavour::Flavour;
 pub use self::operator::OPERATOR;
@@ -91,7 +91,9 @@ pub struct Mysql {
     program: PathBuf,
     launcher: Vec<String>,
     extra_arguments: Vec<String>,
-    access: Access,
+    flavour: Flavour,
+    socket: PathBuf,
+    password: String,
 }
 
 impl MysqlOptions {
@@ -157,9 +159,8 @@ impl MysqlServer {
         home.write("init.sql", &statements)?;
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
-        let access = Access { flavour, socket, password };
         let MysqlOptions { launcher, extra_arguments, .. } = options;
-        let recipe = Mysql { program, launcher, extra_arguments, access };
+        let recipe = Mysql { program, launcher, extra_arguments, flavour, socket, password };
         let server = Self::boot(ReadyServer { recipe, home, temporary, version }, None).await?;
         mark_ready(&server.home, flavour)?;
         Ok(server)
@@ -177,13 +178,13 @@ impl MysqlServer {
     /// names begin with [`DATABASE`].
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
-        self.recipe.access.url(self.port(), database)
+        self.recipe.url(self.port(), database)
     }
 
     /// The URL of a database on the unix socket, for MySQL with TLS: see [`Self::url`].
     #[must_use]
     pub fn socket_url_of(&self, database: &str) -> String {
-        self.recipe.access.socket_url(database)
+        self.recipe.socket_url(database)
     }
 
     /// The URL of the database [`DATABASE`] over TCP on 127.0.0.1.
@@ -195,7 +196,7 @@ impl MysqlServer {
     /// The URL of another database over TCP on 127.0.0.1.
     #[must_use]
     pub fn tcp_url_of(&self, database: &str) -> String {
-        self.recipe.access.tcp_url(self.port(), database)
+        self.recipe.tcp_url(self.port(), database)
     }
 }
 
@@ -204,14 +205,14 @@ impl Recipe for Mysql {
     const START_MAX: Duration = Duration::from_secs(120);
 
     fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        let Access { flavour, socket, .. } = &self.access;
+        let Self { program, extra_arguments, socket, .. } = self;
         let mut command = self.launcher.clone();
-        command.extend(flavour.serve(&self.program, home, socket, port, &self.extra_arguments));
+        command.extend(self.flavour.serve(program, home, socket, port, extra_arguments));
         Ok(command)
     }
 
     async fn ask(&self, port: u16) -> Result<(), NotReady> {
-        self.access.login(port).await.map_err(|error| not_ready(&error))
+        self.login(port).await.map_err(|error| not_ready(&error))
     }
 }
 
