@@ -173,7 +173,7 @@ pub fn step(highest: f64) -> f64 {
 
 /// `1,234`.
 pub fn grouped(number: f64) -> String {
-    crate::number::grouped(number.max(0.0).round() as u64)
+    crate::document::grouped(number.max(0.0).round() as u64)
 }
 
 /// A number with its thousands grouped; numbers below one keep their decimals.

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
+use redis::InfoDict;
 use serde::Serialize;
 use sqlx::Connection;
 use time::OffsetDateTime;
@@ -17,7 +18,8 @@ use tokio::time::timeout;
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::process;
-use crate::servers::{ANSWER_MAX, database, redis};
+use crate::report::summary::Latency;
+use crate::servers::{self, ANSWER_MAX, database};
 
 /// Writes by which the disk's flush is measured.
 const FLUSHES: usize = 300;
@@ -84,8 +86,7 @@ impl Circumstances {
         seed: Option<u64>,
     ) -> Result<Self, CannotJudge> {
         let machine = Machine::gather();
-        let (flush_us_p50, flush_us_p99) = measure_flush(out)
-            .or_cannot_judge(format_args!("cannot write in {}", out.display()))?;
+        let flush = measure_flush(out)?;
         let (database, durability) = durability(environment).await?;
         let (redis, redis_persistence) = persistence(environment).await;
         let version = version_of(program).await;
@@ -96,8 +97,8 @@ impl Circumstances {
             durability,
             redis,
             redis_persistence,
-            flush_us_p50,
-            flush_us_p99,
+            flush_us_p50: flush.p50_us,
+            flush_us_p99: flush.p99_us,
             seed,
         })
     }
@@ -183,13 +184,11 @@ async fn durability(
 
 async fn persistence(environment: &Environment) -> (String, String) {
     let unknown = || "unknown".to_owned();
-    let Ok(mut connection) = redis(environment).await else { return (unknown(), unknown()) };
-    let info: String =
-        redis::cmd("INFO").arg("server").query_async(&mut connection).await.unwrap_or_default();
-    let version = info
-        .lines()
-        .find_map(|line| line.strip_prefix("redis_version:"))
-        .map_or_else(unknown, |version| version.trim().to_owned());
+    let Ok(mut connection) = servers::redis(environment).await else {
+        return (unknown(), unknown());
+    };
+    let info = redis::cmd("INFO").arg("server").query_async::<InfoDict>(&mut connection).await;
+    let version = info.ok().and_then(|info| info.get("redis_version")).unwrap_or_else(unknown);
     let mut settings = Vec::new();
     for name in ["appendonly", "appendfsync", "save"] {
         let pair: Vec<String> = redis::cmd("CONFIG")
@@ -205,21 +204,26 @@ async fn persistence(environment: &Environment) -> (String, String) {
     (version, if settings.is_empty() { unknown() } else { settings.join(", ") })
 }
 
-/// Median and 99th percentile of writing and flushing a small block, in microseconds.
-fn measure_flush(folder: &Path) -> std::io::Result<(u64, u64)> {
-    fs::create_dir_all(folder)?;
-    let path = folder.join("flush.tmp");
-    let mut file = File::create(&path)?;
-    let mut times_us = Vec::with_capacity(FLUSHES);
-    for _ in 0..FLUSHES {
-        let begin = Instant::now();
-        file.write_all(&[0x5a; FLUSH_BYTES])?;
-        file.sync_data()?;
-        times_us.push(u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX));
-    }
-    fs::remove_file(&path)?;
-    times_us.sort_unstable();
-    Ok((times_us[FLUSHES / 2], times_us[FLUSHES * 99 / 100]))
+/// How long it takes to write and flush a small block in a folder.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn measure_flush(folder: &Path) -> Result<Latency, CannotJudge> {
+    let measured = || -> std::io::Result<Latency> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join("flush.tmp");
+        let mut file = File::create(&path)?;
+        let mut times_us = Vec::with_capacity(FLUSHES);
+        for _ in 0..FLUSHES {
+            let begin = Instant::now();
+            file.write_all(&[0x5a; FLUSH_BYTES])?;
+            file.sync_data()?;
+            times_us.push(u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX));
+        }
+        fs::remove_file(&path)?;
+        Ok(Latency::of_all(&times_us))
+    };
+    measured().or_cannot_judge(format_args!("cannot write in {}", folder.display()))
 }
 
 /// What a program says of its version.

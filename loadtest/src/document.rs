@@ -8,9 +8,10 @@ mod html;
 mod markdown;
 mod text;
 
+use indicatif::HumanCount;
+
 use crate::canvas::Chart;
 
-pub use crate::number::grouped;
 pub use text::{Color, capitalised};
 
 /// A report.
@@ -157,9 +158,20 @@ impl<T: ToString> From<T> for Cell {
     }
 }
 
+/// `1234567` as `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    HumanCount(number).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        let grouped = [0, 999, 1_000, 1_234_567].map(grouped);
+        assert_eq!(grouped, ["0", "999", "1,000", "1,234,567"]);
+    }
 
     fn document() -> Document {
         let mut document = Document::new("A report");

@@ -49,7 +49,7 @@ impl Haproxy {
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let file = folder.join(format!("haproxy-{}.cfg", listen.port()));
         files::write(&file, &configuration(listen, instances, connections_max))?;
-        let child = Command::new(program)
+        let mut child = Command::new(program)
             .arg("-db")
             .arg("-f")
             .arg(&file)
@@ -62,7 +62,8 @@ impl Haproxy {
         let instance = Instance::at(listen);
         let until = Instant::now() + START_MAX;
         while instance.page("/api/items", ANSWER_MAX).await.is_none() {
-            if Instant::now() >= until {
+            let has_ended = child.try_wait().ok().flatten().is_some();
+            if has_ended || Instant::now() >= until {
                 let reason = format!("haproxy found no instance; see {}", file.display());
                 return Err(CannotJudge(reason));
             }

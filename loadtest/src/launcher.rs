@@ -107,11 +107,13 @@ impl Launcher {
             .or_cannot_judge(format_args!("{} did not start", self.program.display()))?;
         let until = Instant::now() + START_MAX;
         loop {
-            if instance.page("/healthz", READY_ANSWER_MAX).await.is_some() {
+            let answers = instance.page("/healthz", READY_ANSWER_MAX).await.is_some();
+            // One that has ended did not answer: another program has taken its port.
+            let has_ended = child.try_wait().ok().flatten().is_some();
+            if answers && !has_ended {
                 return Ok(Service { instance, child });
             }
-            let ended = child.try_wait().ok().flatten();
-            if ended.is_some() || Instant::now() >= until {
+            if has_ended || Instant::now() >= until {
                 let log_text = std::fs::read_to_string(&log).unwrap_or_default();
                 let last = log_text.lines().last().unwrap_or("its log is empty").to_owned();
                 return Err(CannotJudge(format!("an instance did not start: {last}")));

@@ -35,7 +35,6 @@ pub mod files;
 pub mod haproxy;
 pub mod kills;
 pub mod launcher;
-pub mod number;
 pub mod options;
 pub mod plain_lock;
 pub mod plan;

@@ -8,7 +8,7 @@ use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::options::{Cli, Command};
 use loadtest::program::{self, CommandResult};
-use loadtest::{articles, compare, draw, failures, run};
+use loadtest::{articles, compare, draw, failures, process, run};
 
 /// The service's allocator.
 #[global_allocator]
@@ -20,19 +20,16 @@ const EXPERIMENT_CONNECTIONS_MAX: u32 = 2_000;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let command = cli.command.unwrap_or(Command::Run(cli.run));
-    let (connections, threads) = match &command {
+    let connections = match &command {
         Command::Run(options) => match options.check() {
-            Ok(()) => (options.concurrency, options.threads),
+            Ok(()) => options.concurrency,
             Err(failure) => return program::could_not_judge(&failure),
         },
-        Command::Compare(options) => {
-            (options.concurrency.max(compare::CONCURRENCY_MAX), options.testbed.threads)
-        }
-        Command::Draw(options) => (options.concurrency, None),
-        Command::Articles(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
-        Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
+        Command::Compare(options) => options.concurrency.max(compare::CONCURRENCY_MAX),
+        Command::Draw(options) => options.concurrency,
+        Command::Articles(_) | Command::Break(_) => EXPERIMENT_CONNECTIONS_MAX,
     };
-    program::run(connections, threads, Box::pin(execute(command)))
+    program::run(connections, process::generator_threads(), Box::pin(execute(command)))
 }
 
 async fn execute(command: Command) -> CommandResult {

@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::draw::DrawOptions;
 use crate::failure::CannotJudge;
 
 /// Retries at least, where the service is killed during the load.
@@ -130,9 +128,6 @@ pub struct RunOptions {
     /// is the highest that a service accepts; the true one makes the rule sharper.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(0..=1_000))]
     pub sold_out_ms: u64,
-    /// Threads of this program [default: half of the cores].
-    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
-    pub threads: Option<usize>,
     /// Write the report as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -216,7 +211,7 @@ pub fn between(
 }
 
 /// The options of `compare`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize)]
 pub struct CompareOptions {
     /// Rounds. Each one measures all strategies, every second one in the opposite order.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -238,6 +233,7 @@ pub struct CompareOptions {
     pub only: Vec<String>,
     /// What all experiments have.
     #[command(flatten)]
+    #[serde(skip)]
     pub testbed: TestbedOptions,
 }
 
@@ -269,6 +265,29 @@ pub struct BreakOptions {
     pub testbed: TestbedOptions,
 }
 
+/// The options of `draw`.
+#[derive(Debug, Clone, Args)]
+pub struct DrawOptions {
+    /// Buyers who enter.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub entries: u32,
+    /// Units that are drawn.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    pub stock: i64,
+    /// Number of connections: at most this many requests are in flight.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub concurrency: u32,
+    /// Seconds from the start of the test to the close of the draw.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub enter_seconds: u32,
+    /// Address of the service. Several, separated by commas, are several instances [default: SECKILL_URL].
+    #[arg(long, value_delimiter = ',')]
+    pub url: Vec<String>,
+    /// The `seckill` program [default: beside this program, else on PATH].
+    #[arg(long, value_name = "PATH")]
+    pub seckill: Option<PathBuf>,
+}
+
 /// What `compare`, `articles` and `break` have in common.
 #[derive(Debug, Clone, Args)]
 pub struct TestbedOptions {
@@ -281,9 +300,6 @@ pub struct TestbedOptions {
     /// The `seckill` program [default: beside this program, else on PATH].
     #[arg(long, value_name = "PATH")]
     pub seckill: Option<PathBuf>,
-    /// Threads of this program [default: half of the cores].
-    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
-    pub threads: Option<usize>,
 }
 
 impl CompareOptions {
@@ -291,7 +307,7 @@ impl CompareOptions {
     pub fn check(&self) -> Result<(), CannotJudge> {
         if i64::from(self.requests) <= self.stock {
             let reason = "--requests must be above --stock, or nothing can be oversold";
-            return Err(CannotJudge(reason.to_owned()));
+            return Err(CannotJudge::new(reason));
         }
         Ok(())
     }

@@ -22,8 +22,6 @@ pub struct ProcessorUse {
     pub generator_seconds: f64,
     /// That time as a share of the whole machine, 0 to 1.
     pub generator_share: f64,
-    /// That time in cores: 1.0 is one core kept busy all the time.
-    pub generator_cores: f64,
     /// How busy the whole machine was, 0 to 1; the rest is service, databases and others.
     pub machine_share: Option<f64>,
 }
@@ -45,12 +43,10 @@ impl ProcessorMeter {
     pub fn stop(&self) -> ProcessorUse {
         let elapsed = self.started.elapsed().as_secs_f64().max(0.000_001);
         let generator_seconds = (own_seconds() - self.own_seconds).max(0.0);
-        let generator_cores = generator_seconds / elapsed;
         let machine_share = machine_share(self.machine, machine_ticks());
         ProcessorUse {
             generator_seconds,
-            generator_share: generator_cores / cores() as f64,
-            generator_cores,
+            generator_share: generator_seconds / elapsed / cores() as f64,
             machine_share,
         }
     }

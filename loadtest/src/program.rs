@@ -14,15 +14,14 @@ pub type CommandResult = Result<(String, u8), CannotJudge>;
 /// Runs a command to its end and prints what it returns.
 ///
 /// `connections` is the most connections that it opens: the limit of open files is raised for
-/// them. `threads` are the worker threads of the runtime; `None` takes [`process::generator_threads`]. SIGINT and
-/// SIGTERM drop the command, and with it the services and servers that it has started.
+/// them. `threads` are the worker threads of the runtime. SIGINT and SIGTERM drop the command, and with it the services and
+/// servers that it has started.
 pub fn run(
     connections: u32,
-    threads: Option<usize>,
+    threads: usize,
     command: impl Future<Output = CommandResult>,
 ) -> ExitCode {
     let result = process::allow_open_files(connections).and_then(|()| {
-        let threads = threads.unwrap_or_else(process::generator_threads);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .enable_all()

@@ -219,11 +219,9 @@ fn prepare_drive(
     shop: Option<&TestShop>,
     sale: &Sale,
 ) -> Result<Arc<Drive>, CannotJudge> {
-    let paths = options
-        .strategy
-        .iter()
-        .map(|strategy| service::purchase_path(strategy, sale.item_id()))
-        .collect::<Result<Vec<_>, _>>()?;
+    let strategies = options.strategies();
+    let path = |strategy: &String| service::purchase_path(strategy, sale.item_id());
+    let paths = strategies.iter().map(path).collect::<Result<Vec<_>, _>>()?;
     let policy = Policy {
         concurrency: options.concurrency as usize,
         retries_max: options.retries_max(),

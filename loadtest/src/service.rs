@@ -9,13 +9,13 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 
-use crate::draw::{DrawOptions, PARTY_MAX};
+use crate::draw::PARTY_MAX;
 use crate::drive::Instance;
 use crate::drive::call::Call;
 use crate::drive::connection::{Exchange, Reply};
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::options::RunOptions;
+use crate::options::{DrawOptions, RunOptions};
 
 /// An admin request or the service's own audit may take this long.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -107,9 +107,7 @@ impl Admin {
         options: &RunOptions,
         stock: i64,
     ) -> Result<i64, CannotJudge> {
-        let now = OffsetDateTime::now_utc()
-            .replace_nanosecond(0)
-            .unwrap_or_else(|_| OffsetDateTime::now_utc());
+        let now = OffsetDateTime::now_utc();
         let starts_at = now - time::Duration::seconds(OPENED_SECONDS_AGO);
         let ends_at = now + time::Duration::hours(OPEN_HOURS);
         let body = json!({

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::routing::post;
@@ -17,9 +18,12 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use loadtest::failure::CannotJudge;
 
+/// How long the handler's process may take to tell its address.
+const START_MAX: Duration = Duration::from_secs(30);
 /// Where the handler is.
 pub const PATH: &str = "/bare";
 
@@ -155,7 +159,10 @@ impl BareHttp {
             .map_err(failed)?;
         let output = child.stdout.take().ok_or_else(|| CannotJudge::new("no output"))?;
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).await.map_err(failed)?;
+        timeout(START_MAX, BufReader::new(output).read_line(&mut line))
+            .await
+            .map_err(|_| CannotJudge::new("the bare handler does not start"))?
+            .map_err(failed)?;
         let address = line
             .trim()
             .parse()

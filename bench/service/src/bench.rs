@@ -19,7 +19,6 @@ use crate::measure::Build;
 use crate::report::Report;
 use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Subjects, planned};
 use crate::sample::Round;
-use crate::shapes::Shapes;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
 use crate::{older, report};
@@ -109,7 +108,7 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
     let rounds = Box::pin(rounds(options, environment)).await?;
     let void_because: Vec<String> =
         rounds.iter().flat_map(|round| &round.broken).cloned().collect();
-    let figures = Figures::of(&rounds, circumstances.flush_us_p99 as f64);
+    let figures = Figures::of(&rounds);
     let beside = match &options.beside {
         Some(program) => Some(format!("`{}`: {}", program.display(), version_of(program).await)),
         None => None,
@@ -148,6 +147,9 @@ async fn rounds(
     environment: &Environment,
 ) -> Result<Vec<Round>, CannotJudge> {
     let selection = options.selection();
+    if selection.instances && haproxy::program().is_none() {
+        return Err(CannotJudge::new("--instances needs haproxy, which is not installed"));
+    }
     let span = Duration::from_secs_f64(options.seconds);
     let minutes = steps::estimate(&selection, options.rounds, span).as_secs_f64() / 60.0;
     eprintln!(
@@ -160,7 +162,12 @@ async fn rounds(
         eprintln!("round {} of {}", number + 1, options.rounds);
         let mut bench: Bench = match prepared.take() {
             Some(bench) => bench,
-            None => prepare(options, &selection, span, environment).await?,
+            None => {
+                let begin = async |subjects: &mut Subjects| {
+                    start(subjects, options, span, environment).await
+                };
+                Bench::prepare(&selection, span, environment, &options.out, begin).await?
+            }
         };
         let measured = bench.round(number).await;
         if measured.is_err() || number + 1 == options.rounds || options.has_new_databases() {
@@ -173,65 +180,43 @@ async fn rounds(
     Ok(rounds)
 }
 
-/// Starts what the rounds use.
-async fn prepare(
+/// Starts the shop that runs, or two builds for the bench, with their older orders; and the ways to run the database.
+async fn start(
+    subjects: &mut Subjects,
     options: &BenchOptions,
-    selection: &Selection,
     span: Duration,
     environment: &Environment,
-) -> Result<Bench, CannotJudge> {
-    let subjects = subjects(options, span, environment).await?;
-    let mut pairs = Vec::new();
-    if let Some(orders) = options.older {
-        let own = seckill_program(None);
-        let others = options.beside.iter().map(|beside| (Build::Old, beside.clone()));
-        for (build, program) in std::iter::once((Build::New, own)).chain(others) {
-            let logs = options.out.join("logs");
-            let pair = older::pair(build, program, orders, span, environment, &logs).await?;
-            pairs.push(pair);
+) -> Result<(), CannotJudge> {
+    let logs = options.out.join("logs");
+    let own = seckill_program(None);
+    let beside = options.beside.iter().map(|beside| (Build::Old, beside.clone()));
+    let builds: Vec<(Build, PathBuf)> =
+        std::iter::once((Build::New, own.clone())).chain(beside).collect();
+    let start =
+        |build, purpose, program| Subject::start(build, purpose, program, environment, &logs);
+    if options.beside.is_none() {
+        subjects.running.push(Subject::running(environment, &logs).await?);
+    } else {
+        for (build, program) in builds.clone() {
+            subjects.running.push(start(build, "shop", program).await?);
         }
     }
-    let own = seckill_program(None);
-    let shapes = match &options.shapes {
-        Some(mysqld) => Shapes::start(mysqld, &own, environment, &options.out).await?,
-        None => Shapes::default(),
-    };
-    let subjects = Subjects { running: subjects, older: pairs, shapes };
-    Bench::prepare(selection.clone(), span, subjects, environment, &options.out).await
-}
-
-/// The shop that runs, or two builds that are started for the bench, with their older orders.
-async fn subjects(
-    options: &BenchOptions,
-    span: Duration,
-    environment: &Environment,
-) -> Result<Vec<Subject>, CannotJudge> {
-    let logs = options.out.join("logs");
-    let mut subjects = Vec::new();
-    if let Some(beside) = &options.beside {
-        let own = seckill_program(None);
-        for (build, program) in [(Build::New, own), (Build::Old, beside.clone())] {
-            match Subject::start(build, "shop", program, environment, &logs).await {
-                Ok(subject) => subjects.push(subject),
-                Err(failure) => return Err(finished(subjects, failure).await),
+    if let Some(orders) = options.filled {
+        for subject in &mut subjects.running {
+            older::fill(subject, orders, planned(span)).await?;
+        }
+    }
+    if let Some(orders) = options.older {
+        for (build, program) in builds {
+            subjects.older.push(start(build, "empty", program.clone()).await?);
+            subjects.older.push(start(build, "filled", program).await?);
+            if let Some(filled) = subjects.older.last_mut() {
+                older::fill(filled, orders, planned(span)).await?;
             }
         }
-    } else {
-        subjects.push(Subject::running(environment, &logs).await?);
     }
-    for number in 0..subjects.len() {
-        let Some(orders) = options.filled else { break };
-        if let Err(failure) = older::fill(&mut subjects[number], orders, planned(span)).await {
-            return Err(finished(subjects, failure).await);
-        }
+    match &options.shapes {
+        Some(mysqld) => subjects.shapes.start(mysqld, &own, environment, &logs).await,
+        None => Ok(()),
     }
-    Ok(subjects)
-}
-
-/// Removes what was started before the failure.
-async fn finished(subjects: Vec<Subject>, failure: CannotJudge) -> CannotJudge {
-    for subject in subjects {
-        subject.finish().await;
-    }
-    failure
 }

@@ -57,15 +57,15 @@ pub struct Ratio {
 }
 
 impl Figures {
-    /// Makes the figures of some rounds. `flush_us_p99` is the disk's, for P8.
-    pub fn of(rounds: &[Round], flush_us_p99: f64) -> Self {
+    /// Makes the figures of some rounds.
+    pub fn of(rounds: &[Round]) -> Self {
         let keys: BTreeSet<(&Measure, Build)> = rounds
             .iter()
             .flat_map(|round| &round.samples)
             .flat_map(|(measure, builds)| builds.keys().map(move |build| (measure, *build)))
             .collect();
         let lines = keys.into_iter().map(|(measure, build)| Line::of(rounds, measure, build));
-        let ratios = goals::GOALS.iter().filter_map(|goal| Ratio::of(goal, rounds, flush_us_p99));
+        let ratios = goals::GOALS.iter().filter_map(|goal| Ratio::of(goal, rounds));
         Self { lines: lines.collect(), ratios: ratios.collect() }
     }
 }
@@ -118,8 +118,8 @@ impl OverOld {
 
 impl Ratio {
     /// `None` where nothing of it was measured.
-    fn of(goal: &Goal, rounds: &[Round], flush_us_p99: f64) -> Option<Self> {
-        let of = |round, build| (goal.of)(&View { round, build, flush_us_p99 });
+    fn of(goal: &Goal, rounds: &[Round]) -> Option<Self> {
+        let of = |round, build| (goal.of)(&View { round, build });
         let reached: Vec<f64> = rounds.iter().filter_map(|round| of(round, Build::New)).collect();
         let old: Vec<f64> = rounds.iter().filter_map(|round| of(round, Build::Old)).collect();
         let over_old =

@@ -34,10 +34,7 @@ const FLOW_MAX: Duration = Duration::from_secs(15);
 /// What one load found.
 #[derive(Debug, Clone)]
 pub struct Load {
-    pub accepted_per_second: f64,
-    pub refused_per_second: f64,
-    pub p50_us: f64,
-    pub p99_us: f64,
+    pub summary: TrafficSummary,
     /// Accepted per second in the first and in the second half of the span, whose last answers come after it.
     pub halves_per_second: [f64; 2],
     /// What each of its figures cost; still without a value. Processor time is per accepted order (where there is
@@ -51,10 +48,10 @@ pub struct Load {
 
 /// What one load is aimed at.
 #[derive(Debug, Clone)]
-pub struct Target<'a> {
-    pub instances: &'a [Instance],
-    pub strategy: &'a str,
-    pub items: &'a [i64],
+pub struct Target {
+    pub instances: Vec<Instance>,
+    pub strategy: String,
+    pub items: Vec<i64>,
     /// Whether the item of each purchase is drawn; else they take turns.
     pub draws_items: bool,
     /// Units of each of them.
@@ -71,11 +68,11 @@ pub struct Target<'a> {
     pub connects_first: bool,
 }
 
-impl<'a> Target<'a> {
+impl Target {
     /// `mysql-batch` as a closed model: each of these buyers buys once, with a key of their own.
     pub fn closed(
-        instances: &'a [Instance],
-        items: &'a [i64],
+        instances: Vec<Instance>,
+        items: Vec<i64>,
         stock: i64,
         connections: u32,
         buyers: (i64, u32),
@@ -83,7 +80,7 @@ impl<'a> Target<'a> {
     ) -> Self {
         Self {
             instances,
-            strategy: BATCH,
+            strategy: BATCH.to_owned(),
             items,
             draws_items: false,
             stock,
@@ -124,7 +121,7 @@ pub struct Background {
 
 impl LoadGenerator {
     /// Fires one load and audits it.
-    pub async fn fire(&mut self, target: &Target<'_>) -> Result<Load, CannotJudge> {
+    pub async fn fire(&mut self, target: &Target) -> Result<Load, CannotJudge> {
         let aimed = self.aim(target).await?;
         self.fire_aimed(target, aimed, None).await
     }
@@ -132,11 +129,11 @@ impl LoadGenerator {
     /// Fires a load that was aimed already. Beside another load, processor time is per order of both.
     pub async fn fire_aimed(
         &mut self,
-        target: &Target<'_>,
+        target: &Target,
         ReadyLoad { drive, before }: ReadyLoad,
         beside: Option<&Background>,
     ) -> Result<Load, CannotJudge> {
-        let batches = counters::batches(target.instances).await;
+        let batches = counters::batches(&target.instances).await;
         let work = Counters::read(&self.environment).await?;
         let services = self.services.clone();
         let look = || {
@@ -150,22 +147,18 @@ impl LoadGenerator {
         let used = began.0.until(&ended.0);
         let others_orders = ended.1 - began.1;
         let work_after = Counters::read(&self.environment).await?;
-        let batches_after = counters::batches(target.instances).await;
-        let after = self.settled(target.items, &traffic.answers).await?;
+        let batches_after = counters::batches(&target.instances).await;
+        let after = self.settled(&target.items, &traffic.answers).await?;
         let summary = TrafficSummary::of(&traffic, &[]);
         let mut not_accepted = BTreeMap::new();
         for answer in traffic.answers.iter().filter(|one| one.outcome != Outcome::Accepted) {
             *not_accepted.entry(answer.code.clone()).or_default() += 1;
         }
         let halves_per_second = halves(&traffic.answers, target.span);
-        let broken = audit(target.items, target.stock, &before, &after, traffic.answers)?;
+        let broken = audit(&target.items, target.stock, &before, &after, traffic.answers)?;
         let orders = summary.accepted.purchases + others_orders;
         let refused = summary.refused.purchases;
         Ok(Load {
-            accepted_per_second: summary.accepted.per_second,
-            refused_per_second: summary.refused_per_second_once_sold_out.unwrap_or(0.0),
-            p50_us: summary.accepted.from_plan.p50_us as f64,
-            p99_us: summary.accepted.from_plan.p99_us as f64,
             halves_per_second,
             cost: Sample {
                 // A sold-out item has one order at most.
@@ -179,14 +172,15 @@ impl LoadGenerator {
             },
             beside_per_second: others_orders as f64 / used.elapsed,
             broken,
+            summary,
         })
     }
 
     /// Starts a load and returns when its answers come.
-    pub async fn start(&mut self, target: &Target<'_>) -> Result<Background, CannotJudge> {
+    pub async fn start(&mut self, target: &Target) -> Result<Background, CannotJudge> {
         let aimed = self.aim(target).await?;
         let traffic = tokio::spawn(drive::fire(Arc::clone(&aimed.drive)));
-        let items = target.items.to_vec();
+        let items = target.items.clone();
         let background = Background { aimed, traffic, items, stock: target.stock };
         // Each connection has had its turn, on average.
         if !background.aimed.drive.answered(target.connections.into(), FLOW_MAX).await {
@@ -195,19 +189,13 @@ impl LoadGenerator {
         Ok(background)
     }
 
-    /// Ends a background load and audits its orders. Returns its summary, and one sentence for each broken
-    /// invariant.
-    pub async fn stop(
-        &mut self,
-        background: Background,
-    ) -> Result<(TrafficSummary, Vec<String>), CannotJudge> {
+    /// Ends a background load and audits its orders. Returns one sentence for each broken invariant.
+    pub async fn stop(&mut self, background: Background) -> Result<Vec<String>, CannotJudge> {
         let Background { aimed, traffic, items, stock } = background;
         aimed.drive.stop();
         let traffic = traffic.await.map_err(|error| CannotJudge(error.to_string()))?;
         let after = self.settled(&items, &traffic.answers).await?;
-        let summary = TrafficSummary::of(&traffic, &[]);
-        let broken = audit(&items, stock, &aimed.before, &after, traffic.answers)?;
-        Ok((summary, broken))
+        audit(&items, stock, &aimed.before, &after, traffic.answers)
     }
 
     /// The ledgers once no purchase is under way.
@@ -241,7 +229,7 @@ impl LoadGenerator {
     }
 
     /// Makes a load ready to be sent.
-    pub async fn aim(&mut self, target: &Target<'_>) -> Result<ReadyLoad, CannotJudge> {
+    pub async fn aim(&mut self, target: &Target) -> Result<ReadyLoad, CannotJudge> {
         let seed = rand::random();
         let (first_buyer, buyers) = target.buyers;
         let items = u32::try_from(target.items.len()).unwrap_or(u32::MAX);
@@ -254,16 +242,16 @@ impl LoadGenerator {
                 request.strategy = random.random_range(0..items);
             }
         }
-        let path = |item: &i64| service::purchase_path(target.strategy, *item);
+        let path = |item: &i64| service::purchase_path(&target.strategy, *item);
         let paths = target.items.iter().map(path).collect::<Result<Vec<_>, _>>()?;
         let policy = Policy {
             connects_first: target.connects_first,
             ..Policy::once(target.connections as usize, target.span)
         };
         let tokens = self.tokens.of(first_buyer, buyers).await?;
-        let instances = target.instances.to_vec();
+        let instances = target.instances.clone();
         let drive = Drive::new(plan, policy, instances, paths, tokens, first_buyer);
-        let before = self.ledgers(target.items).await?;
+        let before = self.ledgers(&target.items).await?;
         Ok(ReadyLoad { drive: Arc::new(drive), before })
     }
 }

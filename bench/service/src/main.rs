@@ -74,12 +74,12 @@ enum Command {
 fn main() -> ExitCode {
     let Cli { command, bench: options } = Cli::parse();
     if let Some(Command::BareHttp) = command {
-        return program::run(bench::connections_max(), Some(process::cores()), async {
+        return program::run(bench::connections_max(), process::cores(), async {
             Box::pin(bare_http::serve()).await?;
             Ok((String::new(), EXIT_CLEAN))
         });
     }
-    program::run(bench::connections_max(), None, async {
+    program::run(bench::connections_max(), process::generator_threads(), async {
         let environment = Environment::load()?;
         Box::pin(bench::execute(&options, &environment)).await
     })

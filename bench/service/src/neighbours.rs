@@ -5,12 +5,11 @@ use std::time::Duration;
 use loadtest::failure::CannotJudge;
 
 use crate::bare_load::BareLoad;
-use crate::load::{Load, Target};
+use crate::load::Load;
 use crate::measure::Measure;
 use crate::processes::Usage;
 use crate::sample::{REQUESTS_PER_SECOND, Sample, Samples};
-use crate::subject::{ITEM_STOCK, Subject};
-use crate::tokens::FIRST_BUYER;
+use crate::subject::Subject;
 
 /// Items that sell as usual.
 pub const ITEMS: u32 = 100;
@@ -30,7 +29,7 @@ pub async fn crowd(
     let mut measured: Samples = (Vec::new(), Vec::new());
     for beside_crowd in [!alone_first, alone_first] {
         let load = hundred(subject, span, beside_crowd, &mut measured.1).await?;
-        let p99 = Sample::of(&load, load.p99_us);
+        let p99 = Sample::of(&load, load.summary.accepted.from_plan.p99_us as f64);
         measured.0.push((Measure::Hundred { beside_crowd }, p99));
         if beside_crowd {
             let rate = Sample::of(&load, load.beside_per_second);
@@ -61,25 +60,19 @@ async fn hundred(
     beside_crowd: bool,
     broken: &mut Vec<String>,
 ) -> Result<Load, CannotJudge> {
-    let instances = subject.instances.clone();
-    let items = subject.first_items(ITEMS)?;
     let requests = (HUNDRED_PER_SECOND * span.as_secs_f64()) as u32;
-    let buyers = subject.new_buyers(requests);
-    let target = Target::closed(&instances, &items, ITEM_STOCK, ITEMS, buyers, span);
+    let target = subject.on_first_items(ITEMS, requests, ITEMS, span)?;
     if !beside_crowd {
         let load = subject.generator.fire(&target).await?;
         broken.extend(load.broken.iter().cloned());
         return Ok(load);
     }
     let requests = (REQUESTS_PER_SECOND * span.as_secs_f64()) as u32;
-    let stock = i64::from(requests);
-    let items = [subject.item(stock).await?];
-    let buyers = (FIRST_BUYER, requests);
-    let others = Target::closed(&instances, &items, stock, CROWD, buyers, BESIDE_MAX);
+    let others = subject.on_new_items(1, requests, CROWD, BESIDE_MAX).await?;
     let aimed = subject.generator.aim(&target).await?;
     let background = subject.generator.start(&others).await?;
     let load = subject.generator.fire_aimed(&target, aimed, Some(&background)).await;
-    broken.extend(subject.generator.stop(background).await?.1);
+    broken.extend(subject.generator.stop(background).await?);
     let load = load?;
     broken.extend(load.broken.iter().cloned());
     Ok(load)

@@ -1,22 +1,18 @@
 //! P15: what an order costs on a ledger with millions of older orders, beside one on an empty ledger.
 //!
-//! Both ledgers are made here, with an instance each. The older orders are of other items and of the buyers
+//! Each ledger has an instance of its own. The older orders are of other items and of the buyers
 //! who will buy, in the order in which a sale writes them.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 use tokio::time::{Instant, sleep};
 
-use crate::measure::Build;
-use crate::round::planned;
 use crate::statements::send;
 use crate::subject::Subject;
 use crate::tokens::FIRST_BUYER;
 use ledger_audit::writer_of;
-use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, OrCannotJudge};
 
 /// Orders of an older item.
@@ -31,34 +27,6 @@ const PENDING_MAX: u64 = 10_000;
 /// How long the server may take for them.
 const SETTLE_MAX: Duration = Duration::from_secs(180);
 const SETTLE_POLL: Duration = Duration::from_millis(500);
-
-/// Starts `program` on an empty ledger, and on one with older `orders`, for loads of `span`.
-pub async fn pair(
-    build: Build,
-    program: PathBuf,
-    orders: u32,
-    span: Duration,
-    environment: &Environment,
-    logs: &Path,
-) -> Result<[Subject; 2], CannotJudge> {
-    let start = |purpose| Subject::start(build, purpose, program.clone(), environment, logs);
-    let empty = start("empty").await?;
-    let mut filled = match start("filled").await {
-        Ok(filled) => filled,
-        Err(failure) => {
-            empty.finish().await;
-            return Err(failure);
-        }
-    };
-    match fill(&mut filled, orders, planned(span)).await {
-        Ok(()) => Ok([empty, filled]),
-        Err(failure) => {
-            empty.finish().await;
-            filled.finish().await;
-            Err(failure)
-        }
-    }
-}
 
 /// Writes this number of older orders, of a share of `buyers`.
 pub async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), CannotJudge> {

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use loadtest::drive::Instance;
 use loadtest::failure::CannotJudge;
 use loadtest::process::resident_mib_max;
 
@@ -14,7 +15,6 @@ use crate::processes::Usage;
 use crate::round::{CLIENTS_MAX, planned};
 use crate::sample::{Sample, Samples};
 use crate::subject::Subject;
-use crate::tokens::FIRST_BUYER;
 
 /// The connections of the peak.
 const WARM: u32 = 1_024;
@@ -25,8 +25,7 @@ pub async fn of_service(subject: &mut Subject, span: Duration) -> Result<Samples
     let service = started.pop().ok_or_else(|| CannotJudge::new("no instance was started"))?;
     let process = service.process();
     let own = subject.generator.services.services.replace(process.into_iter().collect());
-    let instances = [service.instance.clone()];
-    let measured = loads(subject, &instances, process, span).await;
+    let measured = loads(subject, &service.instance, process, span).await;
     subject.generator.services.services = own;
     service.stop().await;
     measured
@@ -34,18 +33,15 @@ pub async fn of_service(subject: &mut Subject, span: Duration) -> Result<Samples
 
 async fn loads(
     subject: &mut Subject,
-    instances: &[loadtest::drive::Instance],
+    instance: &Instance,
     process: Option<u32>,
     span: Duration,
 ) -> Result<Samples, CannotJudge> {
     let mut measured: Samples = (Vec::new(), Vec::new());
     for (connections, connects_first) in [(CLIENTS_MAX, false), (WARM, true)] {
-        let requests = planned(2 * span);
-        let stock = i64::from(requests);
-        let items = [subject.item(stock).await?];
-        let buyers = (FIRST_BUYER, requests);
-        let closed = Target::closed(instances, &items, stock, connections, buyers, 2 * span);
-        let load = subject.generator.fire(&Target { connects_first, ..closed }).await?;
+        let closed = subject.on_new_items(1, planned(2 * span), connections, 2 * span).await?;
+        let target = Target { instances: vec![instance.clone()], connects_first, ..closed };
+        let load = subject.generator.fire(&target).await?;
         measured.1.extend(load.broken.iter().cloned());
         let [first, second] = load.halves_per_second;
         let mut add = |part, value| {
@@ -59,7 +55,9 @@ async fn loads(
         add(Opening::First, first);
         add(Opening::Second, second);
         add(Opening::NotAccepted, load.cost.not_accepted.values().sum::<u64>() as f64);
-        add(Opening::Memory, process.and_then(resident_mib_max).unwrap_or(f64::NAN));
+        if let Some(mib) = process.and_then(resident_mib_max) {
+            add(Opening::Memory, mib);
+        }
     }
     Ok(measured)
 }

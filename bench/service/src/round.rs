@@ -12,9 +12,10 @@ use crate::per_order::PerOrder;
 use crate::sample::{REQUESTS_PER_SECOND, Round, Sample, Samples};
 use crate::shapes::Shapes;
 use crate::steps::{self, Selection, Step};
-use crate::subject::{ITEM_STOCK, Subject};
+use crate::subject::Subject;
 use crate::tokens::FIRST_BUYER;
 use crate::{neighbours, opening};
+use loadtest::circumstances::measure_flush;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::haproxy::{self, Haproxy};
@@ -48,73 +49,96 @@ pub struct Bench {
     span: Duration,
     subjects: Subjects,
     environment: Environment,
-    bare: BareLoad,
-    per_order: PerOrder,
-    by_hand: ByHand,
-    proxy: Option<PathBuf>,
+    baselines: Baselines,
     folder: PathBuf,
 }
 
 /// What is loaded.
+#[derive(Default)]
 pub struct Subjects {
     /// The shop that runs, or the builds that are compared.
     pub running: Vec<Subject>,
-    /// Of each build, if P15 is measured: on an empty ledger, and on one with older orders.
-    pub older: Vec<[Subject; 2]>,
+    /// Of each build, if P15 is measured: one on an empty ledger, then one on a ledger with older orders.
+    pub older: Vec<Subject>,
     /// The ways to run the database.
     pub shapes: Shapes,
 }
 
+/// What the builds are compared with.
+struct Baselines {
+    bare: BareLoad,
+    per_order: PerOrder,
+    by_hand: ByHand,
+}
+
+impl Baselines {
+    async fn prepare(database_url: &str, environment: &Environment) -> Result<Self, CannotJudge> {
+        Ok(Self {
+            bare: BareLoad::start(environment).await?,
+            per_order: PerOrder::prepare(database_url).await?,
+            by_hand: ByHand::prepare(database_url).await?,
+        })
+    }
+}
+
+impl Subjects {
+    /// Ends what was started, and removes its databases.
+    pub async fn finish(self) {
+        for subject in self.running.into_iter().chain(self.older) {
+            subject.finish().await;
+        }
+        self.shapes.finish().await;
+    }
+}
+
 impl Bench {
-    /// Starts the baselines, and makes the items of the subjects.
+    /// Starts the subjects and the baselines, and makes the items. What `start` began before a failure is ended.
     pub async fn prepare(
-        selection: Selection,
+        selection: &Selection,
         span: Duration,
-        mut subjects: Subjects,
         environment: &Environment,
         folder: &Path,
+        start: impl AsyncFnOnce(&mut Subjects) -> Result<(), CannotJudge>,
     ) -> Result<Self, CannotJudge> {
-        let proxy = if selection.instances {
-            let missing =
-                || CannotJudge("--instances needs haproxy, which is not installed".into());
-            Some(haproxy::program().ok_or_else(missing)?)
-        } else {
-            None
-        };
-        for subject in &mut subjects.running {
-            subject.stock_up(selection.items()).await?;
+        let mut subjects = Subjects::default();
+        let prepared = async {
+            Box::pin(start(&mut subjects)).await?;
+            for subject in &mut subjects.running {
+                subject.stock_up(selection.items()).await?;
+            }
+            Baselines::prepare(subjects.running[0].database_url(), environment).await
         }
-        let database_url = subjects.running[0].database_url().to_owned();
-        Ok(Self {
-            selection,
-            span,
-            subjects,
-            environment: environment.clone(),
-            bare: BareLoad::start(environment).await?,
-            per_order: PerOrder::prepare(&database_url).await?,
-            by_hand: ByHand::prepare(&database_url).await?,
-            proxy,
-            folder: folder.to_owned(),
-        })
+        .await;
+        match prepared {
+            Ok(baselines) => Ok(Self {
+                selection: selection.clone(),
+                span,
+                subjects,
+                environment: environment.clone(),
+                baselines,
+                folder: folder.to_owned(),
+            }),
+            Err(failure) => {
+                subjects.finish().await;
+                Err(failure)
+            }
+        }
     }
 
     /// Removes what `prepare` made.
     pub async fn finish(self) {
-        for tables in [&self.per_order.tables, &self.by_hand.tables] {
+        for tables in [&self.baselines.per_order.tables, &self.baselines.by_hand.tables] {
             if let Err(failure) = tables.drop_all().await {
                 eprintln!("the tables of a baseline are still there: {failure}");
             }
         }
-        let Subjects { running, older, shapes } = self.subjects;
-        for subject in running.into_iter().chain(older.into_iter().flatten()) {
-            subject.finish().await;
-        }
-        shapes.finish().await;
+        self.subjects.finish().await;
     }
 
     /// Measures everything once.
     pub async fn round(&mut self, number: u32) -> Result<Round, CannotJudge> {
-        let mut round = Round::default();
+        let flush_us_p99 = measure_flush(&self.folder)?.p99_us as f64;
+        let mut round = Round { flush_us_p99, ..Round::default() };
         for step in steps::of_round(&self.selection, number) {
             round.noise_us = Some(self.noise().await?);
             match step {
@@ -191,7 +215,7 @@ impl Bench {
                 let bare = BareLoad::start(&self.environment).await?;
                 opening::of_bare(&bare, self.span).await
             }
-            Step::Crowd => neighbours::bare_crowd(&self.bare, self.span).await,
+            Step::Crowd => neighbours::bare_crowd(&self.baselines.bare, self.span).await,
             _ => Ok(Vec::new()),
         }
     }
@@ -203,7 +227,7 @@ impl Bench {
         if *measure == Measure::BareP99 {
             let seconds = self.span.as_secs_f64();
             let pace = Pace::Open { rate_per_second: peak * COMFORT, seconds };
-            let (traffic, used) = self.bare.fire(pace, CLIENTS_OPEN, self.span).await?;
+            let (traffic, used) = self.baselines.bare.fire(pace, CLIENTS_OPEN, self.span).await?;
             let p99 = traffic.accepted.from_plan.p99_us as f64;
             let sample = Sample::of_baseline(p99, traffic.accepted.purchases, &used);
             return Ok((vec![(measure.clone(), sample)], Vec::new()));
@@ -213,11 +237,12 @@ impl Bench {
             Measure::Items { items } => self.many_items(index, *items).await?,
             _ => self.one_item(index, measure, peak).await?,
         };
+        let accepted = &load.summary.accepted;
         let value = match measure {
-            Measure::Refusals => load.refused_per_second,
-            Measure::ComfortP99 => load.p99_us,
-            Measure::Lone { .. } => load.p50_us,
-            _ => load.accepted_per_second,
+            Measure::Refusals => load.summary.refused_per_second_once_sold_out.unwrap_or(0.0),
+            Measure::ComfortP99 => accepted.from_plan.p99_us as f64,
+            Measure::Lone { .. } => accepted.from_plan.p50_us as f64,
+            _ => accepted.per_second,
         };
         let sample = Sample::of(&load, value);
         Ok((vec![(measure.clone(), sample)], load.broken))
@@ -243,62 +268,45 @@ impl Bench {
             Measure::ComfortP99 => (BATCH, CLIENTS_OPEN, open(peak * COMFORT)),
             _ => (BATCH, CLIENTS, closed),
         };
-        let planned = match pace {
+        let stock = match pace {
+            _ if *measure == Measure::Refusals => 1,
             Pace::Closed { requests } => requests,
             Pace::Open { rate_per_second, seconds } => bounded(rate_per_second * seconds * 1.1),
         };
-        let refusals = *measure == Measure::Refusals;
-        let (stock, buyers) =
-            if refusals { (1, REFUSED_BUYERS) } else { (i64::from(planned), planned) };
         let subject = match measure {
-            Measure::Older { filled } => &mut self.subjects.older[index][usize::from(*filled)],
+            Measure::Older { filled } => &mut self.subjects.older[2 * index + usize::from(*filled)],
             _ => &mut self.subjects.running[index],
         };
-        let instances = subject.instances.clone();
-        let item = subject.item(stock).await?;
-        let items = [item];
-        let buyers = (FIRST_BUYER, buyers);
-        let target = Target {
-            strategy,
-            pace,
-            keyed: !refusals,
-            ..Target::closed(&instances, &items, stock, connections, buyers, self.span)
-        };
+        let closed = subject.on_new_items(1, stock, connections, self.span).await?;
+        let mut target = Target { strategy: strategy.to_owned(), pace, ..closed };
+        if *measure == Measure::Refusals {
+            target.keyed = false;
+            target.buyers = (FIRST_BUYER, REFUSED_BUYERS);
+        }
         subject.generator.fire(&target).await
     }
 
     /// A load that is spread over items.
     async fn many_items(&mut self, index: usize, count: u32) -> Result<Load, CannotJudge> {
         let subject = &mut self.subjects.running[index];
-        let items = subject.first_items(count)?;
         let requests = bounded(MANY_ITEMS_PER_SECOND * self.span.as_secs_f64());
-        let instances = subject.instances.clone();
-        let buyers = subject.new_buyers(requests);
-        let target = Target {
-            draws_items: true,
-            ..Target::closed(&instances, &items, ITEM_STOCK, CLIENTS, buyers, self.span)
-        };
-        subject.generator.fire(&target).await
+        let closed = subject.on_first_items(count, requests, CLIENTS, self.span)?;
+        subject.generator.fire(&Target { draws_items: true, ..closed }).await
     }
 
     /// A load on one item through the proxy before `count` instances, which run only meanwhile.
     async fn behind_proxy(&mut self, index: usize, count: u32) -> Result<Load, CannotJudge> {
-        let program = self.proxy.as_deref().unwrap_or(Path::new("haproxy"));
+        let program = haproxy::program().unwrap_or_else(|| "haproxy".into());
         let subject = &mut self.subjects.running[index];
         let services = subject.start_instances(count).await?;
         let addresses: Vec<SocketAddr> =
             services.iter().map(|service| service.instance.address).collect();
         let proxy =
-            Haproxy::start(program, &addresses, PROXY_CONNECTIONS_MAX, &self.folder).await?;
-        let requests = planned(self.span);
-        let stock = i64::from(requests);
-        let item = subject.item(stock).await?;
+            Haproxy::start(&program, &addresses, PROXY_CONNECTIONS_MAX, &self.folder).await?;
+        let closed = subject.on_new_items(1, planned(self.span), CLIENTS, self.span).await?;
+        let target = Target { instances: vec![proxy.instance.clone()], ..closed };
         let ids = services.iter().filter_map(loadtest::launcher::Service::process).collect();
         let own = subject.generator.services.services.replace(ids);
-        let instances = std::slice::from_ref(&proxy.instance);
-        let items = [item];
-        let buyers = (FIRST_BUYER, requests);
-        let target = Target::closed(instances, &items, stock, CLIENTS, buyers, self.span);
         let load = subject.generator.fire(&target).await;
         subject.generator.services.services = own;
         drop(proxy);
@@ -311,20 +319,20 @@ impl Bench {
     /// H's p99 in microseconds: what the machine itself does at the moment.
     async fn noise(&self) -> Result<f64, CannotJudge> {
         let pace = Pace::Closed { requests: 2 * planned(NOISE_SPAN) };
-        let traffic = self.bare.fire(pace, CLIENTS, NOISE_SPAN).await?.0;
+        let traffic = self.baselines.bare.fire(pace, CLIENTS, NOISE_SPAN).await?.0;
         Ok(traffic.accepted.from_plan.p99_us as f64)
     }
 
     async fn baseline(&mut self, measure: &Measure) -> Result<Sample, CannotJudge> {
         let closed = |requests: f64| Pace::Closed { requests: bounded(requests) };
         let (value, operations, used) = match measure {
-            Measure::PerOrder => self.per_order.best(self.span).await?,
-            Measure::ByHand => self.by_hand.p50_us(LONE_REQUESTS, self.span).await?,
+            Measure::PerOrder => self.baselines.per_order.best(self.span).await?,
+            Measure::ByHand => self.baselines.by_hand.p50_us(LONE_REQUESTS, self.span).await?,
             _ => {
                 // Twice as often as the others.
                 let span = self.span / 2;
                 let pace = closed(2.0 * REQUESTS_PER_SECOND * span.as_secs_f64());
-                let (traffic, used) = self.bare.fire(pace, CLIENTS, span).await?;
+                let (traffic, used) = self.baselines.bare.fire(pace, CLIENTS, span).await?;
                 (traffic.accepted.per_second, traffic.accepted.purchases, used)
             }
         };

@@ -70,6 +70,8 @@ pub struct Round {
     /// H just before and just after a measure that is compared with it, in the middle: what else the
     /// machine does changes from second to second.
     pub bare_beside: BTreeMap<Measure, Sample>,
+    /// The 99th percentile of a write and flush on the disk of the report before the round, in microseconds.
+    pub flush_us_p99: f64,
     /// Verdicts that were not clean, with the measure.
     pub broken: Vec<String>,
     /// The noise before the step that is measured.

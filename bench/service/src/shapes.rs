@@ -17,7 +17,6 @@ use crate::measure::{BATCH, Build, CLIENTS, DIRECT, LOCK, Measure};
 use crate::round::planned;
 use crate::sample::{Sample, Samples};
 use crate::subject::{Place, Subject};
-use crate::tokens::FIRST_BUYER;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::tokens::Mint;
@@ -81,32 +80,27 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// Starts them; `mysqld` is the program of MySQL, and `program` the service's.
+    /// Starts them; `mysqld` is the program of MySQL, and `program` the service's. What was started before a failure stays.
     pub async fn start(
+        &mut self,
         mysqld: &Path,
         program: &Path,
         environment: &Environment,
-        folder: &Path,
-    ) -> Result<Self, CannotJudge> {
-        let mut started = Self::default();
+        logs: &Path,
+    ) -> Result<(), CannotJudge> {
         let vitess = VitessServer::programs();
         if let Err(missing) = &vitess {
             eprintln!("not measured: {missing}");
         }
         for shape in SHAPES.into_iter().filter(|shape| shape.shards == 0 || vitess.is_ok()) {
-            let logs = folder.join("logs");
             let program = program.to_owned();
-            let added = if shape.shards > 0 {
-                Box::pin(started.add_vitess(shape, program, environment, &logs)).await
+            if shape.shards > 0 {
+                Box::pin(self.add_vitess(shape, program, environment, logs)).await?;
             } else {
-                Box::pin(started.add(shape, mysqld, program, environment, &logs)).await
-            };
-            if let Err(failure) = added {
-                started.finish().await;
-                return Err(failure);
+                Box::pin(self.add(shape, mysqld, program, environment, logs)).await?;
             }
         }
-        Ok(started)
+        Ok(())
     }
 
     async fn add(
@@ -181,23 +175,14 @@ impl Shapes {
             for place in 0..self.subjects.len() {
                 let index = (place + number as usize) % self.subjects.len();
                 let (shape, subject) = &mut self.subjects[index];
-                let requests = planned(span);
-                let stock = i64::from(requests);
-                let instances = subject.instances.clone();
-                let mut items = Vec::new();
-                for _ in 0..shape.items {
-                    items.push(subject.item(stock).await?);
-                }
-                let buyers = (FIRST_BUYER, requests);
-                let target = Target {
-                    strategy,
-                    ..Target::closed(&instances, &items, stock, CLIENTS, buyers, span)
-                };
+                let closed =
+                    subject.on_new_items(shape.items, planned(span), CLIENTS, span).await?;
+                let target = Target { strategy: strategy.to_owned(), ..closed };
                 let load = subject.generator.fire(&target).await?;
                 let measure = Measure::Shape { shape: *shape, strategy };
                 let faults = load.broken.iter().map(|fault| format!("{measure}: {fault}"));
                 measured.1.extend(faults);
-                measured.0.push((measure, Sample::of(&load, load.accepted_per_second)));
+                measured.0.push((measure, Sample::of(&load, load.summary.accepted.per_second)));
             }
         }
         Ok(measured)

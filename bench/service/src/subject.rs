@@ -11,11 +11,11 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use sqlx::Connection;
 use tokio::time::sleep;
 
-use crate::load::LoadGenerator;
+use crate::load::{LoadGenerator, Target};
 use crate::measure::{Build, Measure};
 use crate::processes::{Services, database_of};
 use crate::statements::execute;
-use crate::tokens::Tokens;
+use crate::tokens::{self, Tokens};
 use ledger_audit::{Reader, writer_of};
 use loadtest::drive::Instance;
 use loadtest::environment::Environment;
@@ -26,7 +26,7 @@ use loadtest::service::{self, Admin};
 use loadtest::tokens::{Mint, seckill_program};
 
 /// Units of an item that all loads of a bench sell: more than they can.
-pub const ITEM_STOCK: i64 = 100_000_000;
+const ITEM_STOCK: i64 = 100_000_000;
 /// Id of the first buyer of such an item; each load has the next buyers.
 const FIRST_BUYER: i64 = 3_000_000_001;
 /// Buyers of one load at most.
@@ -134,9 +134,14 @@ impl Subject {
         let settings = vec![("DATABASE_URL".to_owned(), database_url.clone())];
         let ledgers = [database_url];
         let place = Place { name: &name, ledgers: &ledgers, settings };
-        let mut subject = Self::start_on(build, place, program, environment, logs).await?;
-        subject.database = Some(name);
-        Ok(subject)
+        match Self::start_on(build, place, program, environment, logs).await {
+            Ok(subject) => Ok(Self { database: Some(name), ..subject }),
+            Err(failure) => {
+                // The first failure is told.
+                let _ = execute(&shop_url, &drop_older).await;
+                Err(failure)
+            }
+        }
     }
 
     /// Starts `program` on a ledger that is there. `environment` names a database for figures of its server.
@@ -180,16 +185,42 @@ impl Subject {
     }
 
     /// A new item.
-    pub async fn item(&self, stock: i64) -> Result<i64, CannotJudge> {
+    async fn item(&self, stock: i64) -> Result<i64, CannotJudge> {
         let strategy = vec!["bench".to_owned()];
         self.admin.create_lab_item(&RunOptions { strategy, ..RunOptions::default() }, stock).await
     }
 
-    /// Buyers who have bought nothing of the items that many loads sell.
-    pub fn new_buyers(&mut self, wanted: u32) -> (i64, u32) {
-        let first = self.next_buyer;
+    /// A closed load on new items with this stock each, for as many buyers.
+    pub async fn on_new_items(
+        &self,
+        count: usize,
+        stock: u32,
+        connections: u32,
+        span: Duration,
+    ) -> Result<Target, CannotJudge> {
+        let buyers = (tokens::FIRST_BUYER, stock);
+        let stock = i64::from(stock);
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(self.item(stock).await?);
+        }
+        Ok(Target::closed(self.instances.clone(), items, stock, connections, buyers, span))
+    }
+
+    /// A closed load on the first of the items that many loads sell, for buyers who have bought nothing of them.
+    pub fn on_first_items(
+        &mut self,
+        count: u32,
+        requests: u32,
+        connections: u32,
+        span: Duration,
+    ) -> Result<Target, CannotJudge> {
+        let items = self.items.get(..count as usize).map(<[i64]>::to_vec);
+        let missing = || CannotJudge(format!("{count} items could not be made in time"));
+        let items = items.ok_or_else(missing)?;
+        let buyers = (self.next_buyer, requests.min(BUYERS_MAX));
         self.next_buyer += i64::from(BUYERS_MAX);
-        (first, wanted.min(BUYERS_MAX))
+        Ok(Target::closed(self.instances.clone(), items, ITEM_STOCK, connections, buyers, span))
     }
 
     /// What starts further instances.
@@ -197,12 +228,6 @@ impl Subject {
         const UNKNOWN: &str =
             "instances cannot be started: REDIS_URL or SECKILL_SECRET is not known";
         self.launcher.as_ref().ok_or_else(|| CannotJudge::new(UNKNOWN))
-    }
-
-    /// The first of the items that many loads sell.
-    pub fn first_items(&self, count: u32) -> Result<Vec<i64>, CannotJudge> {
-        let items = self.items.get(..count as usize).map(<[i64]>::to_vec);
-        items.ok_or_else(|| CannotJudge(format!("{count} items could not be made in time")))
     }
 
     /// Starts further instances, for a proxy before them.

@@ -1,5 +1,6 @@
 //! What the databases have done so far, by their own counters.
 
+use redis::InfoDict;
 use serde::Serialize;
 use sqlx::{Connection, Row};
 
@@ -62,11 +63,7 @@ impl Counters {
 
 async fn redis_commands(environment: &Environment) -> Result<f64, CannotJudge> {
     let mut connection = servers::redis(environment).await?;
-    let text: String = redis::cmd("INFO")
-        .arg("stats")
-        .query_async(&mut connection)
-        .await
-        .or_cannot_judge("Redis's status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
-    Ok(line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0))
+    let info = redis::cmd("INFO").arg("stats").query_async::<InfoDict>(&mut connection).await;
+    let info = info.or_cannot_judge("Redis's status")?;
+    Ok(info.get("total_commands_processed").unwrap_or(0.0))
 }

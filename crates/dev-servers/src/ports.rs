@@ -163,6 +163,18 @@ mod tests {
         assert_eq!(ports.iter().collect::<HashSet<_>>().len(), ports.len());
     }
 
+    /// Each try of a start gets the port of the last one, or another one if that was taken meanwhile.
+    #[test]
+    fn a_taken_port_is_replaced() {
+        let name = format!("seckill-port-{:016x}", rand::random::<u64>());
+        let memory = std::env::temp_dir().join(name);
+        let first = choose(&memory).unwrap();
+        assert_eq!(choose(&memory).unwrap(), first);
+        let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, first)).unwrap();
+        assert_ne!(choose(&memory).unwrap(), first);
+        fs::remove_file(memory).unwrap();
+    }
+
     #[test]
     fn a_server_gets_no_port_that_a_connection_may_have() {
         assert_eq!(of_no_connection("32768\t60999\n"), Some(10_000..32_768));

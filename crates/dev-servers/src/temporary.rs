@@ -1,6 +1,6 @@
 //! Directories that go when we go.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ impl TemporaryDirectory {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
+            .inspect_err(|_| drop(fs::remove_dir(&path)))
             .map_err(StartError::io("start a janitor for", &path))?;
         let line = janitor.stdin.take().expect("stdin was asked to be a pipe");
         Ok(Self { path, janitor: Some((janitor, line)) })

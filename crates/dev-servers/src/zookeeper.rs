@@ -41,8 +41,6 @@ pub struct ZookeeperOptions {
     /// The directory for data and log, made when it is missing; `None` makes a new one that is
     /// removed when the server is dropped or this process ends.
     pub data_dir: Option<PathBuf>,
-    /// The Java class path with the server; `None` takes the one of Debian's `libzookeeper-java`.
-    pub class_path: Option<String>,
     /// A program and its arguments that start what follows them, such as `env NAME=value`; none
     /// starts the server itself. For tests.
     pub launcher: Vec<String>,
@@ -72,7 +70,7 @@ pub struct ZookeeperEnsemble {
 }
 
 impl ZookeeperOptions {
-    /// A server whose data stay in `data_dir`; `SECKILL_ZOOKEEPER_CLASSPATH` names another server.
+    /// A server whose data stay in `data_dir`.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self { data_dir: Some(data_dir.into()), synced: true, ..Self::temporary() }
     }
@@ -80,8 +78,7 @@ impl ZookeeperOptions {
     /// A server in a new directory that is removed afterwards, for tests.
     #[must_use]
     pub fn temporary() -> Self {
-        let class_path = env::var("SECKILL_ZOOKEEPER_CLASSPATH").ok();
-        Self { class_path: class_path.filter(|path| !path.is_empty()), ..Self::default() }
+        Self::default()
     }
 }
 
@@ -210,10 +207,10 @@ fn command(options: &ZookeeperOptions, home: &Home) -> Result<Vec<String>, Start
     let missing =
         |server, package| StartError::missing(server, package, "SECKILL_ZOOKEEPER_CLASSPATH");
     let java = program::find("java").ok_or_else(|| missing("Java", "default-jre-headless"))?;
-    let class_path = match &options.class_path {
-        Some(path) => path.clone(),
-        None if Path::new(DEBIAN_JAR).exists() => format!("{DEBIAN_JAR}:{DEBIAN_LOGGER}"),
-        None => return Err(missing("ZooKeeper server", "libzookeeper-java")),
+    let class_path = match env::var("SECKILL_ZOOKEEPER_CLASSPATH").ok() {
+        Some(path) if !path.is_empty() => path,
+        _ if Path::new(DEBIAN_JAR).exists() => format!("{DEBIAN_JAR}:{DEBIAN_LOGGER}"),
+        _ => return Err(missing("ZooKeeper server", "libzookeeper-java")),
     };
     let mut command = options.launcher.clone();
     command.push(java.display().to_string());

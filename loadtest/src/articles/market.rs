@@ -41,7 +41,6 @@ pub struct Figures {
 /// A lock as in the article: tried for up to 10 s, a lease of 20 s.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const LEASE_MS: u64 = 20_000;
-const LOCK_AGAIN: Duration = Duration::from_millis(1);
 /// Items on offer above which a seller waits, so that memory stays bounded. The limit is above what
 /// the article's sellers listed: waiting sellers change nothing, and WATCH would not collapse.
 const ON_OFFER_MAX: i64 = 500_000;
@@ -258,16 +257,10 @@ impl Market {
             _ => format!("{}:lock", self.prefix),
         };
         let owner = Uuid::now_v7().simple().to_string();
-        let until = (Instant::now() + LOCK_WAIT_MAX).min(self.until + OVERTIME / 2);
-        loop {
-            if plain_lock::acquire(redis, &name, &owner, LEASE_MS).await? {
-                return Ok(Some((name, owner)));
-            }
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-            sleep(LOCK_AGAIN).await;
-        }
+        let left = (self.until + OVERTIME / 2).saturating_duration_since(Instant::now());
+        let patience = LOCK_WAIT_MAX.min(left);
+        let taken = plain_lock::acquire_within(redis, &name, &owner, LEASE_MS, patience).await?;
+        Ok(taken.then_some((name, owner)))
     }
 
     /// Counts where every item is, and clears the place.

@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use crate::counters::Counters;
 use crate::drive::Instance;
+use crate::environment::Environment;
 use crate::failure::CannotJudge;
-use crate::options::{CompareOptions, RunOptions, Switch};
+use crate::options::{RunOptions, Switch};
 use crate::run::{self, Run};
-use crate::testbed::Testbed;
 use ledger_audit::{FaultCounts, Judgement, Outcome};
 
 /// Tries after the first for purchases that the service could not serve in time.
-const RETRIES_MAX: u16 = 20;
+pub const RETRIES_MAX: u16 = 20;
 
 /// What is varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,46 +57,21 @@ pub struct Round {
     pub sales: Vec<(u64, i64)>,
 }
 
-/// Where and with what the loads run.
-pub struct Range<'a> {
-    pub options: &'a CompareOptions,
-    pub testbed: &'a Testbed,
-    pub instances: &'a [Instance],
-    pub seed: u64,
-    pub concurrency: u32,
-}
-
 /// Runs one load. What cannot be judged is said in the round and never counts as good.
-pub async fn run(cell: Cell, strategy: &str, range: &Range<'_>) -> Round {
-    let options = range.run_options(cell, strategy);
-    let before = Counters::read(range.instances).await;
-    let run = run::execute(&options, &range.testbed.environment).await;
-    let after = Counters::read(range.instances).await;
+pub async fn run(options: &RunOptions, instances: &[Instance], environment: &Environment) -> Round {
+    let before = Counters::read(instances).await;
+    let run = run::execute(options, environment).await;
+    let after = Counters::read(instances).await;
     let mut round = match run {
-        Ok(run) => read(&run, range.options.stock),
+        Ok(run) => read(&run),
         Err(CannotJudge(reason)) => Round { could_not_judge: Some(reason), ..Round::default() },
     };
-    round.concurrency = range.concurrency;
+    round.concurrency = options.concurrency;
     round.counters = after.zip(before).map(|(after, before)| after.since(before));
     round
 }
 
-impl Range<'_> {
-    fn run_options(&self, cell: Cell, strategy: &str) -> RunOptions {
-        RunOptions {
-            stock: Some(self.options.stock),
-            buyers: self.options.requests.max(self.concurrency),
-            requests: self.options.requests.max(self.concurrency),
-            concurrency: self.concurrency,
-            arbiter: cell.arbiter,
-            retry: RETRIES_MAX,
-            seconds_max: Some(self.options.seconds_max),
-            ..self.testbed.load(strategy, self.instances, self.seed)
-        }
-    }
-}
-
-fn read(run: &Run, stock: i64) -> Round {
+fn read(run: &Run) -> Round {
     let report = &run.report;
     let traffic = &run.report.traffic;
     let audit = &report.audit;
@@ -104,7 +79,7 @@ fn read(run: &Run, stock: i64) -> Round {
         || run.traffic.answers.iter().filter(|answer| answer.outcome == Outcome::Accepted);
     let clean = report.verdict.exit_code == crate::failure::EXIT_CLEAN;
     Round {
-        could_not_judge: unproved(audit, clean, stock),
+        could_not_judge: unproved(audit, clean, report.circumstances.stock),
         accepted: traffic.accepted.purchases,
         accepted_per_second: traffic.accepted.per_second,
         refused: traffic.refused.purchases,

@@ -35,22 +35,16 @@ const LATENCIES: [(&str, Tone); 4] = [
 
 /// Draws all charts that there are figures for.
 pub fn draw(comparison: &Comparison) -> Vec<Chart> {
-    let rows = &comparison.rows;
-    [throughput(comparison), latency(rows), stock(comparison)].into_iter().flatten().collect()
+    [throughput, latency, stock].into_iter().filter_map(|chart| chart(comparison)).collect()
 }
 
 /// Accepted purchases per second, one bar for one instance and one for two, with their spread.
 fn throughput(comparison: &Comparison) -> Option<Chart> {
-    let rows = &comparison.rows;
     let is_safe = |name: &str| {
         comparison.strategies.iter().any(|judged| judged.card.name == name && judged.card.safe)
     };
-    let mut one = select(rows, Switch::On, 1);
-    one.sort_by(|left, right| {
-        right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
-    });
-    let two = select(rows, Switch::On, 2);
-    let bars = one.into_iter().map(|row| Bars {
+    let two = comparison.rows_of(Switch::On, 2);
+    let bars = comparison.rows_of(Switch::On, 1).into_iter().map(|row| Bars {
         name: &row.strategy,
         tone: if is_safe(&row.strategy) { Tone::Text } else { Tone::Bad },
         spreads: std::iter::once(row)
@@ -134,8 +128,8 @@ fn named_rows(
 }
 
 /// Latency of accepted purchases on a logarithmic scale: a bar from p50 to p99 and a dot at the end.
-fn latency(rows: &[Row]) -> Option<Chart> {
-    let mut rows = select(rows, Switch::On, 1);
+fn latency(comparison: &Comparison) -> Option<Chart> {
+    let mut rows = comparison.rows_of(Switch::On, 1);
     rows.retain(|row| row.latencies_counted > 0);
     rows.sort_by_key(|row| row.latency.p50_us);
     let log = |micros: u64| (micros.max(1) as f64 / 1e3).log10();
@@ -164,19 +158,19 @@ fn latency(rows: &[Row]) -> Option<Chart> {
 
 /// What was left of the stock over time, a panel a strategy, arbiter off, two instances.
 fn stock(comparison: &Comparison) -> Option<Chart> {
+    let units = comparison.load.options.stock;
     let mut canvas = Canvas::default();
     let mut panels = 0;
-    for row in select(&comparison.rows, Switch::Off, 2) {
+    for row in comparison.rows_of(Switch::Off, 2) {
         // The round that tells most: the one that oversold most, else the first.
         let told = row.rounds.iter().filter(|round| !round.sales.is_empty());
         let Some(round) = told.rev().max_by_key(|round| round.faults.oversold) else { continue };
         let origin = (PANEL_WIDTH * (panels % PANELS), PANEL_HEIGHT * (panels / PANELS));
-        canvas.part(origin, &panel(row, &round.sales, comparison.load.stock));
+        canvas.part(origin, &panel(row, &round.sales, units));
         panels += 1;
     }
     let caption = format!(
-        "Units left over time when the gate stands alone (arbiter off), two instances, from {} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth.",
-        comparison.load.stock
+        "Units left over time when the gate stands alone (arbiter off), two instances, from {units} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth."
     );
     let lines = (panels + PANELS - 1) / PANELS;
     let svg = canvas.svg(PANEL_HEIGHT * lines);
@@ -216,10 +210,6 @@ fn panel(row: &Row, sales: &[(u64, i64)], stock: i64) -> Canvas {
     let end = if uncaught { "not caught".to_owned() } else { format!("{left_units} left") };
     canvas.text(&end, (left, bottom + 5), tone, 11, "start");
     canvas
-}
-
-fn select(rows: &[Row], arbiter: Switch, instances: usize) -> Vec<&Row> {
-    rows.iter().filter(|row| (row.arbiter, row.instances) == (arbiter, instances)).collect()
 }
 
 #[cfg(test)]

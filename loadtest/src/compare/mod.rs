@@ -30,14 +30,14 @@ use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
 use crate::launcher::{Service, clock_ahead};
-use crate::options::{CompareOptions, Switch, is_wanted};
+use crate::options::{CompareOptions, RunOptions, Switch, check_only, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
 use crate::service::Admin;
 use crate::spread::Spread;
 use crate::testbed::Testbed;
 use crate::tokens::Mint;
-use cell::{Cell, Range, Round};
+use cell::{Cell, RETRIES_MAX, Round};
 use figures::{Card, Row};
 use ledger_audit::Expectation;
 use result::{Comparison, LoadSettings, StrategyVerdict, conclusion, judge_strategy};
@@ -86,11 +86,7 @@ async fn cards(
     let list = admin.strategies().await?;
     let mut cards: Vec<Card> =
         serde_json::from_value(list).or_cannot_judge("the list of strategies is not as agreed")?;
-    if let Some(unknown) =
-        options.only.iter().find(|name| !cards.iter().any(|card| card.name == **name))
-    {
-        return Err(CannotJudge(format!("--only {unknown}: there is no such strategy")));
-    }
+    check_only(&options.only, &cards.iter().map(|card| &*card.name).collect::<Vec<_>>())?;
     cards.retain(|card| is_wanted(&options.only, &card.name));
     if !cards.iter().any(|card| card.available) {
         return Err(CannotJudge::new("no strategy can be compared here"));
@@ -141,14 +137,19 @@ impl Grid<'_> {
     async fn load(&mut self, cell: Cell, instances: &[Instance], concurrency: u32, counted: &str) {
         let name = self.cards[cell.strategy].name.clone();
         let count = self.rounds.get(&cell).map_or(0, Vec::len) as u64;
-        let range = Range {
-            options: self.options,
-            testbed: self.testbed,
-            instances,
-            seed: self.testbed.seed.wrapping_add(count),
+        let Self { options, testbed, .. } = &*self;
+        let requests = options.requests.max(concurrency);
+        let load = RunOptions {
+            stock: Some(options.stock),
+            buyers: requests,
+            requests,
             concurrency,
+            arbiter: cell.arbiter,
+            retry: RETRIES_MAX,
+            seconds_max: Some(options.seconds_max),
+            ..testbed.load(&name, instances, testbed.seed.wrapping_add(count))
         };
-        let round = Box::pin(cell::run(cell, &name, &range)).await;
+        let round = Box::pin(cell::run(&load, instances, &testbed.environment)).await;
         self.steps.end(&line(&name, cell, &round, counted));
         self.rounds.entry(cell).or_default().push(round);
     }
@@ -222,14 +223,7 @@ impl Grid<'_> {
         let strategies: Vec<StrategyVerdict> =
             self.cards.into_iter().map(|card| judge_strategy(card, &rows)).collect();
         let (exit_code, sentence) = conclusion(&strategies);
-        let load = LoadSettings {
-            rounds: self.options.rounds,
-            stock: self.options.stock,
-            requests: self.options.requests,
-            concurrency: self.options.concurrency,
-            seconds_max: self.options.seconds_max,
-            generator_share,
-        };
+        let load = LoadSettings { options: self.options.clone(), generator_share };
         Comparison { exit_code, sentence, circumstances, load, strategies, rows }
     }
 }

@@ -9,7 +9,7 @@ use crate::document::{Cell, Document, Table, Tone, capitalised};
 use crate::options::Switch;
 use crate::spread::Spread;
 
-const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases, retries included. *Retries* are attempts of clients after the first. *Lock waits* are acquires of a lock that did not get it at once, *wait* the mean time until they had it. *Refusals* and *repeats* are writes that the arbiter refused or tried again. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
+const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases in milliseconds, retries included. *Retries* are attempts of clients after the first. *Lock waits* are acquires of a lock that did not get it at once, *wait* the mean time until they had it. *Refusals* and *repeats* are writes that the arbiter refused or tried again. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
 
 /// A column of a table of figures: its name, whether a terminal has room for it, and its cells.
 type Column = (&'static str, bool, fn(&Row) -> Cell);
@@ -49,7 +49,8 @@ pub fn document(comparison: &Comparison, charts: Vec<Chart>) -> Document {
     document.paragraph("Arbiter on; in parentheses the slowest and the fastest round.");
     document.heading("Figures");
     document.paragraph(LEGEND.replace('*', ""));
-    for rows in comparison.setups() {
+    let setups = [(Switch::On, 1), (Switch::On, 2), (Switch::Off, 1), (Switch::Off, 2)];
+    for rows in setups.map(|(arbiter, instances)| comparison.rows_of(arbiter, instances)) {
         let Some(first) = rows.first() else { continue };
         document.heading(capitalised(&setup(first)));
         document.paragraph(noise(&rows));

@@ -6,7 +6,7 @@ use super::figures::{Card, Row};
 use super::verdict::{self, Verdict};
 use crate::circumstances::Circumstances;
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
-use crate::options::Switch;
+use crate::options::{CompareOptions, Switch};
 
 /// What the comparison found.
 #[derive(Debug, Serialize)]
@@ -22,11 +22,8 @@ pub struct Comparison {
 /// The settings that all loads share.
 #[derive(Debug, Serialize)]
 pub struct LoadSettings {
-    pub rounds: u32,
-    pub stock: i64,
-    pub requests: u32,
-    pub concurrency: u32,
-    pub seconds_max: f64,
+    #[serde(flatten)]
+    pub options: CompareOptions,
     /// Median over loads of the generator's share of the machine, 0 to 1.
     pub generator_share: f64,
 }
@@ -42,32 +39,24 @@ pub struct StrategyVerdict {
 }
 
 impl Comparison {
-    /// The rows of each setup (arbiter and number of instances), the fastest first. Setups without a
-    /// row are left out.
-    pub fn setups(&self) -> Vec<Vec<&Row>> {
-        let setups = [(Switch::On, 1), (Switch::On, 2), (Switch::Off, 1), (Switch::Off, 2)];
-        let tables = setups.map(|setup| {
-            let mut rows: Vec<&Row> =
-                self.rows.iter().filter(|row| (row.arbiter, row.instances) == setup).collect();
-            rows.sort_by(|left, right| {
-                right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
-            });
-            rows
+    /// The rows of one setup (arbiter and number of instances), the fastest first.
+    pub fn rows_of(&self, arbiter: Switch, instances: usize) -> Vec<&Row> {
+        let of_setup = |row: &&Row| (row.arbiter, row.instances) == (arbiter, instances);
+        let mut rows: Vec<&Row> = self.rows.iter().filter(of_setup).collect();
+        rows.sort_by(|left, right| {
+            right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
         });
-        tables.into_iter().filter(|rows| !rows.is_empty()).collect()
+        rows
     }
 }
 
 impl LoadSettings {
     /// For people.
     pub fn describe(&self) -> String {
+        let CompareOptions { rounds, stock, requests, concurrency, seconds_max, .. } =
+            &self.options;
         format!(
-            "{} units, {} buyers who each want one, {} at once, at most {} s, {} rounds; the generator used {:.0} % of the machine",
-            self.stock,
-            self.requests,
-            self.concurrency,
-            self.seconds_max,
-            self.rounds,
+            "{stock} units, {requests} buyers who each want one, {concurrency} at once, at most {seconds_max} s, {rounds} rounds; the generator used {:.0} % of the machine",
             self.generator_share * 100.0
         )
     }

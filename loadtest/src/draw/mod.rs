@@ -2,7 +2,6 @@
 //! are the published shuffle, and the ledger is right.
 
 mod enter;
-mod options;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use crate::document::{Color, Document, grouped};
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
+use crate::options::DrawOptions;
 use crate::process;
 use crate::program::CommandResult;
 use crate::report;
@@ -25,8 +25,6 @@ use crate::service::{self, Admin};
 use crate::tokens::{Mint, seckill_program};
 use enter::BuyerEntry;
 pub use enter::PARTY_MAX;
-
-pub use options::DrawOptions;
 
 /// Id of the first buyer; the others follow. It lies above all real accounts.
 const FIRST_BUYER: i64 = 1_000_000_001;

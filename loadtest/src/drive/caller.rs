@@ -1,5 +1,6 @@
 //! One caller: one connection, one purchase at a time, every attempt written down.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,6 @@ use rand::RngExt;
 use tokio::time::sleep;
 
 use super::answer;
-use super::call::Call;
 use super::connection::{Connection, Exchange};
 use super::{Drive, Instance, micros_since};
 use ledger_audit::{Answer, Outcome};
@@ -18,18 +18,18 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 const RETRY_PAUSE_FIRST_MS: u64 = 50;
 const RETRY_PAUSE_DOUBLINGS_MAX: u16 = 5;
 /// Pause between two tries for a connection while the service is away.
-const RECONNECT_PAUSE_MS: std::ops::Range<u64> = 150..350;
+const RECONNECT_PAUSE_MS: Range<u64> = 150..350;
 /// A kept-alive connection may be closed by the service at any moment; this often in a row it
 /// is something else.
 const STALE_CONNECTIONS_MAX: u32 = 3;
 
 /// A caller and its record.
 pub struct Caller {
-    pub(super) drive: Arc<Drive>,
+    drive: Arc<Drive>,
     connection: Option<Connection>,
     instance: usize,
     /// Start of the traffic.
-    pub(super) started: Instant,
+    started: Instant,
     /// Everything it was answered.
     pub answers: Vec<Answer>,
 }
@@ -58,44 +58,46 @@ impl Caller {
         self.started = started;
     }
 
-    /// Makes purchase number `index` of the plan, which was due at `planned`, with its retries.
-    pub async fn purchase(&mut self, index: usize, planned: Instant) {
+    /// Makes these purchases of the plan with one request, which was due at `planned`, and sends those again that have no
+    /// final answer.
+    pub async fn purchase(&mut self, purchases: Range<usize>, planned: Instant) {
         let drive = Arc::clone(&self.drive);
-        let planned_purchase = drive.plan.requests[index];
-        let order = &drive.orders[planned_purchase.strategy as usize];
-        let key = drive.plan.key(index);
-        let call = Call {
-            token: Some(&drive.tokens[planned_purchase.buyer as usize]),
-            key: key.as_deref(),
-            body: Some(&order.body),
-            ..Call::new("POST", &order.path)
-        };
-        let mut attempt = 0;
-        loop {
-            let (exchange, sent) = self.attempt(|instance: &Instance| instance.render(call)).await;
-            let answer = answer::read(&exchange);
-            let outcome = answer.outcome;
-            // Without a key a second try after an unknown outcome would be a second purchase.
-            let may_repeat = answer.retryable && (key.is_some() || outcome != Outcome::Unknown);
-            let last = attempt >= drive.policy.retries_max
-                || !may_repeat
-                || outcome == Outcome::Accepted
-                || drive.is_over(self.started);
-            let answer = Answer { attempt, last, key: key.clone(), ..answer };
-            self.write_down(index, answer, planned, sent);
-            if last {
-                return drive.finished(outcome);
+        let mut open: Vec<usize> = purchases.collect();
+        for attempt in 0.. {
+            let render = |instance: &Instance| match &drive.batches {
+                None => drive.render(open[0], instance),
+                Some(batches) => batches.render(&drive, instance, &open),
+            };
+            let (exchange, sent) = self.attempt(render).await;
+            let answers = match drive.batches {
+                None => vec![answer::read(&exchange)],
+                Some(_) => answer::read_lines(&exchange, open.len()),
+            };
+            let is_over = attempt >= drive.policy.retries_max || drive.is_over(self.started);
+            let mut again = Vec::new();
+            for (&index, answer) in open.iter().zip(answers) {
+                let outcome = answer.outcome;
+                let key = drive.plan.key(index);
+                // Without a key a second try after an unknown outcome would be a second purchase.
+                let may_repeat = answer.retryable && (key.is_some() || outcome != Outcome::Unknown);
+                let last = is_over || !may_repeat || outcome == Outcome::Accepted;
+                self.write_down(index, Answer { attempt, last, key, ..answer }, planned, sent);
+                if last {
+                    drive.finished(outcome);
+                } else {
+                    again.push(index);
+                }
+            }
+            if again.is_empty() {
+                return;
             }
             sleep(pause(&exchange, attempt)).await;
-            attempt += 1;
+            open = again;
         }
     }
 
     /// Sends what `render` makes for an instance.
-    pub(super) async fn attempt(
-        &mut self,
-        render: impl Fn(&Instance) -> Vec<u8>,
-    ) -> (Exchange, Instant) {
+    async fn attempt(&mut self, render: impl Fn(&Instance) -> Vec<u8>) -> (Exchange, Instant) {
         for _ in 0..STALE_CONNECTIONS_MAX {
             if !self.connect().await {
                 break;
@@ -137,13 +139,7 @@ impl Caller {
         }
     }
 
-    pub(super) fn write_down(
-        &mut self,
-        index: usize,
-        answer: Answer,
-        planned: Instant,
-        sent: Instant,
-    ) {
+    fn write_down(&mut self, index: usize, answer: Answer, planned: Instant, sent: Instant) {
         let now = Instant::now();
         let planned_purchase = self.drive.plan.requests[index];
         // Who a guest is in the ledger is for the service to say.
@@ -168,7 +164,7 @@ impl Caller {
 
 /// What the service asked for, else a doubling pause; half of it at random, so that callers who
 /// were refused together do not come back together.
-pub(super) fn pause(exchange: &Exchange, attempt: u16) -> Duration {
+fn pause(exchange: &Exchange, attempt: u16) -> Duration {
     let wish = match exchange {
         Exchange::Answered(reply) => reply.retry_after.map(|wish| wish.min(RETRY_AFTER_MAX)),
         _ => None,

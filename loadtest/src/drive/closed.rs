@@ -36,10 +36,7 @@ async fn call(drive: Arc<Drive>, mut caller: Caller, started: Instant) -> Vec<An
         if index >= end {
             break;
         }
-        match drive.batches {
-            None => caller.purchase(index, Instant::now()).await,
-            Some(_) => caller.reserve_each(index..end, Instant::now()).await,
-        }
+        caller.purchase(index..end, Instant::now()).await;
     }
     caller.answers
 }

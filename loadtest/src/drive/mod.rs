@@ -34,6 +34,7 @@ use tokio::time::{sleep, timeout};
 use crate::plan::Plan;
 use crate::progress::Bar;
 use batches::Batches;
+use call::Call;
 use caller::Caller;
 use ledger_audit::{Answer, History, Outcome};
 use readers::{AcceptedOrders, Readers};
@@ -224,6 +225,18 @@ impl Drive {
         limit.is_some_and(|limit| started.elapsed() >= limit) || self.is_stopped()
     }
 
+    /// The request of one purchase of the plan.
+    fn render(&self, index: usize, instance: &Instance) -> Vec<u8> {
+        let planned = self.plan.requests[index];
+        let order = &self.orders[planned.strategy as usize];
+        instance.render(Call {
+            token: Some(&self.tokens[planned.buyer as usize]),
+            key: self.plan.key(index).as_deref(),
+            body: Some(&order.body),
+            ..Call::new("POST", &order.path)
+        })
+    }
+
     /// Notes the end of one purchase.
     pub fn finished(&self, outcome: Outcome) {
         if outcome == Outcome::Accepted {
@@ -254,7 +267,7 @@ pub async fn fire_and_look<T>(drive: Arc<Drive>, look: impl Fn() -> T) -> (Traff
     drive.stop();
     progress.abort();
     let started = traffic.started.unwrap_or_else(Instant::now);
-    traffic.history = readers.stop(started).await;
+    traffic.history = readers.seen(started).await;
     traffic
         .answers
         .sort_unstable_by_key(|answer| (answer.answered_at_us, answer.request, answer.attempt));

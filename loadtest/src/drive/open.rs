@@ -118,7 +118,7 @@ async fn call(
     idle: Idle,
 ) -> Vec<Answer> {
     while let Some((index, due)) = work.recv().await {
-        caller.purchase(index, due).await;
+        caller.purchase(index..index + 1, due).await;
         locked(&idle).push_back(number);
     }
     caller.answers

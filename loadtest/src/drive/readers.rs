@@ -1,7 +1,6 @@
 //! Readers beside the load: they look at orders that were sold, pay some and cancel some.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,9 +33,8 @@ impl AcceptedOrders {
     }
 }
 
-/// The readers of a drive. They read until [`Readers::stop`].
+/// The readers of a drive. They read until it is stopped.
 pub struct Readers {
-    stopped: Arc<AtomicBool>,
     base: Instant,
     tasks: JoinSet<History>,
 }
@@ -44,18 +42,16 @@ pub struct Readers {
 impl Readers {
     /// Starts as many readers as the policy says.
     pub fn start(drive: &Arc<Drive>) -> Self {
-        let stopped = Arc::new(AtomicBool::new(false));
         let base = Instant::now();
         let mut tasks = JoinSet::new();
         for _ in 0..drive.policy.readers {
-            tasks.spawn(read(Arc::clone(drive), Arc::clone(&stopped), base));
+            tasks.spawn(read(Arc::clone(drive), base));
         }
-        Self { stopped, base, tasks }
+        Self { base, tasks }
     }
 
-    /// Ends them. Answers what they saw, on the clock that starts at `started`.
-    pub async fn stop(self, started: Instant) -> History {
-        self.stopped.store(true, Ordering::Relaxed);
+    /// What they saw, on the clock that starts at `started`, once the drive is stopped.
+    pub async fn seen(self, started: Instant) -> History {
         let mut history = History::default();
         for seen in self.tasks.join_all().await {
             history.extend(seen);
@@ -65,9 +61,9 @@ impl Readers {
     }
 }
 
-async fn read(drive: Arc<Drive>, stopped: Arc<AtomicBool>, base: Instant) -> History {
+async fn read(drive: Arc<Drive>, base: Instant) -> History {
     let mut observer = Observer::new(drive.instances.clone(), base, drive.policy.timeout);
-    while !stopped.load(Ordering::Relaxed) {
+    while !drive.is_stopped() {
         if let Some((buyer, order)) = drive.accepted.any(|all| rand::rng().random_range(all)) {
             let token = &drive.tokens[buyer as usize];
             observer.order(token, &order).await;

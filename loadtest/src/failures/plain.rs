@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use redis_connection::SharedConnection;
 use tokio::sync::Barrier;
-use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::stage::{CUT_OFF, NOT_ON_DISK, Stage, private_redis};
@@ -18,8 +17,7 @@ use crate::servers::redis_at;
 /// A lease that runs out while its holder dawdles, and one that does not.
 const LEASE_SHORT_MS: u64 = 60;
 const LEASE_LONG_MS: u64 = 30_000;
-/// How often a waiter looks, and how long it waits for its second lock.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long a buyer waits for the second lock.
 const SECOND_LOCK_MAX: Duration = Duration::from_millis(400);
 /// What must happen soon, even on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -47,16 +45,8 @@ async fn acquire_soon(
     owner: &str,
     patience: Duration,
 ) -> Result<bool, CannotJudge> {
-    let until = Instant::now() + patience;
-    loop {
-        if acquire(redis, lock, owner, LEASE_LONG_MS).await? {
-            return Ok(true);
-        }
-        if Instant::now() >= until {
-            return Ok(false);
-        }
-        sleep(LOOK_AGAIN).await;
-    }
+    let taken = plain_lock::acquire_within(redis, lock, owner, LEASE_LONG_MS, patience).await;
+    taken.or_cannot_judge("Redis")
 }
 
 /// Gives a lock back: blindly, or only if it is still ours.

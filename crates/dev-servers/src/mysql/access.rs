@@ -1,24 +1,16 @@
 //! The one account of a private database server, and the ways to it.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
+use super::Mysql;
 use super::flavour::{DATABASE, Flavour, USER};
 use crate::ports;
 use crate::server::NotReady;
 
-/// How to log in.
-#[derive(Debug)]
-pub(super) struct Access {
-    pub(super) flavour: Flavour,
-    pub(super) socket: PathBuf,
-    pub(super) password: String,
-}
-
-impl Access {
+impl Mysql {
     /// See [`super::MysqlServer::url_of`].
     pub(super) fn url(&self, port: u16, database: &str) -> String {
         if self.flavour == Flavour::Mysql {

@@ -17,7 +17,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::access::{Access, not_ready};
+use tokio::time::timeout;
+
+use self::access::not_ready;
 pub use self::flavour::DATABASE;
 use self::flavour::Flavour;
 pub use self::operator::OPERATOR;
@@ -31,6 +33,9 @@ use super::server::{NotReady, ReadyServer, Recipe, Server};
 const INITIALISING: &str = "initialising";
 /// Written when the data directory is complete; says by which kind of server.
 const READY: &str = "ready";
+
+/// How long the making of an empty database may take.
+const MAKE_MAX: Duration = Duration::from_secs(300);
 
 /// For data that stay and grow: room for a million orders in memory, and a redo log large enough that a sale
 /// does not force page flushes. Between sales the pages are written at the speed of a solid-state disk:
@@ -86,7 +91,9 @@ pub struct Mysql {
     program: PathBuf,
     launcher: Vec<String>,
     extra_arguments: Vec<String>,
-    access: Access,
+    flavour: Flavour,
+    socket: PathBuf,
+    password: String,
 }
 
 impl MysqlOptions {
@@ -152,9 +159,8 @@ impl MysqlServer {
         home.write("init.sql", &statements)?;
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
-        let access = Access { flavour, socket, password };
         let MysqlOptions { launcher, extra_arguments, .. } = options;
-        let recipe = Mysql { program, launcher, extra_arguments, access };
+        let recipe = Mysql { program, launcher, extra_arguments, flavour, socket, password };
         let server = Self::boot(ReadyServer { recipe, home, temporary, version }, None).await?;
         mark_ready(&server.home, flavour)?;
         Ok(server)
@@ -172,13 +178,13 @@ impl MysqlServer {
     /// names begin with [`DATABASE`].
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
-        self.recipe.access.url(self.port(), database)
+        self.recipe.url(self.port(), database)
     }
 
     /// The URL of a database on the unix socket, for MySQL with TLS: see [`Self::url`].
     #[must_use]
     pub fn socket_url_of(&self, database: &str) -> String {
-        self.recipe.access.socket_url(database)
+        self.recipe.socket_url(database)
     }
 
     /// The URL of the database [`DATABASE`] over TCP on 127.0.0.1.
@@ -190,7 +196,7 @@ impl MysqlServer {
     /// The URL of another database over TCP on 127.0.0.1.
     #[must_use]
     pub fn tcp_url_of(&self, database: &str) -> String {
-        self.recipe.access.tcp_url(self.port(), database)
+        self.recipe.tcp_url(self.port(), database)
     }
 }
 
@@ -199,14 +205,14 @@ impl Recipe for Mysql {
     const START_MAX: Duration = Duration::from_secs(120);
 
     fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        let Access { flavour, socket, .. } = &self.access;
+        let Self { program, extra_arguments, socket, .. } = self;
         let mut command = self.launcher.clone();
-        command.extend(flavour.serve(&self.program, home, socket, port, &self.extra_arguments));
+        command.extend(self.flavour.serve(program, home, socket, port, extra_arguments));
         Ok(command)
     }
 
     async fn ask(&self, port: u16) -> Result<(), NotReady> {
-        self.access.login(port).await.map_err(|error| not_ready(&error))
+        self.login(port).await.map_err(|error| not_ready(&error))
     }
 }
 
@@ -254,11 +260,13 @@ async fn initialise(
     let command = flavour.initialise(program, home)?;
     let maker = Guardian::spawn(&command, &home.directory, &home.log)
         .map_err(StartError::io("run", program))?;
-    let status = maker.exited().await;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(home.ended(&format!("while making the database, {status}")))
+    match timeout(MAKE_MAX, maker.exited()).await {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(home.ended(&format!("while making the database, {status}"))),
+        Err(_) => {
+            maker.kill().await;
+            Err(home.silent(MAKE_MAX, "the database is being made"))
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::flavour::{self, Flavour};
 use super::members::{Members, Shared};
 use super::{DATABASE, MysqlServer, galera, group, operator, semisync};
 use crate::error::StartError;
+use crate::ports;
 
 /// The file with the number of the writer, from 1, beside the members' folders.
 const WRITER: &str = "primary";
@@ -50,7 +51,7 @@ impl MysqlSet {
 
     /// Starts a set in throw-away directories, for tests.
     pub async fn start_temporary(engine: Replication) -> Result<Self, StartError> {
-        Self::start_in(engine, None, 0).await
+        ports::start_again(|| Self::start_in(engine, None, 0)).await
     }
 
     async fn start_in(

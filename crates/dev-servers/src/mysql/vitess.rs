@@ -15,12 +15,11 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use super::access::not_ready;
 use super::flavour::{self, DATABASE, Flavour, USER};
 use super::vitess_programs::{
-    SERVER, as_its_user, find, give_to_nobody, make_root, mysql_options, tablet_flags,
+    SERVER, as_its_user, find, give_to_nobody, make_root, mysql_options, tablet_flags, web_port,
 };
 use super::{MysqlServer, operator};
 use crate::error::StartError;
 use crate::home::{Home, LOG, make_private, new_password, write_private};
-use crate::ports;
 use crate::program;
 use crate::server::{NotReady, ReadyServer, Recipe, Server};
 
@@ -81,12 +80,8 @@ impl VitessServer {
         if is_sharded {
             make_shards(mysql.port(), &password).await?;
         }
-        let recipe = Vtcombo {
-            program,
-            topology: topology(is_sharded),
-            web_port: ports::choose(&home.path("web-port"))?,
-            root: root.path().to_path_buf(),
-        };
+        let topology = topology(is_sharded);
+        let recipe = Vtcombo { program, topology, root: root.path().to_path_buf() };
         temporary.push(root);
         let gate = Server::boot(ReadyServer { recipe, home, temporary, version }, None).await?;
         Ok(Self { gate, mysql, password })
@@ -170,14 +165,12 @@ pub struct Vtcombo {
     program: PathBuf,
     /// The keyspaces, in the text format of Vitess' tests.
     topology: String,
-    /// Where it shows its state to people.
-    web_port: u16,
     /// A folder of its own user.
     root: PathBuf,
 }
 
 impl Vtcombo {
-    fn flags(&self, port: u16) -> Vec<String> {
+    fn flags(&self, port: u16, web_port: u16) -> Vec<String> {
         let loopback = || "127.0.0.1".to_owned();
         let named = [
             ("proto-topo", self.topology.clone()),
@@ -186,7 +179,8 @@ impl Vtcombo {
             ("mysql-server-bind-address", loopback()),
             ("mysql-auth-server-impl", "none".to_owned()),
             ("bind-address", loopback()),
-            ("port", self.web_port.to_string()),
+            // Where it shows its state to people.
+            ("port", web_port.to_string()),
             ("schema-dir", self.root.join(SCHEMAS).display().to_string()),
             ("mycnf-server-id", "1".to_owned()),
             // One item lives in one shard, so a transaction over two is a mistake.
@@ -201,8 +195,8 @@ impl Vtcombo {
 }
 
 impl Recipe for Vtcombo {
-    fn command(&self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        Ok(as_its_user(&self.root, &self.program, self.flags(port)))
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
+        Ok(as_its_user(&self.root, &self.program, self.flags(port, web_port(home)?)))
     }
 
     async fn ask(&self, port: u16) -> Result<(), NotReady> {

@@ -55,9 +55,7 @@ impl VitessProgram {
         let program = find(name)?;
         let version = program::version(SERVER, &program)?;
         let (home, temporary) = Home::open_or_make(name, None).await?;
-        let web_port = ports::choose(&home.path("web-port"))?;
         let mut flags = vec![
-            format!("--port={web_port}"),
             format!("--bind-address={LOOPBACK}"),
             "--log-format=text".to_owned(),
             "--log-level=warn".to_owned(),
@@ -70,8 +68,9 @@ impl VitessProgram {
 }
 
 impl Recipe for VitessProgram {
-    fn command(&self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
+    fn command(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         let mut flags = self.flags.clone();
+        flags.push(format!("--port={}", web_port(home)?));
         flags.push(format!("--{}={port}", self.port_flag));
         Ok(as_its_user(&self.root, &self.program, flags))
     }
@@ -81,6 +80,12 @@ impl Recipe for VitessProgram {
         let connected = TcpStream::connect((LOOPBACK, port)).await;
         connected.map(drop).map_err(|error| NotReady::Yet(error.to_string()))
     }
+}
+
+/// The port on which a program shows its state to people. It is chosen at each try of a start, since another process may
+/// have taken it before.
+pub(super) fn web_port(home: &Home) -> Result<u16, StartError> {
+    ports::choose(&home.path("web-port"))
 }
 
 /// Finds a program in the folder of `SECKILL_VITESS`, else in the one that `scripts/vitess-program` fills.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures::future::{join_all, select_all, try_join_all};
+use futures::future::{join_all, try_join_all};
 
 use super::group::{Group, failed, field, until};
 use super::{Part, RedisOptions, RedisServer};
@@ -15,6 +15,8 @@ const GROUP: &str = "Redis Cluster";
 /// does not succeed within 5 seconds.
 const FAILOVERS_MAX: u32 = 5;
 const FAILOVER_MAX: Duration = Duration::from_secs(6);
+/// Number of primaries.
+const PRIMARIES: u16 = 3;
 /// Number of slots of every cluster.
 const SLOTS: u16 = 16_384;
 
@@ -23,8 +25,6 @@ const SLOTS: u16 = 16_384;
 pub struct RedisClusterOptions {
     /// The folder for the nodes' directories; `None` makes throw-away ones.
     pub data_dir: Option<PathBuf>,
-    /// Primaries.
-    pub primaries: usize,
     /// Replicas of each primary.
     pub replicas: usize,
     /// How long a node may be silent before the others replace it.
@@ -46,7 +46,7 @@ impl Default for RedisClusterOptions {
     /// Three primaries with a replica each, throw-away.
     fn default() -> Self {
         let node_timeout = Duration::from_secs(2);
-        Self { data_dir: None, primaries: 3, replicas: 1, node_timeout, extra_lines: Vec::new() }
+        Self { data_dir: None, replicas: 1, node_timeout, extra_lines: Vec::new() }
     }
 }
 
@@ -61,7 +61,7 @@ impl RedisCluster {
     }
 
     async fn try_start(options: RedisClusterOptions) -> Result<Self, StartError> {
-        let count = options.primaries * (1 + options.replicas);
+        let count = usize::from(PRIMARIES) * (1 + options.replicas);
         let group = Group::open(options.data_dir.clone(), 2 * count)?;
         let start = |index| RedisServer::start(member(&options, &group, index));
         let nodes = try_join_all((0..count).map(start)).await?;
@@ -86,12 +86,6 @@ impl RedisCluster {
     /// Stops all nodes, and returns when they have ended.
     pub async fn stop(&self) {
         join_all(self.nodes.iter().map(RedisServer::stop)).await;
-    }
-
-    /// Waits until one of the nodes has ended, and tells which, with the end of its log.
-    pub async fn ended(&self) -> StartError {
-        let ended = self.nodes.iter().map(|node| Box::pin(node.ended()));
-        select_all(ended).await.0
     }
 
     /// The index of the node that has a slot, as a node that is not `but` sees it.
@@ -269,12 +263,11 @@ impl RedisCluster {
 
     /// Shares the slots out and has the first node meet the others.
     async fn make(&self) -> redis::RedisResult<()> {
-        let primaries = u16::try_from(self.options.primaries).expect("a handful of primaries");
         for (index, node) in (0..).zip(&self.nodes) {
             let epoch = (index + 1).to_string();
             let () = node.run(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await?;
-            if index < primaries {
-                let bound = |index: u16| u32::from(SLOTS) * u32::from(index) / u32::from(primaries);
+            if index < PRIMARIES {
+                let bound = |index: u16| u32::from(SLOTS) * u32::from(index) / u32::from(PRIMARIES);
                 let first = bound(index).to_string();
                 let last = (bound(index + 1) - 1).to_string();
                 let () = node.run(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await?;
@@ -304,8 +297,9 @@ impl RedisCluster {
 
     /// Gives each primary its replicas.
     async fn follow(&self) -> Result<(), StartError> {
-        for index in self.options.primaries..self.nodes.len() {
-            let primary = self.id(index % self.options.primaries).await?;
+        let primaries = usize::from(PRIMARIES);
+        for index in primaries..self.nodes.len() {
+            let primary = self.id(index % primaries).await?;
             let replicate = ["CLUSTER", "REPLICATE", &primary];
             let () = self.nodes[index].run(&replicate).await.map_err(failed)?;
         }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Part, RedisOptions, SERVER};
 use crate::error::StartError;
@@ -13,6 +13,8 @@ use crate::ports;
 
 /// How long a group may take until all its members work together.
 const READY_MAX: Duration = Duration::from_secs(60);
+/// How long one look at a group may take: a frozen server does not answer.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 /// The pause before a group is looked at again.
 const READY_POLL: Duration = Duration::from_millis(50);
 
@@ -50,14 +52,16 @@ impl Group {
     }
 }
 
-/// Waits until `look` finds nothing missing; the error names the missing part.
+/// Waits until `look` finds nothing missing; the error names the missing part. A look that takes too long counts as an
+/// answer that is missing.
 pub(super) async fn until<T, F: Future<Output = Result<T, String>>>(
     what: &'static str,
     mut look: impl FnMut() -> F,
 ) -> Result<T, StartError> {
     let begin = Instant::now();
     loop {
-        match look().await {
+        let seen = timeout(LOOK_MAX, look()).await;
+        match seen.unwrap_or_else(|_| Err("no answer".to_owned())) {
             Ok(found) => return Ok(found),
             Err(missing) if begin.elapsed() >= READY_MAX => {
                 let action = format!("work together within {} s", READY_MAX.as_secs());

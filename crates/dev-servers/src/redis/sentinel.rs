@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use futures::future::{join_all, select_all, try_join_all};
+use futures::future::{join_all, try_join_all};
 
 use super::group::{Group, field, until};
 use super::{Part, RedisServer};
@@ -113,13 +113,6 @@ impl RedisSentinels {
         // The Sentinels first: they would replace a primary that stops.
         join_all(self.sentinels.iter().map(RedisServer::stop)).await;
         join_all(self.servers.iter().map(RedisServer::stop)).await;
-    }
-
-    /// Waits until one of the servers has ended, and tells which, with the end of its log.
-    pub async fn ended(&self) -> StartError {
-        let all = self.servers.iter().chain(&self.sentinels);
-        let ended = all.map(|server| Box::pin(server.ended()));
-        select_all(ended).await.0
     }
 
     /// The index of the primary, as the Sentinels see it.
