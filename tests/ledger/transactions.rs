@@ -5,32 +5,6 @@ use serde_json::json;
 use crate::support::Shop;
 
 #[tokio::test]
-async fn a_retry_with_the_same_key_is_the_same_order() {
-    let shop = Shop::new().await;
-    let (one, two) = (shop.start().await, shop.start().await);
-    let item = one.make_item(json!({ "stock": 3 })).await;
-    let first = one.buyer(5).buy_with_key("default", item, "click-1").await.expect_status(201);
-    for strategy in ["lock-redis", "mysql-atomic", "mysql-version", "redis-watch"] {
-        for instance in [&one, &two] {
-            let again = instance.buyer(5).buy_with_key(strategy, item, "click-1").await;
-            assert_eq!((again.status, &again.json["id"]), (201, &first.json["id"]), "{strategy}");
-            assert_eq!(again.headers["idempotency-replayed"], "true");
-        }
-    }
-    // Another buyer's key of the same text is another request.
-    let other = two.buyer(6).buy_with_key("default", item, "click-1").await;
-    assert_eq!(other.status, 201);
-    assert_ne!(other.json["id"], first.json["id"]);
-    // After a restart, and although nothing is left for anybody else.
-    assert_eq!(two.buyer(7).buy("default", item).await.status, 201);
-    assert_eq!(two.buyer(8).buy("default", item).await.brief(), (409, "sold_out"));
-    one.stop().await;
-    let restarted = shop.start().await;
-    let again = restarted.buyer(5).buy_with_key("default", item, "click-1").await;
-    assert_eq!((again.status, &again.json["id"]), (201, &first.json["id"]));
-}
-
-#[tokio::test]
 async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
     let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("lock-redis", item).await.status, 201);

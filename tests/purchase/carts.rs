@@ -6,7 +6,6 @@ mod extension;
 mod gates;
 mod isolation;
 mod links;
-mod races;
 mod returns;
 mod steps;
 

@@ -210,15 +210,6 @@ async fn a_stop_ends_the_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_not_there_is_not_found() {
-    let (_shop, instance) = Shop::open().await;
-    for path in ["/api/lab/runs/nothing", "/api/lab/runs/nothing/events"] {
-        assert_problem(&instance.admin().get(path).await, (404, "run_not_found"), path);
-    }
-    assert_problem(&cancel(&instance.admin(), "nothing").await, (404, "run_not_found"), "ending");
-}
-
-#[tokio::test]
 async fn a_run_out_of_bounds_is_refused() {
     let (_shop, instance) = Shop::open().await;
     let too_many = vec!["mysql-atomic"; 501];

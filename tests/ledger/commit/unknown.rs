@@ -15,6 +15,8 @@ async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tell
     let answer = linked.buyer(1).buy_with_key("mysql-atomic", item, "k").await;
     assert_eq!(link.caught(), 1, "the fault did not bite");
     assert_eq!(answer.brief(), (504, "outcome_unknown"), "{}", answer.text);
+    let told = (&answer.json["outcome"], &answer.json["retryable"]);
+    assert_eq!(told, (&json!("unknown"), &json!(true)), "{}", answer.text);
     // While the ledger is away: nothing is accepted, and it is said that nothing changed.
     let away = linked.buyer(2).buy("mysql-atomic", item).await;
     assert_eq!(away.brief(), (503, "dependency_unavailable"), "{}", away.text);

@@ -115,42 +115,6 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
-    let shop = Shop::new().await;
-    let mut config = shop.config.clone();
-    config.mysql.pool_max = 4;
-    config.mysql.acquire_timeout_ms = 300;
-    let instance = shop.start_with(config).await;
-    let mut held = Vec::new();
-    let mut items = Vec::new();
-    for _ in 0..6 {
-        let (item, _) = sold_out(&instance, 1, json!({})).await;
-        held.push(hold_stock_row(&shop.pool, item).await);
-        items.push(item);
-    }
-    let (looker, leaver) = (instance.buyer(9), instance.buyer(8));
-    let leaving = join_all(items.iter().map(|item| leave(&leaver, *item)));
-    let looking = async {
-        // All connections are in use: the arbiter keeps up to half of them for its next order.
-        until_running(&shop.pool, "%stock%FOR UPDATE%", 2).await;
-        let paths: Vec<_> = (0..60).map(|at| path(items[at % 6])).collect();
-        let looks = paths.iter().map(|path| looker.get(path));
-        join_all(looks).await.into_iter().filter(|answer| answer.status == 503).count()
-    };
-    let (_, refused) = tokio::join!(leaving, looking);
-    assert!(refused >= 20, "only {refused} looks found no connection: this proves nothing");
-    assert!(!is_breaker_open(&instance, "mysql").await, "the server answers all the time");
-    for row in held {
-        row.rollback().await.expect("released");
-    }
-    eventually("the lists to be read", || async {
-        let seen = looker.get(&path(items[0])).await.status;
-        when(seen == 200, seen)
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
     let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 20).await;

@@ -98,6 +98,14 @@ async fn a_batch_sells_no_unit_twice() {
         }
     }
     assert_eq!((sold, left(&instance, &items).await), (10, vec![0, 0, 0]));
+    // The limit of a buyer is counted over the carts of one request, too.
+    let many = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 4 })).await;
+    let beside = instance.make_item(json!({ "stock": 100 })).await;
+    let of_cleo = ["c", "d", "e"].map(|key| line("cleo", key, &[(many, 2), (beside, 1)]));
+    let answered = answers(&send(&programs[0], of_cleo.join("\n")).await);
+    let codes = answered.iter().filter_map(|one| one["problem"]["code"].as_str());
+    assert_eq!(codes.collect::<Vec<_>>(), ["limit_reached"], "{answered:?}");
+    assert_all_clean(&instance, &[many, beside]).await;
     let too_many = vec![line("z", "k", &cart); 257].join("\n");
     assert_problem(&send(&programs[0], too_many).await, (422, "lines_out_of_range"), "257 lines");
     assert_problem(

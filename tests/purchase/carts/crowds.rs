@@ -253,27 +253,6 @@ async fn until_statuses(shop: &Shop, order: &str, expected: &[&str]) {
     .await;
 }
 
-/// An overdue cart that waits for a held item delays no other expiry, of its own items or of others.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
-    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 50).await;
-    let items = items(&instance, 3).await;
-    let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
-    let mut others = Vec::new();
-    for item in [items[0], items[2]] {
-        others.push(order_id(&instance.buyer(2).buy("mysql-atomic", item).await));
-    }
-    let holder = hold_stock_row(&shop.pool, items[1]).await;
-    shop.let_holds_pass(301).await;
-    for order in &others {
-        until_statuses(&shop, order, &["expired"]).await;
-    }
-    assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "it waits for the held item");
-    holder.rollback().await.expect("the row is free");
-    until_statuses(&shop, &cart, &["expired"; 2]).await;
-    assert_all_clean(&instance, &items).await;
-}
-
 /// As many overdue carts as one transaction takes wait for a held item. The orders behind them still expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_behind_overdue_carts_that_wait_still_expire() {
