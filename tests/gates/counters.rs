@@ -1,7 +1,6 @@
 //! Promises of single gates beyond the conformance of all: a retry takes units once, returned units
 //! are sold, a lost counter is loaded again, and a compared timestamp is a whole second.
 
-
 use faulty_link::Trap;
 use futures::future::join_all;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};

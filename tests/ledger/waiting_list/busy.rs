@@ -1,6 +1,6 @@
 //! An item whose row is held, and an item with a long line: what the others notice of it.
 
-use dev_servers::MysqlOptions;
+use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
 use ledger::Database;
 use ledger::breaker::Breakers;
@@ -310,12 +310,18 @@ async fn pages_of_audit(pool: &Database, item: i64, buyers: i64) -> i64 {
     read
 }
 
+/// A server of its own, since only the server counts pages.
+#[tokio::test]
+async fn long_lines_and_draws_cost_in_proportion_to_their_length() {
+    let server = own_mysql(MysqlOptions::temporary()).await;
+    an_audit_of_a_draw_costs_in_proportion_to_its_entries(&server).await;
+    many_units_are_offered_at_a_cost_that_grows_with_their_number_alone(&server).await;
+}
+
 /// The statistics of the tables are of the time when these were empty. By them, a server may read all places again for
 /// each entry.
-#[tokio::test]
-async fn an_audit_of_a_draw_costs_in_proportion_to_its_entries() {
+async fn an_audit_of_a_draw_costs_in_proportion_to_its_entries(server: &MysqlServer) {
     const TIMES: i64 = 4;
-    let server = own_mysql(MysqlOptions::temporary()).await;
     let url = server.url_of(&unique("seckill"));
     let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
     let instance = shop.start().await;
@@ -346,11 +352,8 @@ async fn pages_of_offers(shop: &Shop, waitlist: &Waitlist, item: i64, buyers: i6
 
 /// Each look for the next buyers once passed all who had an offer already, so that ten times as many offers cost a
 /// hundred times as much.
-#[tokio::test]
-async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone() {
+async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone(server: &MysqlServer) {
     const TIMES: i64 = 10;
-    // A server of its own, since only the server counts pages.
-    let server = own_mysql(MysqlOptions::temporary()).await;
     let url = server.url_of(&unique("seckill"));
     let shop = Shop::with(|config| {
         config.database_url = Secret::new(url);
