@@ -10,7 +10,7 @@ async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
     assert_eq!(instance.buyer(1).buy("lock-redis", item).await.status, 201);
     // As if a later holder had written: its clock was an hour ahead.
     let ahead = "UPDATE fences SET fence = fence + 3600000000 WHERE item_id = ?";
-    sqlx::query(ahead).bind(item).execute(&shop.pool).await.expect("raised");
+    shop.change(sqlx::query(ahead).bind(item)).await;
     let fenced = instance.buyer(2).buy("lock-redis", item).await;
     assert_eq!(fenced.brief(), (503, "contended"), "{}", fenced.text);
     let metrics = instance.stranger().get("/metrics").await.text;
@@ -62,12 +62,7 @@ async fn planted_faults_are_named_by_the_audit() {
         let done =
             sqlx::query(&statement.replace(":item", &item.to_string())).execute(&shop.pool).await;
         assert!(done.expect("planted").rows_affected() > 0, "{statement}");
-        let audit = instance.audit(item).await;
-        let findings = audit["findings"].as_array().expect("findings").clone();
-        let broken = findings.into_iter().filter(|finding| finding["holds"] == false);
-        broken
-            .map(|finding| finding["invariant"].as_str().unwrap_or_default().to_owned())
-            .collect::<Vec<_>>()
+        instance.broken(item).await
     };
     let deleted = plant("DELETE FROM orders WHERE item_id = :item LIMIT 1").await;
     assert!(

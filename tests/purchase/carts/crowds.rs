@@ -150,7 +150,7 @@ async fn carts_are_paid_cancelled_and_expired_at_once() {
         let order = order_id(&for_good(&told, async || reserve(&client, &cart).await).await);
         if number % 5 == 0 {
             let pass = "UPDATE orders SET expires_at = '2020-01-01' WHERE id LIKE CONCAT(LEFT(?, 34), '%')";
-            sqlx::query(pass).bind(&order).execute(&shop.pool).await.expect("its hold ends");
+            shop.change(sqlx::query(pass).bind(&order)).await;
         }
         let steps = ["payment", "cancellation"].map(|step| format!("/api/orders/{order}/{step}"));
         let both = steps.iter().map(async |path| {
@@ -373,9 +373,7 @@ async fn a_cart_that_meets_a_new_limit_stops_no_other_item() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_that_meets_a_limit_of_a_group_stops_no_other_buyer() {
     let (shop, instance) = narrow_shop().await;
-    let body = json!({ "name": "Consoles", "per_buyer_limit": 9 });
-    let made = instance.admin().post("/api/admin/limit-groups", &body).await.expect_status(201);
-    let group = made.json["id"].as_i64().expect("an id");
+    let group = instance.make_group(9).await;
     let body = json!({ "stock": 100, "per_buyer_limit": 4, "limit_group_id": group });
     let items = [instance.make_item(body.clone()).await, instance.make_item(body).await];
     let mut holder = shop.pool.begin().await.expect("a transaction");
@@ -419,7 +417,7 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
     let apart = order_id(&instance.buyer(43).buy("mysql-atomic", beside).await);
     let holder = hold_stock_row(&shop.pool, held).await;
     let pass = "UPDATE orders SET expires_at = '2020-01-01' WHERE user_id IN (41, 42, 43)";
-    sqlx::query(pass).execute(&shop.pool).await.expect("the holds end");
+    shop.change(sqlx::query(pass)).await;
     let is_sold = AtomicBool::new(false);
     let crowd = carts.iter().zip(1..).map(async |(order, id): (&String, i64)| {
         let buyer = instance.buyer(id);
