@@ -7,19 +7,19 @@ use super::{assert_all_clean, count, items, left, lines};
 use crate::http::{assert_problem, order_id};
 use crate::support::{Answer, Client, Shop};
 
-pub(super) fn line(buyer: &str, key: &str, of: &[(i64, u32)]) -> String {
+fn line(buyer: &str, key: &str, of: &[(i64, u32)]) -> String {
     let mut body = lines(of);
     (body["buyer"], body["key"]) = (json!(buyer), json!(key));
     body.to_string()
 }
 
-pub(super) async fn send(program: &Client, body: String) -> Answer {
+async fn send(program: &Client, body: String) -> Answer {
     let request = program.request(Method::POST, "/api/reservations/batch");
     Client::send(request.header("content-type", "application/x-ndjson").body(body)).await
 }
 
 /// The answers to the lines.
-pub(super) fn answers(answer: &Answer) -> Vec<Value> {
+fn answers(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.headers["content-type"], "application/x-ndjson");
     answer.text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()

@@ -38,8 +38,8 @@ pub(super) async fn for_good(told: &TryAgain, mut send: impl AsyncFnMut() -> Ans
 
 /// Items of a storm, units of each, and carts. More is wanted of each item than there is.
 const ITEMS: usize = 50;
-const STOCK: i64 = 18;
-const CARTS: usize = 600;
+const STOCK: i64 = 9;
+const CARTS: usize = 300;
 /// Connections of an instance, and the carts and purchases that are sent to it at once. They are fewer, so that none
 /// waits for a connection, however slow the machine is.
 const CONNECTIONS: u32 = 32;
