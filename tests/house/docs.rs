@@ -211,7 +211,6 @@ fn every_variable_that_is_named_exists() {
         "tests/process/stopping.rs",
         "tests/support/mod.rs",
         "tests/ledger/waiting_list/rush.rs",
-        "tests/shop/events/cost.rs",
         "tests/shop/events/volume.rs",
     ];
     for test in longer {

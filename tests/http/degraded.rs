@@ -140,6 +140,13 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
     let item = whole.make_item(json!({ "stock": 1_000 })).await;
     assert_eq!(instance.buyer(1).buy("redis-lua", item).await.status, 201);
     redis.cut();
+    for strategy in ["redis-watch", "lock-redis", "lock-redis?store=redis"] {
+        let refused = instance.buyer(99).buy(strategy, item).await;
+        assert_problem(&refused, (503, "dependency_unavailable"), strategy);
+        let told = (&refused.json["outcome"], &refused.json["retryable"]);
+        assert_eq!(told, (&json!("none"), &json!(true)), "{strategy}");
+        assert!(refused.headers.contains_key("retry-after"), "{strategy}");
+    }
     let buyers: Vec<_> = (2..2 + CALLS).map(|id| instance.buyer(id)).collect();
     for answer in join_all(buyers.iter().map(|buyer| buyer.buy("redis-lua", item))).await {
         assert_problem(&answer, (503, "dependency_unavailable"), "without Redis");
@@ -154,7 +161,12 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
     let asked = redis.connections() - before;
     assert!(asked < buyers.len(), "{asked} connections for {} requests", buyers.len());
     // No silent switch to another strategy; the others are not touched.
-    assert_eq!(buyers[0].buy("mysql-atomic", item).await.status, 201);
+    let order = order_id(&buyers[0].buy("mysql-atomic", item).await);
+    buyers[0].step(&order, "payment").await.expect_status(200);
+    let ready = instance.stranger().get("/readyz").await.expect_status(200);
+    assert_eq!(ready.json["dependencies"]["mysql"], "ok");
+    assert_ne!(ready.json["dependencies"]["redis"], "ok");
+    assert!(!ready.text.contains(&redis.addr().to_string()), "{}", ready.text);
     redis.mend();
     eventually(BOUND, || async {
         let answer = instance.buyer(100).buy_with_key("redis-lua", item, "again").await;
@@ -168,6 +180,7 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
         when(!is_breaker_open(&instance, "redis").await, answer.text)
     })
     .await;
+    assert_clean(&whole, item).await;
 }
 
 #[tokio::test]

@@ -104,23 +104,3 @@ async fn many_requests_with_one_key_are_one_order_on_two_instances() {
         assert_eq!((&audit["orders"], &audit["available"]), (&json!(1), &json!(9)), "{strategy}");
     }
 }
-
-#[tokio::test]
-async fn the_same_request_twice_at_once_waits_for_the_first() {
-    let (shop, instance, item) = Shop::selling(json!({})).await;
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
-    let buyer = instance.buyer(1);
-    let first = tokio::spawn({
-        let buyer = buyer.clone();
-        async move { buyer.buy_with_key("mysql-atomic", item, "one").await }
-    });
-    crate::support::until_in_flight(&instance, 1).await;
-    let second = buyer.buy_with_key("mysql-atomic", item, "one").await;
-    assert_problem(&second, (409, "request_in_progress"), "the same again");
-    assert!(second.headers.contains_key("retry-after"));
-    assert_eq!(second.json["retryable"], true);
-    holder.rollback().await.expect("the row is free");
-    let order = order_id(&first.await.expect("no panic"));
-    assert_eq!(order_id(&buyer.buy_with_key("mysql-atomic", item, "one").await), order);
-    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
-}

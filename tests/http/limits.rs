@@ -9,21 +9,14 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{BOUND, assert_problem, eventually, when};
-use crate::support::crowd::metric;
 use crate::support::raw::Raw;
 use crate::support::{Answer, Client, Instance, Shop};
 
 /// Requests at once, far more than the bursts of these tests.
 const MANY: usize = 30;
 const BURST: u32 = 3;
-/// Clients that send a byte now and then and never finish.
-const DRIBBLERS: usize = 200;
-/// Their pause.
-const DRIBBLE: Duration = Duration::from_millis(100);
 /// How long a connection without a place is watched.
 const UNSERVED: Duration = Duration::from_millis(300);
-/// Buyers who purchase during the attack.
-const BUYERS: i64 = 50;
 
 /// Sends the same request many times at once; answers who was let through and who was not.
 async fn press(ask: impl AsyncFn() -> Answer) -> (Vec<Answer>, Vec<Answer>) {
@@ -168,33 +161,6 @@ async fn connections_beyond_the_bound_wait_for_a_place() {
     assert!(early.is_err(), "a third connection is served");
     drop(two);
     assert_eq!(third.answer().await.status, 200, "its turn has come");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dribbling_clients_leave_buyers_alone() {
-    let (_shop, instance, item) = Shop::selling(json!({ "stock": BUYERS })).await;
-    let head =
-        format!("POST /api/seckill/mysql-atomic/{item} HTTP/1.1\r\nHost: localhost\r\nX-Slow: ");
-    let addr = instance.addr;
-    let mut dribbling = tokio::task::JoinSet::new();
-    for _ in 0..DRIBBLERS {
-        let mut raw = Raw::connect(addr).await;
-        raw.send(&head).await;
-        dribbling.spawn(async move {
-            while raw.send("x").await {
-                tokio::time::sleep(DRIBBLE).await;
-            }
-        });
-    }
-    let answers = join_all((1..=BUYERS).map(|id| {
-        let buyer = instance.buyer(id);
-        async move { buyer.buy("mysql-atomic", item).await.status }
-    }));
-    let answers = answers.await;
-    assert!(answers.iter().all(|status| *status == 201), "{answers:?}");
-    let open = metric(&instance, "seckill_http_connections").await;
-    assert!(open >= DRIBBLERS as f64, "the dribblers were not there: {open}");
-    dribbling.shutdown().await;
 }
 
 #[test]

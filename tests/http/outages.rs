@@ -4,7 +4,7 @@ use faulty_link::Fault;
 use serde_json::json;
 use settings::Secret;
 
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use super::{BOUND, assert_clean, assert_problem, eventually, when};
 use crate::support::{
     Instance, Shop, hold_stock_row, link_to, redis_url, send_and_leave, until_running,
 };
@@ -19,33 +19,6 @@ async fn without(shop: &Shop, change: impl FnOnce(&mut seckill::config::Config))
     config.redis.command_timeout_ms = 500;
     change(&mut config);
     Shop { config, pool: shop.pool.clone() }.start().await
-}
-
-#[tokio::test]
-async fn without_redis_what_does_not_need_it_still_sells() {
-    let (shop, whole, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
-    let url = Secret::new(format!("redis://:planted-password@{NOWHERE}"));
-    let instance = without(&shop, |config| config.redis_url = url).await;
-    for strategy in ["redis-watch", "lock-redis", "lock-redis?store=redis"] {
-        let refused = instance.buyer(1).buy(strategy, item).await;
-        assert_problem(&refused, (503, "dependency_unavailable"), strategy);
-        assert_eq!(
-            (&refused.json["outcome"], &refused.json["retryable"]),
-            (&json!("none"), &json!(true))
-        );
-        assert!(refused.headers.contains_key("retry-after"));
-    }
-    let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
-    instance.buyer(1).step(&order, "payment").await.expect_status(200);
-    let ready = instance.stranger().get("/readyz").await;
-    assert_eq!((ready.status, &ready.json["dependencies"]["mysql"]), (200, &json!("ok")));
-    assert_ne!(ready.json["dependencies"]["redis"], "ok");
-    assert!(
-        !ready.text.contains("planted-password") && !ready.text.contains(NOWHERE),
-        "{}",
-        ready.text
-    );
-    assert_eq!(assert_clean(&whole, item).await["orders"], 1);
 }
 
 #[tokio::test]
@@ -79,43 +52,6 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     assert_eq!((ready.status, &ready.json["dependencies"]["redis"]), (200, &json!("ok")));
     assert_ne!(ready.json["dependencies"]["mysql"], "ok");
     assert_eq!(assert_clean(&whole, item).await["orders"], 0);
-}
-
-#[tokio::test]
-async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
-    let (shop, instance) = Shop::open_with(|config| {
-        config.mysql.acquire_timeout_ms = 300;
-        config.purchase.deadline_ms = 2_000;
-        config.mysql.lock_wait_timeout_seconds = 20;
-    })
-    .await;
-    let item = instance.make_item(json!({})).await;
-    let buyer = instance.buyer(1);
-    let holder = hold_stock_row(&shop.pool, item).await;
-    let unknown = buyer.buy_until_unknown("mysql-atomic", item, "k1").await;
-    assert_problem(
-        &unknown,
-        (504, "outcome_unknown"),
-        "the row is locked for longer than the deadline",
-    );
-    assert_eq!(
-        (&unknown.json["outcome"], &unknown.json["retryable"]),
-        (&json!("unknown"), &json!(true))
-    );
-    // It still runs, so the same request is not started twice.
-    let again = buyer.buy_with_key("mysql-atomic", item, "k1").await;
-    assert_problem(&again, (409, "request_in_progress"), "the first still runs");
-    holder.rollback().await.expect("the row is free");
-    let told = eventually(BOUND, || async {
-        let told = buyer.buy_with_key("mysql-atomic", item, "k1").await;
-        when(told.status == 201, told).map_err(|told| told.text)
-    })
-    .await;
-    let order = order_id(&told);
-    let once_more = buyer.buy_with_key("mysql-atomic", item, "k1").await;
-    assert_eq!((once_more.status, order_id(&once_more)), (201, order));
-    assert_eq!(once_more.headers["idempotency-replayed"], "true");
-    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
 }
 
 #[tokio::test]

@@ -127,16 +127,6 @@ async fn after_ten_failures_a_name_has_to_wait() {
 }
 
 #[tokio::test]
-async fn signing_in_often_is_no_failure() {
-    let (_shop, instance) = Shop::open().await;
-    let stranger = instance.stranger();
-    sign_up(&stranger, "regular", PASSWORD).await;
-    for _ in 0..12 {
-        assert_eq!(sign_in(&stranger, "regular", PASSWORD).await.status, 200);
-    }
-}
-
-#[tokio::test]
 async fn demo_accounts_work_only_where_they_are_allowed() {
     let shop = Shop::new().await;
     let hash = password::hash(PASSWORD).expect("a hash");

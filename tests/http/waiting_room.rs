@@ -11,14 +11,12 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Instance, Shop, purchase_path};
+use crate::support::{Answer, Client, Instance, Shop, changed, purchase_path};
 
 /// An item with a waiting room.
 pub(super) async fn item(instance: &Instance, changes: Value) -> i64 {
-    let mut body = json!({ "kind": "shop", "strategy": "mysql-atomic", "waiting_room": true });
-    let fields = body.as_object_mut().expect("an object");
-    fields.extend(changes.as_object().cloned().unwrap_or_default());
-    instance.make_item(body).await
+    let body = json!({ "kind": "shop", "strategy": "mysql-atomic", "waiting_room": true });
+    instance.make_item(changed(body, changes)).await
 }
 
 pub(super) async fn stand(buyer: &Client, item: i64, body: Value) -> Answer {

@@ -132,6 +132,7 @@ async fn assert_a_change_delays_no_purchase(
 /// A keyspace of one shard sells through vtgate, and sells on when vtgate, and when the MySQL server behind it, was
 /// killed and has come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "slow: make test-all"]
 async fn a_keyspace_of_vitess_sells_on() {
     // It is built from its Go module.
     if let Err(missing) = VitessServer::programs() {

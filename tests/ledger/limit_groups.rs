@@ -18,12 +18,6 @@ const STRATEGIES: [&str; 8] = [
     "redis-watch",
 ];
 
-async fn make_group(instance: &Instance, limit: u32) -> i64 {
-    let body = json!({ "name": "Consoles", "per_buyer_limit": limit });
-    let made = instance.admin().post("/api/admin/limit-groups", &body).await.expect_status(201);
-    made.json["id"].as_i64().expect("an id")
-}
-
 /// Items of one group, each with more units and a higher limit than the group.
 async fn make_items(instance: &Instance, group: i64, count: usize) -> Vec<i64> {
     let mut items = Vec::new();
@@ -49,7 +43,7 @@ async fn held(instance: &Instance, buyer: i64, items: &[i64]) -> i64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_buyer_gets_two_of_five_items_by_any_strategy() {
     let (_shop, instance) = Shop::open().await;
-    let group = make_group(&instance, 2).await;
+    let group = instance.make_group(2).await;
     let items = make_items(&instance, group, 5).await;
     for (buyer, strategy) in (1..).zip(STRATEGIES) {
         let client = instance.buyer(buyer);
@@ -74,7 +68,7 @@ async fn a_buyer_gets_two_of_five_items_by_any_strategy() {
 async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
     let shop = Shop::new().await;
     let (one, two) = (shop.start().await, shop.start().await);
-    let group = make_group(&one, 3).await;
+    let group = one.make_group(3).await;
     let items = make_items(&one, group, 5).await;
     // Others of the same batches are not kept out.
     let free = one.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
@@ -116,7 +110,7 @@ async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
 #[tokio::test]
 async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
     let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 20).await;
-    let group = make_group(&instance, 2).await;
+    let group = instance.make_group(2).await;
     let items = make_items(&instance, group, 3).await;
     let buyer = instance.buyer(1);
     let first = order_id(&buyer.buy("mysql-atomic", items[0]).await);
@@ -151,7 +145,7 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
         config.job.expire_period_ms = 60_000;
     })
     .await;
-    let (first, second) = (make_group(&instance, 1).await, make_group(&instance, 1).await);
+    let (first, second) = (instance.make_group(1).await, instance.make_group(1).await);
     let item = make_items(&instance, second, 1).await[0];
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     instance.admin().edit(item, json!({ "limit_group_id": first })).await;
@@ -185,7 +179,7 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
 #[tokio::test]
 async fn an_order_stays_in_the_group_in_which_it_was_counted() {
     let (_shop, instance) = Shop::open_with(|config| config.purchase.item_age_ms_max = 0).await;
-    let (old, new) = (make_group(&instance, 1).await, make_group(&instance, 1).await);
+    let (old, new) = (instance.make_group(1).await, instance.make_group(1).await);
     let items = make_items(&instance, old, 2).await;
     let buyer = instance.buyer(1);
     let order = order_id(&buyer.buy("mysql-atomic", items[0]).await);
@@ -211,7 +205,7 @@ async fn an_order_stays_in_the_group_in_which_it_was_counted() {
 #[tokio::test]
 async fn nobody_waits_who_could_not_accept() {
     let (_shop, instance) = Shop::open().await;
-    let group = make_group(&instance, 1).await;
+    let group = instance.make_group(1).await;
     let items = make_items(&instance, group, 2).await;
     let scarce = instance
         .make_item(json!({ "stock": 1, "limit_group_id": group, "hold_seconds": 900 }))
@@ -246,7 +240,7 @@ async fn only_operators_make_groups_and_items_name_groups_that_exist() {
         (422, "invalid_text"),
         "no name",
     );
-    let group = make_group(&instance, 2).await;
+    let group = instance.make_group(2).await;
     let listed = instance.admin().get(path).await.json;
     assert_eq!(
         listed["groups"],

@@ -36,20 +36,24 @@ async fn tls_of(shop: &Shop) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_offers_tls_is_spoken_to_without_it_unless_the_url_asks() {
+async fn tls_is_spoken_where_the_url_asks_and_verified_where_it_says_so() {
     let server = server_with_tls().await;
-    let plain = shop(&server, "").await;
+    without_it_unless_the_url_asks(&server).await;
+    a_verified_server_sells_and_one_of_an_unknown_authority_is_refused(&server).await;
+    sells_by_a_socket_with_tls(&server).await;
+}
+
+async fn without_it_unless_the_url_asks(server: &MysqlServer) {
+    let plain = shop(server, "").await;
     assert_eq!(tls_of(&plain).await, None);
-    let required = shop(&server, "?ssl-mode=REQUIRED").await;
+    let required = shop(server, "?ssl-mode=REQUIRED").await;
     let protocol = tls_of(&required).await.expect("TLS is in force");
     assert!(protocol.starts_with("TLSv1."), "{protocol}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_verified_server_sells_and_one_of_an_unknown_authority_is_refused() {
-    let server = server_with_tls().await;
+async fn a_verified_server_sells_and_one_of_an_unknown_authority_is_refused(server: &MysqlServer) {
     let verified = format!("?ssl-mode=VERIFY_IDENTITY&ssl-ca={}", file("ca.pem"));
-    let shop = shop(&server, &verified).await;
+    let shop = shop(server, &verified).await;
     assert!(tls_of(&shop).await.is_some());
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
@@ -64,9 +68,7 @@ async fn a_verified_server_sells_and_one_of_an_unknown_authority_is_refused() {
 }
 
 /// As docker-compose.yml has it: MySQL's logins need TLS on a socket.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sells_by_a_socket_with_tls() {
-    let server = server_with_tls().await;
+async fn sells_by_a_socket_with_tls(server: &MysqlServer) {
     let mut url = server.socket_url_of(&unique("seckill"));
     if !url.contains("ssl-mode") {
         url.push_str("&ssl-mode=REQUIRED");

@@ -96,29 +96,17 @@ async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_somebody_holds_is_the_trouble_of_its_item_alone() {
-    let (shop, instance) = Shop::open_with(impatient).await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
-    let holder = hold_stock_row(&shop.pool, item).await;
-    let answers = others_go_on(&instance, many_buyers(&instance, "mysql-atomic", item, 100)).await;
-    assert_contended(&answers);
-    holder.rollback().await.expect("the row is free");
-    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
     let (shop, instance) = Shop::open_with(impatient).await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    for strategy in ["mysql-batch", "redis-lua", "lock-redis"] {
+    for strategy in ["mysql-atomic", "mysql-batch", "lock-redis"] {
         let buyers = many_buyers(&instance, strategy, item, 100);
         // Also those whose batch waits for the row: it tries none of them again after their time.
         assert_contended(&others_go_on(&instance, buyers).await);
     }
     holder.rollback().await.expect("the row is free");
-    for strategy in ["mysql-batch", "lock-redis"] {
+    for strategy in ["mysql-batch", "lock-redis", "mysql-atomic"] {
         eventually("the lane to go on", || async {
             (instance.buyer(1).buy(strategy, item).await.status != 503).then_some(())
         })
@@ -266,7 +254,12 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
     let beside = async {
         // All connections wait for a row.
         until_running(&shop.pool, "%", CONNECTIONS.into()).await;
-        let answers = join_all(others.iter().map(|item| buy(3, *item))).await;
+        let reader = instance.buyer(4);
+        let reads = join_all((0..ITEMS_WITHOUT).map(|_| reader.get("/api/orders")));
+        let purchases = join_all(others.iter().map(|item| buy(3, *item)));
+        let (answers, reads) = tokio::join!(purchases, reads);
+        let refused = reads.iter().filter(|answer| answer.status == 503).count();
+        assert!(refused > ITEMS_WITHOUT / 2, "{refused} reads without a connection");
         let path = format!("/api/orders/{}/payment", orders[0]);
         let payment = instance.buyer(1).post(&path, &json!({})).await;
         assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");

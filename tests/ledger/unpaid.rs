@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::assert_problem;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, eventually, when};
 
 /// Forms in which orders are written: the procedure, batches, and a lock with its fence.
 const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];
@@ -12,11 +12,8 @@ const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];
 const HOLD_SECONDS: i64 = 301;
 
 async fn make(instance: &Instance, changes: Value) -> i64 {
-    let mut body = json!({ "kind": "shop", "strategy": "mysql-atomic" });
-    if let (Value::Object(body), Value::Object(changes)) = (&mut body, changes) {
-        body.extend(changes);
-    }
-    instance.make_item(body).await
+    let body = json!({ "kind": "shop", "strategy": "mysql-atomic" });
+    instance.make_item(changed(body, changes)).await
 }
 
 /// Waits until this number of units is available.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer, RedisServer};
 use forgetful_disk::SmallDisk;
+use futures::future::join_all;
 use serde_json::{Value, json};
 use settings::Secret;
 
@@ -92,7 +93,7 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
         ("DATABASE_URL", &*too_new, "start a newer build"),
         ("REDIS_URL", &*cluster, "Redis runs in cluster mode"),
     ];
-    for (name, value, sentence) in cases {
+    let starts = cases.map(async |(name, value, sentence)| {
         let (code, text) = serve(&shop, &[(name, value)]).await;
         assert_eq!(code, 2, "{value}: {text}");
         // The last line is the sentence.
@@ -103,7 +104,8 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
             &doctor(&shop, &[(name, value)]).await,
             sentence.split("; ").next().expect("words"),
         );
-    }
+    });
+    join_all(starts).await;
     assert_found(&doctor(&shop, &[("SECKILL_SECRET", "")]).await, "SECKILL_SECRET is not set");
     assert_found(&doctor(&shop, &[("SECKILL_LOCK_LEASE_MS", "1")]).await, "lock.lease_ms");
     let fine = doctor(&shop, &[]).await;

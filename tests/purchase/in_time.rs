@@ -44,14 +44,6 @@ async fn a_false_sold_out_is_caught(mut sale: Sale, why: &str) {
 }
 
 #[tokio::test]
-async fn a_memory_that_a_cancellation_on_another_instance_does_not_clear_is_caught() {
-    let mut sale = forgetless(json!({ "stock": 1 })).await;
-    let order = sold_out_on_the_second(&mut sale).await;
-    sale.cancel(0, 1, &order).await;
-    a_false_sold_out_is_caught(sale, "is cancelled").await;
-}
-
-#[tokio::test]
 async fn a_memory_that_a_restock_does_not_clear_is_caught() {
     let mut sale = forgetless(json!({ "stock": 1 })).await;
     sold_out_on_the_second(&mut sale).await;

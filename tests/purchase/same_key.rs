@@ -83,11 +83,6 @@ async fn a_running_key_is_not_refused(strategy: &str, elsewhere: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_still_runs_here_is_not_refused() {
-    a_running_key_is_not_refused("mysql-atomic", false).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_still_runs_under_a_lock_is_not_refused() {
     a_running_key_is_not_refused("lock-redis", false).await;
 }
@@ -99,10 +94,10 @@ async fn a_key_that_still_runs_on_another_instance_is_not_refused() {
 
 /// A purchase that waits for the lock behind another buyer's order has no row in the ledger yet; its
 /// key is not refused.
-async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
     let (shop, here) = Shop::open_with(patient).await;
-    let beside = if elsewhere { Some(shop.start().await) } else { None };
-    let there = beside.as_ref().unwrap_or(&here);
+    let there = shop.start().await;
     let item = here.make_item(json!({ "stock": 5 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     let ahead = {
@@ -149,16 +144,6 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
         shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")).await;
     assert_eq!(orders, i64::from(end.status == 201));
     shop.until_count("SELECT COUNT(*) FROM running_requests", 0).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_waits_for_its_turn_here_is_not_refused() {
-    a_key_that_waits_for_its_turn_is_not_refused(false).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
-    a_key_that_waits_for_its_turn_is_not_refused(true).await;
 }
 
 /// An earlier try may hold the buyer's lock: one that began a moment ago on another instance and is

@@ -1,6 +1,5 @@
 //! Events for other systems: each durable change is delivered at least once, and no other event is.
 
-mod cost;
 mod endpoints;
 mod filters;
 mod held;
@@ -17,12 +16,10 @@ use axum::routing::post;
 use futures::future::join_all;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
-use web::token::Role;
 
-use crate::process::program::{free_addr, press, serve};
 use crate::support::trace_collector::{Collector, hex};
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Client, Instance, Shop, eventually, purchase_path, when};
+use crate::support::{Instance, Shop, eventually, when};
 
 /// A shop with events whose webhooks may reach this machine.
 async fn shop_with_events() -> Shop {
@@ -381,82 +378,4 @@ async fn a_refused_replay_ends_in_a_busy_shop() {
         when(told == sold.get(), (told, sold.get()))
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kills_of_the_service_and_the_receiver_lose_no_event_and_invent_none() {
-    let (shop, maker) = shop_with_events().await.opened().await;
-    let receiver = TestReceiver::start().await;
-    subscribe(&maker, &receiver).await;
-    let item = maker.make_item(json!({ "stock": 200 })).await;
-    let settings = [
-        ("SECKILL_EVENTS_ENABLED", "true"),
-        ("SECKILL_EVENTS_POLL_MS", "20"),
-        ("SECKILL_EVENTS_PRIVATE_NETWORKS", "127.0.0.1"),
-        ("SECKILL_EVENTS_PAUSE_SECONDS_MAX", "1"),
-        ("SECKILL_EVENTS_TIMEOUT_MS", "1000"),
-    ];
-    // Two more instances: one lives, one is killed.
-    let (steady, mortal) = (free_addr(), free_addr());
-    let _steady = serve(&shop, &steady, &settings).await;
-    maker.stop().await;
-    let mut crash = settings.to_vec();
-    crash.push(("FAILPOINT", "events-moved:3"));
-    let mut service = serve(&shop, &mortal, &crash).await;
-    let presses = (1..=260).map(|id| {
-        let token = token_of(&shop, id);
-        let (addr, strategy) = match id % 4 {
-            0 => (&steady, "mysql-batch"),
-            1 => (&mortal, "mysql-batch"),
-            2 => (&mortal, "mysql-atomic"),
-            _ => (&mortal, "redis-stream"),
-        };
-        let client = Client::new(addr.parse().expect("an address"), Some(token));
-        tokio::spawn(press(client, purchase_path(strategy, item), format!("key-{id}")))
-    });
-    let presses: Vec<_> = presses.collect();
-    for round in 0..3 {
-        eventually("further events", || async {
-            when(receiver.distinct_events().len() > 4 * round, ())
-        })
-        .await;
-        // The first time it may have ended by itself, between the log and its COMMIT.
-        let _ = service.kill().await;
-        service.wait().await.expect("gone");
-        receiver.answer(if round % 2 == 0 { Answering::HangUp } else { Answering::Status(500) });
-        service = serve(&shop, &mortal, &settings).await;
-        receiver.answer(Answering::Status(200));
-    }
-    join_all(presses).await;
-    // Nothing is missing, and nothing is invented.
-    let orders = eventually("the ledger's orders at the receiver", || async {
-        let rows: Vec<(String, String)> =
-            sqlx::query_as("SELECT id, status FROM orders WHERE item_id = ?")
-                .bind(item)
-                .fetch_all(&shop.pool)
-                .await
-                .expect("read");
-        let ledger: BTreeMap<String, String> = rows.into_iter().collect();
-        let last = |(id, told): (String, Vec<String>)| Some((id, told.last()?.clone()));
-        let told: BTreeMap<String, String> = told(&receiver).into_iter().filter_map(last).collect();
-        when(told == ledger, (told.len(), ledger.len()))
-    })
-    .await;
-    assert!(orders.1 >= 100, "most were sold: {orders:?}");
-    eventually("an empty outbox", || async {
-        let rows = sqlx::query_scalar("SELECT COUNT(*) FROM outbox").fetch_one(&shop.pool).await;
-        let rows: i64 = rows.expect("read");
-        when(rows == 0, rows)
-    })
-    .await;
-    let gaps: i64 = shop
-        .read(sqlx::query_scalar("SELECT COALESCE(MAX(position), 0) - COUNT(*) FROM event_log"))
-        .await;
-    assert_eq!(gaps, 0, "positions have no gaps");
-}
-
-fn token_of(shop: &Shop, user: i64) -> String {
-    let tokens = web::token::Tokens::new(&shop.config.secret, &shop.config.secret_previous);
-    let user = shop_domain::UserId::new(user).expect("positive");
-    tokens.sign(user, Role::Buyer, time::OffsetDateTime::now_utc() + time::Duration::HOUR)
 }

@@ -57,10 +57,8 @@ async fn a_token_of_each_algorithm_becomes_a_session_that_buys() {
         let again = provider.key((at + 1) % 3).token(&provider.claims(subject));
         assert_eq!(user(&exchange(&instance, &again).await), first);
     }
-    let users: i64 = sqlx::query_scalar("SELECT COUNT(DISTINCT user_id) FROM subjects")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("a count");
+    let users: i64 =
+        shop.read(sqlx::query_scalar("SELECT COUNT(DISTINCT user_id) FROM subjects")).await;
     assert_eq!(users, 3);
 }
 
@@ -73,10 +71,8 @@ async fn a_subject_that_signs_in_twice_at_once_becomes_one_user() {
     let users: Vec<i64> = futures::future::join_all(tries).await.iter().map(user).collect();
     assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
     // The name of another issuer's user may be the same.
-    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM users WHERE password_hash = ''")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("a count");
+    let count: i64 =
+        shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM users WHERE password_hash = ''")).await;
     assert_eq!(count, 1);
 }
 

@@ -8,19 +8,15 @@ use serde_json::{Value, json};
 
 use crate::http::{BOUND, assert_problem, eventually, when};
 use crate::support::event_stream::Events;
-use crate::support::{Answer, Client, Instance, Shop};
+use crate::support::{Answer, Client, Instance, Shop, changed};
 
 /// Runs must come to their end on a machine that is busy with other tests.
 const RUN_BOUND: Duration = Duration::from_secs(90);
 
 /// A small run of one strategy, with `changes` on top.
 fn wanted(strategies: &[&str], changes: Value) -> Value {
-    let mut body =
-        json!({ "strategies": strategies, "stock": 20, "buyers": 120, "concurrency": 40 });
-    if let (Value::Object(body), Value::Object(changes)) = (&mut body, changes) {
-        body.extend(changes);
-    }
-    body
+    let body = json!({ "strategies": strategies, "stock": 20, "buyers": 120, "concurrency": 40 });
+    changed(body, changes)
 }
 
 async fn start(instance: &Instance, body: &Value) -> String {
@@ -200,22 +196,13 @@ async fn a_stop_ends_the_run() {
     })
     .await;
     assert_eq!(instance.stop().await, StopResult::Clean);
-    let open: bool =
-        sqlx::query_scalar("SELECT ends_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?")
-            .bind(item)
-            .fetch_one(&shop.pool)
-            .await
-            .expect("the ledger is read");
+    let open: bool = shop
+        .read(
+            sqlx::query_scalar("SELECT ends_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?")
+                .bind(item),
+        )
+        .await;
     assert!(!open, "the lab's item is still on sale");
-}
-
-#[tokio::test]
-async fn a_run_that_is_not_there_is_not_found() {
-    let (_shop, instance) = Shop::open().await;
-    for path in ["/api/lab/runs/nothing", "/api/lab/runs/nothing/events"] {
-        assert_problem(&instance.admin().get(path).await, (404, "run_not_found"), path);
-    }
-    assert_problem(&cancel(&instance.admin(), "nothing").await, (404, "run_not_found"), "ending");
 }
 
 #[tokio::test]

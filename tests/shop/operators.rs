@@ -152,6 +152,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     let minted = here.buyer(4711);
     let ended = Client::send(minted.request(Method::DELETE, "/api/sessions")).await;
     assert_eq!((ended.status, minted.get("/api/orders").await.status), (204, 401));
+    assert_eq!(here.buyer(4711).get("/api/orders").await.status, 401, "minted afterwards");
 }
 
 /// The status that a token of another client gets at an instance.

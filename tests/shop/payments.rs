@@ -267,11 +267,3 @@ async fn a_message_is_taken_once_by_its_id() {
     assert_eq!(status(&instance, 2, &second).await, "pending");
     assert_eq!(payment(&instance, "p2").await, Value::Null);
 }
-
-#[tokio::test]
-async fn the_demo_takes_no_messages() {
-    let provider = TestProvider::start().await;
-    let (_shop, instance) = Shop::open().await;
-    let said = provider.succeeded("m1", "p1", &shop_domain::OrderId::generate().to_string(), 250);
-    assert_eq!(said.send(&instance).await.brief(), (409, "payments_off"));
-}

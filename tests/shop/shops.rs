@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use web::token::Role;
 
 use crate::http::{assert_problem, order_id};
 use crate::process::program::{program, run};
@@ -215,17 +214,4 @@ async fn a_shop_that_the_ledger_does_not_know_has_no_guests() {
     assert_problem(&refused, (401, "invalid_token"), "an unknown shop");
     assert_eq!(number(&shop, "SELECT COUNT(*) FROM guests").await, 0);
     assert_clean(&instance, item).await;
-}
-
-/// A user's token of `seckill token` is of the first generation, which signing out everywhere ends.
-#[tokio::test]
-async fn a_minted_token_ends_when_its_user_signs_out_everywhere() {
-    let (_shop, instance) = Shop::open().await;
-    let before = instance.buyer(7);
-    Client::send(before.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
-    for (what, client) in [("made before", before), ("made afterwards", instance.buyer(7))] {
-        assert_problem(&client.get("/api/orders").await, (401, "invalid_token"), what);
-    }
-    let other = instance.stranger().with_token(&instance.token(8, Role::Buyer));
-    assert_eq!(other.get("/api/orders").await.status, 200);
 }

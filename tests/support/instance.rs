@@ -213,6 +213,21 @@ impl Instance {
         answer.json["id"].as_i64().expect("an id")
     }
 
+    /// Makes a group of items that share a limit.
+    pub async fn make_group(&self, limit: u32) -> i64 {
+        let body = json!({ "name": "Consoles", "per_buyer_limit": limit });
+        let made = self.admin().post("/api/admin/limit-groups", &body).await.expect_status(201);
+        made.json["id"].as_i64().expect("an id")
+    }
+
+    /// The invariants that the audit of an item finds broken.
+    pub async fn broken(&self, item: i64) -> Vec<String> {
+        let audit = self.audit(item).await;
+        let findings = audit["findings"].as_array().expect("findings").iter();
+        let broken = findings.filter(|finding| finding["holds"] == false);
+        broken.filter_map(|finding| finding["invariant"].as_str()).map(str::to_owned).collect()
+    }
+
     /// The audit of an item, as the service tells it.
     pub async fn audit(&self, item: i64) -> Value {
         self.admin().get(&format!("/api/admin/items/{item}/audit")).await.json
@@ -258,7 +273,7 @@ pub fn redis_of(shop: &Shop) -> SharedConnection {
 pub fn item_body(changes: Value) -> Value {
     let now = OffsetDateTime::now_utc();
     let time = |instant: OffsetDateTime| instant.format(&Rfc3339).expect("a time of today");
-    let mut body = json!({
+    let body = json!({
         "name": "A thing",
         "price_cents": 250,
         "stock": 10,
@@ -266,6 +281,11 @@ pub fn item_body(changes: Value) -> Value {
         "ends_at": time(now + Duration::DAY),
         "kind": "lab",
     });
+    changed(body, changes)
+}
+
+/// The fields of a body, of which `changes` replaces some or adds to them.
+pub fn changed(mut body: Value, changes: Value) -> Value {
     if let (Value::Object(body), Value::Object(changes)) = (&mut body, changes) {
         body.extend(changes);
     }

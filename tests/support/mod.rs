@@ -37,8 +37,8 @@ pub use client::{Answer, Client, purchase_path};
 pub use faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
 pub use instance::{
-    DRAW_KEY, Instance, Shop, hold_stock_row, item_body, patient, patient_transaction, redis_of,
-    statements_running, until_running,
+    DRAW_KEY, Instance, Shop, changed, hold_stock_row, item_body, patient, patient_transaction,
+    redis_of, statements_running, until_running,
 };
 pub use purchase::{
     is_breaker_open, purchase, purchase_of, send_and_leave, until_in_flight, until_metric,

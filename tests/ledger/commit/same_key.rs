@@ -1,11 +1,10 @@
 //! COMMIT is lost, and another instance makes an order with the same key: the answer never shows one
 //! request's order to the other request.
 
-use gates::LIST;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{linked_shop_with, loses_commits_in_silence};
+use super::{linked_shop_with, loses_commits_in_silence, make_undisturbed, sell_undisturbed};
 use crate::support::{
     Answer, Client, FaultyLink, Instance, eventually, hold_stock_row, patient, purchase_path,
     until_in_flight, until_running,
@@ -45,22 +44,20 @@ fn assert_told_of_the_other_order(strategy: &str, units: i64, answer: &Answer) {
     }
 }
 
-mod a_lost_commit_is_not_answered_with_another_requests_order {
-    crate::support::strategies::tests! {
-        super::a_lost_commit_shows_no_other_order;
-        lock_redis mysql_atomic mysql_batch redis_bucket redis_lua redis_watch
-    }
-}
-
-async fn a_lost_commit_shows_no_other_order(strategy: &str) {
-    let strategy = listed(strategy);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_commit_is_not_answered_with_another_requests_order() {
     // No reconciliation: the gates give back by themselves.
     let (link, linked, beside, _) = linked_shop_with(|config| {
         patient(config);
         config.job.reconcile_period_ms = 3_600_000;
     })
     .await;
-    for units in [2, 1] {
+    let undisturbed = make_undisturbed(&beside).await;
+    let strategies =
+        ["lock-redis", "mysql-atomic", "mysql-batch", "redis-bucket", "redis-lua", "redis-watch"];
+    for each in strategies.iter().flat_map(|strategy| [(*strategy, 2), (*strategy, 1)]) {
+        let (strategy, units): (&'static str, i64) = each;
+        sell_undisturbed(&linked, undisturbed).await;
         let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
         // The gate's counter is loaded.
         assert_eq!(linked.buyer(2).buy(strategy, item).await.status, 201);
@@ -75,15 +72,8 @@ async fn a_lost_commit_shows_no_other_order(strategy: &str) {
     }
 }
 
-mod a_lost_batch_is_not_answered_with_another_requests_order {
-    crate::support::strategies::tests! {
-        super::a_lost_batch_shows_no_other_order;
-        mysql_batch redis_bucket redis_lua
-    }
-}
-
-async fn a_lost_batch_shows_no_other_order(strategy: &str) {
-    let strategy = listed(strategy);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_batch_is_not_answered_with_another_requests_order() {
     let (link, linked, beside, pool) = linked_shop_with(|config| {
         patient(config);
         // The item's own queue: a batch of many items does not wait as long for a row.
@@ -92,7 +82,11 @@ async fn a_lost_batch_shows_no_other_order(strategy: &str) {
         config.mysql.order_routine = false;
     })
     .await;
-    for units in [2, 1] {
+    let undisturbed = make_undisturbed(&beside).await;
+    let strategies = ["mysql-batch", "redis-bucket", "redis-lua"];
+    for each in strategies.iter().flat_map(|strategy| [(*strategy, 2), (*strategy, 1)]) {
+        let (strategy, units): (&'static str, i64) = each;
+        sell_undisturbed(&linked, undisturbed).await;
         let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
         assert_eq!(linked.buyer(9).buy(strategy, item).await.status, 201);
         // The first purchase's transaction waits for this row; later purchases form one batch.
@@ -116,10 +110,4 @@ async fn a_lost_batch_shows_no_other_order(strategy: &str) {
             assert_eq!(press.await.expect("no panic").status, 201);
         }
     }
-}
-
-/// The strategy's name on the list, which outlives the test's own copy.
-fn listed(strategy: &str) -> &'static str {
-    let mut names = LIST.iter().map(|entry| entry.card.name);
-    names.find(|name| *name == strategy).expect("a strategy on the list")
 }

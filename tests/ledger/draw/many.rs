@@ -2,7 +2,7 @@
 
 use sqlx::Executor;
 
-use super::{drawn_item, enter, insert_entries, shop, until_drawn};
+use super::{close_now, drawn_item, enter, insert_entries, shop, until_drawn};
 use crate::support::crowd::RECOVERY_MAX;
 use crate::support::{Shop, eventually, when};
 
@@ -17,13 +17,14 @@ const FAR_SECONDS: i64 = 3_600;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_does_not_wait_for_the_places_of_another_draw() {
     let (shop, instance) = shop().await.opened().await;
-    let slow = drawn_item(&instance, 1, 6).await;
+    let slow = drawn_item(&instance, 1, FAR_SECONDS).await;
     insert_entries(&shop.pool, slow, ENTRIES).await;
     let trigger = format!(
         "CREATE TRIGGER slow BEFORE UPDATE ON draws FOR EACH ROW \
          SET @slept = IF(NEW.item_id = {slow} AND NEW.placed > OLD.placed, SLEEP(1), 0)"
     );
     shop.pool.execute(sqlx::raw_sql(&trigger)).await.expect("the trigger is made");
+    close_now(&shop, slow).await;
     let placed = "SELECT CAST(placed AS SIGNED) FROM draws WHERE item_id = ?";
     eventually("a place", || async {
         let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(slow)).await;
@@ -63,9 +64,7 @@ async fn draws_that_wait_for_their_rounds_stop_no_other_draw() {
     .await;
     let item = drawn_item(&instance, 1, FAR_SECONDS).await;
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
-    // Its round is over.
-    let close = "UPDATE draws SET closes_at = UTC_TIMESTAMP(6), round = 1 WHERE item_id = ?";
-    shop.change(sqlx::query(close).bind(item)).await;
+    close_now(&shop, item).await;
     until_drawn(&instance.stranger(), item).await;
     let drawn = "SELECT COUNT(*) FROM draws WHERE drawn_at IS NOT NULL";
     let drawn: i64 = shop.read(sqlx::query_scalar(drawn)).await;

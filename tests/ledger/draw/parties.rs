@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use verify::{Fault, Known};
 
-use super::{enter, faults, from_now, proof, shop, until_drawn};
+use super::{close_now, enter, faults, from_now, proof, shop, until_drawn};
 use crate::http::assert_problem;
 use crate::support::{Answer, Client, Instance, assert_clean, seed};
 
@@ -150,12 +150,13 @@ async fn without_a_promise_of_parties_each_buyer_is_alone() {
 
 #[tokio::test]
 async fn friends_for_whom_the_units_are_not_enough_all_wait() {
-    let (_shop, instance) = shop().await.opened().await;
-    let item = drawn_item(&instance, 3, 6, 2).await;
+    let (shop, instance) = shop().await.opened().await;
+    let item = drawn_item(&instance, 3, 3_600, 2).await;
     for first in [1, 3] {
         let key = new_party(&instance.buyer(first), item).await;
         assert_eq!(enter_with(&instance.buyer(first + 1), item, &key).await.status, 200);
     }
+    close_now(&shop, item).await;
     until_drawn(&instance.stranger(), item).await;
     let path = format!("/api/items/{item}/waiting");
     let offered = async || {
@@ -183,7 +184,7 @@ async fn friends_for_whom_the_units_are_not_enough_all_wait() {
 async fn friends_are_offered_units_together_or_not_at_all() {
     let mut dice = StdRng::seed_from_u64(seed());
     let (shop, instance) = shop().await.opened().await;
-    let item = drawn_item(&instance, 5, 12, 4).await;
+    let item = drawn_item(&instance, 5, 3_600, 4).await;
     let mut buyers = Vec::new();
     while buyers.len() < 30 {
         let size = dice.random_range(1..=4);
@@ -199,6 +200,7 @@ async fn friends_are_offered_units_together_or_not_at_all() {
             assert_eq!(enter_with(&instance.buyer(friend), item, &key).await.status, 200);
         }
     }
+    close_now(&shop, item).await;
     until_drawn(&instance.stranger(), item).await;
     let path = format!("/api/items/{item}/waiting");
     for _ in 0..60 {

@@ -26,9 +26,7 @@ pub struct Group {
 }
 
 pub async fn make_group(instance: &Instance) -> Group {
-    let body = json!({ "name": "Consoles", "per_buyer_limit": 2 });
-    let made = instance.admin().post("/api/admin/limit-groups", &body).await.expect_status(201);
-    let id = made.json["id"].as_i64().expect("an id");
+    let id = instance.make_group(2).await;
     let mut items = [0; 2];
     for (item, days) in items.iter_mut().zip([2, 3]) {
         let ends_at = web::problem::rfc3339(OffsetDateTime::now_utc() + Duration::days(days));

@@ -1,6 +1,6 @@
 //! An item whose row is held, and an item with a long line: what the others notice of it.
 
-use dev_servers::MysqlOptions;
+use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
 use ledger::Database;
 use ledger::breaker::Breakers;
@@ -113,42 +113,6 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
     for item in [item, late, free] {
         assert_clean(&instance, item).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
-    let shop = Shop::new().await;
-    let mut config = shop.config.clone();
-    config.mysql.pool_max = 4;
-    config.mysql.acquire_timeout_ms = 300;
-    let instance = shop.start_with(config).await;
-    let mut held = Vec::new();
-    let mut items = Vec::new();
-    for _ in 0..6 {
-        let (item, _) = sold_out(&instance, 1, json!({})).await;
-        held.push(hold_stock_row(&shop.pool, item).await);
-        items.push(item);
-    }
-    let (looker, leaver) = (instance.buyer(9), instance.buyer(8));
-    let leaving = join_all(items.iter().map(|item| leave(&leaver, *item)));
-    let looking = async {
-        // All connections are in use: the arbiter keeps up to half of them for its next order.
-        until_running(&shop.pool, "%stock%FOR UPDATE%", 2).await;
-        let paths: Vec<_> = (0..60).map(|at| path(items[at % 6])).collect();
-        let looks = paths.iter().map(|path| looker.get(path));
-        join_all(looks).await.into_iter().filter(|answer| answer.status == 503).count()
-    };
-    let (_, refused) = tokio::join!(leaving, looking);
-    assert!(refused >= 20, "only {refused} looks found no connection: this proves nothing");
-    assert!(!is_breaker_open(&instance, "mysql").await, "the server answers all the time");
-    for row in held {
-        row.rollback().await.expect("released");
-    }
-    eventually("the lists to be read", || async {
-        let seen = looker.get(&path(items[0])).await.status;
-        when(seen == 200, seen)
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -346,12 +310,18 @@ async fn pages_of_audit(pool: &Database, item: i64, buyers: i64) -> i64 {
     read
 }
 
+/// A server of its own, since only the server counts pages.
+#[tokio::test]
+async fn long_lines_and_draws_cost_in_proportion_to_their_length() {
+    let server = own_mysql(MysqlOptions::temporary()).await;
+    an_audit_of_a_draw_costs_in_proportion_to_its_entries(&server).await;
+    many_units_are_offered_at_a_cost_that_grows_with_their_number_alone(&server).await;
+}
+
 /// The statistics of the tables are of the time when these were empty. By them, a server may read all places again for
 /// each entry.
-#[tokio::test]
-async fn an_audit_of_a_draw_costs_in_proportion_to_its_entries() {
+async fn an_audit_of_a_draw_costs_in_proportion_to_its_entries(server: &MysqlServer) {
     const TIMES: i64 = 4;
-    let server = own_mysql(MysqlOptions::temporary()).await;
     let url = server.url_of(&unique("seckill"));
     let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
     let instance = shop.start().await;
@@ -382,11 +352,8 @@ async fn pages_of_offers(shop: &Shop, waitlist: &Waitlist, item: i64, buyers: i6
 
 /// Each look for the next buyers once passed all who had an offer already, so that ten times as many offers cost a
 /// hundred times as much.
-#[tokio::test]
-async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone() {
+async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone(server: &MysqlServer) {
     const TIMES: i64 = 10;
-    // A server of its own, since only the server counts pages.
-    let server = own_mysql(MysqlOptions::temporary()).await;
     let url = server.url_of(&unique("seckill"));
     let shop = Shop::with(|config| {
         config.database_url = Secret::new(url);

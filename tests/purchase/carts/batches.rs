@@ -7,19 +7,19 @@ use super::{assert_all_clean, count, items, left, lines};
 use crate::http::{assert_problem, order_id};
 use crate::support::{Answer, Client, Shop};
 
-pub(super) fn line(buyer: &str, key: &str, of: &[(i64, u32)]) -> String {
+fn line(buyer: &str, key: &str, of: &[(i64, u32)]) -> String {
     let mut body = lines(of);
     (body["buyer"], body["key"]) = (json!(buyer), json!(key));
     body.to_string()
 }
 
-pub(super) async fn send(program: &Client, body: String) -> Answer {
+async fn send(program: &Client, body: String) -> Answer {
     let request = program.request(Method::POST, "/api/reservations/batch");
     Client::send(request.header("content-type", "application/x-ndjson").body(body)).await
 }
 
 /// The answers to the lines.
-pub(super) fn answers(answer: &Answer) -> Vec<Value> {
+fn answers(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.headers["content-type"], "application/x-ndjson");
     answer.text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
@@ -98,6 +98,14 @@ async fn a_batch_sells_no_unit_twice() {
         }
     }
     assert_eq!((sold, left(&instance, &items).await), (10, vec![0, 0, 0]));
+    // The limit of a buyer is counted over the carts of one request, too.
+    let many = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 4 })).await;
+    let beside = instance.make_item(json!({ "stock": 100 })).await;
+    let of_cleo = ["c", "d", "e"].map(|key| line("cleo", key, &[(many, 2), (beside, 1)]));
+    let answered = answers(&send(&programs[0], of_cleo.join("\n")).await);
+    let codes = answered.iter().filter_map(|one| one["problem"]["code"].as_str());
+    assert_eq!(codes.collect::<Vec<_>>(), ["limit_reached"], "{answered:?}");
+    assert_all_clean(&instance, &[many, beside]).await;
     let too_many = vec![line("z", "k", &cart); 257].join("\n");
     assert_problem(&send(&programs[0], too_many).await, (422, "lines_out_of_range"), "257 lines");
     assert_problem(

@@ -209,10 +209,7 @@ async fn each_attack_on_a_token_is_refused() {
         assert_problem(&answer, (401, code), &format!("{what}: {token}"));
     }
     assert_eq!(user(&exchange(&instance, &honest).await), victim);
-    let users: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM subjects")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("a count");
+    let users: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM subjects")).await;
     assert_eq!(users, 1, "an attack made a user");
     // Within the clocks' difference a token is good.
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
