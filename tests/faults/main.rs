@@ -9,6 +9,7 @@
 //! oversell sells without the arbiter: the audit has to catch it.
 
 mod checker;
+mod events;
 mod item;
 mod list;
 mod options;
@@ -92,6 +93,7 @@ async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
             let trial = trial.await.unwrap_or_else(|_| {
                 Err(format!("the trial did not end in {} s", TRIAL_MAX.as_secs()))
             });
+            let trial = testbed.checked(trial);
             steps.end_with_line(&report::line(row, seed, &trial, started.elapsed()));
             report.add(row, seed, trial);
             if let Err(why) = testbed.repair().await {
