@@ -4,9 +4,10 @@
 //! A trial ([`trial`]) sells with several strategies at once ([`workload`]) and injects the fault into
 //! servers and service processes that the run owns ([`testbed`], [`service`], [`wire`]). It has to
 //! show that the fault took effect, and ends in an audit of the ledger against the record of every
-//! answer ([`checker`]). The audit is the crate `ledger-audit`, and the HTTP client is the load
-//! test's: neither shares code with the service. Beside the safe strategies, one that is known to
-//! oversell sells without the arbiter: the audit has to catch it.
+//! answer ([`checker`]), and in a replay of what the services have said ([`events`]). The audit is the
+//! crate `ledger-audit`, and the HTTP client is the load test's: neither shares code with the service.
+//! Beside the safe strategies, one that is known to oversell sells without the arbiter: the audit has
+//! to catch it.
 
 mod checker;
 mod events;
