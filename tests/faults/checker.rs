@@ -14,6 +14,7 @@ use serde_json::Value;
 use web::token::Role;
 
 use crate::Run;
+use crate::events::CheckedEvents;
 use crate::item::SaleItem;
 use crate::service::Service;
 use crate::testbed::{Testbed, until};
@@ -58,6 +59,8 @@ pub struct TrialOutcome {
     pub in_time: JudgedInTime,
     /// The slowest answer to a purchase.
     pub slowest: Duration,
+    /// What its service processes have said of their batches.
+    pub events: CheckedEvents,
     /// What else was broken, in words; empty when all is well.
     pub broken: Vec<String>,
 }
@@ -157,6 +160,7 @@ impl TrialOutcome {
         self.controls.1 += other.controls.1;
         self.in_time.add(other.in_time);
         self.slowest = self.slowest.max(other.slowest);
+        self.events.add(&other.events);
         self.broken.extend(other.broken.iter().map(|what| format!("{name}: {what}")));
     }
 

@@ -152,6 +152,9 @@ pub const LIST: &[Row] = rows! {
     "power-cut-binlog": power::binlog,
         "the same with a binary log that is flushed at each COMMIT",
         "the same";
+    "power-cut-mysql": power::mysql,
+        "the same during batches on MySQL with its binary log",
+        "the same; without a MySQL server the row is left out";
     "power-cut-redis-always": power::queue::always,
         "the power of a Redis with appendfsync always is cut while orders are queued",
         "no order that was answered 202 is lost";

@@ -4,11 +4,13 @@
 //! A trial ([`trial`]) sells with several strategies at once ([`workload`]) and injects the fault into
 //! servers and service processes that the run owns ([`testbed`], [`service`], [`wire`]). It has to
 //! show that the fault took effect, and ends in an audit of the ledger against the record of every
-//! answer ([`checker`]). The audit is the crate `ledger-audit`, and the HTTP client is the load
-//! test's: neither shares code with the service. Beside the safe strategies, one that is known to
-//! oversell sells without the arbiter: the audit has to catch it.
+//! answer ([`checker`]), and in a replay of what the services have said ([`events`]). The audit is the
+//! crate `ledger-audit`, and the HTTP client is the load test's: neither shares code with the service.
+//! Beside the safe strategies, one that is known to oversell sells without the arbiter: the audit has
+//! to catch it.
 
 mod checker;
+mod events;
 mod item;
 mod list;
 mod options;
@@ -92,6 +94,7 @@ async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
             let trial = trial.await.unwrap_or_else(|_| {
                 Err(format!("the trial did not end in {} s", TRIAL_MAX.as_secs()))
             });
+            let trial = testbed.checked(trial);
             steps.end_with_line(&report::line(row, seed, &trial, started.elapsed()));
             report.add(row, seed, trial);
             if let Err(why) = testbed.repair().await {

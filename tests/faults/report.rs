@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::TrialResult;
 use crate::checker::{JudgedInTime, TrialOutcome};
+use crate::events::CheckedEvents;
 use crate::list::Row;
 use crate::options::Options;
 
@@ -38,9 +39,10 @@ pub fn line(row: &Row, seed: u64, tried: &TrialResult, took: Duration) -> String
             trial.broken.join("\n    ")
         ),
         Ok(trial) => format!(
-            "faults::{name} seed {seed} ... ok in {took:.1} s, {} requests, sells again after {}; {}",
+            "faults::{name} seed {seed} ... ok in {took:.1} s, {} requests, sells again after {}; {}; {}",
             trial.attempts,
             trial.slowest_recovery(),
+            trial.events,
             trial.proof
         ),
     }
@@ -178,6 +180,8 @@ impl Sum {
             "sold_out_answers": self.all.in_time.sold_out,
             "orders_seen": self.all.in_time.orders,
             "lists_seen": self.all.in_time.lists,
+            "events": self.all.events.events,
+            "events_explained": self.all.events.explained,
             "slowest_answer_ms": self.all.slowest.as_millis(),
             "proof": self.all.proof,
             "failures": self.all.broken,
@@ -192,6 +196,7 @@ struct Total {
     broken: i64,
     resolved: i64,
     in_time: JudgedInTime,
+    events: CheckedEvents,
     caught: u32,
     controls: u32,
 }
@@ -201,8 +206,11 @@ impl Total {
         let broken = |all: &TrialOutcome| all.oversold + all.duplicated + all.lost + all.unresolved;
         let mut in_time = JudgedInTime::default();
         sums.iter().for_each(|sum| in_time.add(sum.all.in_time));
+        let mut events = CheckedEvents::default();
+        sums.iter().for_each(|sum| events.add(&sum.all.events));
         Self {
             in_time,
+            events,
             injections: sums.iter().map(|sum| u64::from(sum.all.injections)).sum(),
             attempts: sums.iter().map(|sum| sum.all.attempts).sum(),
             broken: sums.iter().map(|sum| broken(&sum.all)).sum(),
@@ -230,7 +238,7 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
         "{} kinds of fault, {} injections, {} purchase requests, seeds {}, {:.0} s. Oversold, \
          duplicated, lost and unresolved in all: {}. Unknown outcomes resolved by key: {}. \
          Judged in the order of time: {} answers \"sold out\", {} observed order states, {} lists. \
-         Known-bad runs caught: {} of {}.\n\n",
+         Replayed by the model of the batches: {}. Known-bad runs caught: {} of {}.\n\n",
         sums.len(),
         total.injections,
         total.attempts,
@@ -241,6 +249,7 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
         total.in_time.sold_out,
         total.in_time.orders,
         total.in_time.lists,
+        total.events,
         total.caught,
         total.controls,
     );

@@ -1,6 +1,5 @@
 //! Service processes: started, killed, stopped, frozen.
 
-use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -11,6 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::Run;
+use crate::events;
 use loadtest::counters;
 use loadtest::drive::connection::{Connection, Exchange, Reply};
 use loadtest::drive::message;
@@ -32,8 +32,8 @@ pub struct Setup {
     pub variables: Vec<(String, String)>,
     /// Open files that it may have; as many as we if it is `None`.
     pub files_max: Option<u32>,
-    /// Where its log goes.
-    pub log: PathBuf,
+    /// The folder in which each process has a file for what it says, named by the number of the process.
+    pub said: PathBuf,
 }
 
 impl Setup {
@@ -155,13 +155,14 @@ impl Service {
     }
 
     async fn answers(&mut self) -> Run<()> {
+        let said = self.setup.said.join(format!("{}.jsonl", self.pid()?));
         let until = Instant::now() + START_MAX;
         loop {
             if self.get("/healthz", None).await.is_ok_and(|reply| reply.status == 200) {
                 return Ok(());
             }
             if self.has_ended() {
-                return Err(format!("the service ended: {}", last_line(&self.setup.log)));
+                return Err(format!("the service ended: {}", last_line(&said)));
             }
             if Instant::now() >= until {
                 return Err("the service does not start".to_owned());
@@ -171,28 +172,31 @@ impl Service {
     }
 }
 
+/// Runs a program with limits for the length of its files, in blocks of 512 bytes, and perhaps for their number. At the
+/// first of them it gets an error and no signal.
+const START: &str = r#"trap '' XFSZ; folder=$1; ulimit -f "$2"; [ -z "$3" ] || ulimit -n "$3"; shift 3
+exec "$@" >>"$folder/$$.jsonl" 2>&1"#;
+
 fn spawn(setup: &Setup, addr: SocketAddr) -> Run<Child> {
-    let log = File::options().create(true).append(true).open(&setup.log);
-    let log = log.map_err(|error| format!("{}: {error}", setup.log.display()))?;
-    let mut command = match setup.files_max {
-        None => Command::new(&setup.program),
-        Some(files) => {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]);
-            shell.arg(&setup.program);
-            shell
-        }
-    };
+    let blocks = (events::BYTES_MAX / 512).to_string();
+    let files = setup.files_max.map_or_else(String::new, |files| files.to_string());
+    let mut command = Command::new("sh");
     command
+        .args(["-c", START, "sh"])
+        .arg(&setup.said)
+        .args([blocks, files])
+        .arg(&setup.program)
         .arg("serve")
         .env_clear()
         .envs(setup.variables.iter().map(|(name, value)| (name, value)))
         .env("SECKILL_HTTP_ADDR", addr.to_string())
         .env("SECKILL_HTTP_STATIC_DIR", "none")
+        .env("SECKILL_LOG_FILTER", events::FILTER)
+        .env("SECKILL_LOG_FORMAT", "json")
         .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())
-        .stdout(log.try_clone().map_err(|error| error.to_string())?)
-        .stderr(log)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .kill_on_drop(true);
     command.spawn().map_err(|error| format!("{}: {error}", setup.program.display()))
 }

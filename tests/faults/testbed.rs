@@ -17,9 +17,9 @@ use sqlx::{ConnectOptions, Connection};
 use time::OffsetDateTime;
 use web::token::{Role, Tokens};
 
-use crate::Run;
 use crate::options::Options;
 use crate::service::Setup;
+use crate::{Run, TrialResult, events};
 
 /// Signs the tokens of this run; the servers are thrown away after it.
 pub const SECRET: &str = "a secret for fault trials, of thirty-two characters and more";
@@ -47,7 +47,9 @@ pub struct Testbed {
     tokens: Tokens,
     password: String,
     folder: PathBuf,
-    /// Where the services' log goes: beside the report, if there is one.
+    /// The files of service processes, for what they say.
+    said: PathBuf,
+    /// Where the services' log goes in the end: beside the report, if there is one.
     log: PathBuf,
 }
 
@@ -69,10 +71,12 @@ impl Testbed {
         .map_err(|error| error.to_string())?;
         Self::migrate(&mysql.url_of(Self::DATABASE)).await?;
         let folder = std::env::temp_dir().join(format!("seckill-faults-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let said = folder.join("said");
+        std::fs::create_dir_all(&said).map_err(|error| error.to_string())?;
         let beside_report = options.out.as_ref().unwrap_or(&folder);
         std::fs::create_dir_all(beside_report).map_err(|error| error.to_string())?;
         Ok(Self {
+            said,
             log: beside_report.join("services.log"),
             mysql,
             redis,
@@ -135,7 +139,7 @@ impl Testbed {
             program: self.program.clone(),
             variables: variables.into(),
             files_max: None,
-            log: self.log.clone(),
+            said: self.said.clone(),
         }
     }
 
@@ -203,6 +207,18 @@ impl Testbed {
         options.launcher = launcher.iter().map(|word| (*word).to_owned()).collect();
         let server = RedisServer::start(options).await.map_err(|error| error.to_string())?;
         Ok(OwnRedis { server, folder })
+    }
+
+    /// Adds to a trial that is over whether the events of its service processes are paths of their model.
+    pub fn checked(&self, trial: TrialResult) -> TrialResult {
+        let mut events = events::check(&self.said, &self.log)?;
+        let mut trial = trial?;
+        trial.broken.extend(events.unexplained.take());
+        if trial.attempts > 0 && events.events == 0 {
+            trial.broken.push("no service said anything of its batches".to_owned());
+        }
+        trial.events.add(&events);
+        Ok(trial)
     }
 
     /// A folder that goes with the run.

@@ -12,7 +12,7 @@ use ledger::failover::pool_of;
 use ledger::schema::migrate;
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
 use ledger::{Database, LedgerOptions};
-use protocol_models::batch::replay::{explain, lines, stock};
+use protocol_models::batch::replay::{explain, explain_each, lines, stock};
 use protocol_models::trace::{BATCH_TARGET, Event, Recorder};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -174,7 +174,7 @@ impl Testbed {
         recorder.events(BATCH_TARGET).into_iter().filter(is_of_round).collect()
     }
 
-    /// Rounds, each of which is to be a path of the model.
+    /// Rounds, each of which is to be a path of the model, and each of its orders by itself.
     async fn rounds(&mut self, rounds: u32, held: Option<Duration>) {
         for _ in 0..rounds {
             let round = self.round().await;
@@ -182,6 +182,10 @@ impl Testbed {
             let explained = explain(&events, &round.names);
             let number = self.traces.len();
             explained.unwrap_or_else(|unexplained| panic!("round {number}: {unexplained}"));
+            let each = explain_each(std::slice::from_ref(&events));
+            if let Some(unexplained) = each.unexplained {
+                panic!("round {number}, each order by itself: {unexplained}");
+            }
             self.traces.push((events, round.names));
         }
     }
@@ -303,10 +307,15 @@ impl Testbed {
             let refused = self.traces.iter().find_map(|(events, names)| {
                 let mut events = events.clone();
                 let index = plant(&mut events, names)?;
-                explain(&events, names).err().map(|unexplained| (index, unexplained, events.len()))
+                explain(&events, names).err().map(|unexplained| (index, unexplained, events))
             });
             if let Some((index, unexplained, events)) = refused {
-                println!("{mistake}: event {} of {events}", unexplained.number);
+                println!("{mistake}: event {} of {}", unexplained.number, events.len());
+                let each = explain_each(&[events]);
+                assert!(
+                    each.explained < each.events,
+                    "{mistake}: each order is explained by itself"
+                );
                 // A later event refuses it where a transaction beside it may have made room before.
                 assert!(unexplained.number > index, "{mistake}: {unexplained}");
                 return;

@@ -4,10 +4,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ledger_audit::{Answer, Ledger, Order, Outcome};
+use protocol_models::batch::replay::explain_each;
+use protocol_models::trace::BATCH_TARGET;
+use serde_json::json;
 
 use super::{
     QueueCut, TrialOutcome, forget_lost_promises, forget_lost_with_writer, open, taken_back,
 };
+use crate::events::events_of;
 use crate::report::are_too_many_missed;
 use crate::rows::mysql::execute;
 use crate::testbed::Testbed;
@@ -28,7 +32,7 @@ const IN_ROWS: [(&str, &str, &str); 4] = [
 
 /// A row of the matrix without a fault: whatever the checker judges by itself is wrong once, and right once.
 pub async fn in_records(_: &mut Testbed, _: u64) -> TrialResult {
-    let judged = [answers(), losses(), outcomes()].concat();
+    let judged = [answers(), losses(), outcomes(), events()].concat();
     let wrong: Vec<&str> =
         judged.iter().filter(|(_, right)| !right).map(|(what, _)| *what).collect();
     if !wrong.is_empty() {
@@ -166,5 +170,25 @@ fn outcomes() -> Judged {
         ("two of twenty known-bad runs that were missed", are_too_many_missed(18, 20)),
         ("one of twenty known-bad runs that was missed", !are_too_many_missed(19, 20)),
         ("two of a few known-bad runs that were missed", are_too_many_missed(1, 3)),
+    ]
+}
+
+/// What processes have said of an order.
+fn events() -> Judged {
+    let line = |what: &&str| {
+        let fields = json!({ "what": what, "kind": "own", "lines": "a", "answer": "sold" });
+        format!("{}\n", json!({ "target": BATCH_TARGET, "fields": fields }))
+    };
+    let is_path = |text: &str| {
+        let each = explain_each(&[events_of(text)]);
+        each.events > 0 && each.explained == each.events
+    };
+    let rows = ["begin", "keys", "limits", "turn", "stock"].iter().map(line).collect::<String>();
+    let written = ["commit", "committed", "told"].iter().map(line).collect::<String>();
+    let told = line(&"told");
+    vec![
+        ("an order that is told before its COMMIT", !is_path(&format!("{rows}{told}"))),
+        ("an order that is told after its COMMIT", is_path(&format!("{rows}{written}"))),
+        ("an order whose process is killed in a line", is_path(&rows[..rows.len() - 9])),
     ]
 }

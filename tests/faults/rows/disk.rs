@@ -173,8 +173,8 @@ async fn on_small_disk(testbed: &mut Testbed) -> Run<Option<(SmallDisk, MysqlSer
     let folder = testbed.folder().join("small-disk");
     let Some(disk) = SmallDisk::mount(&folder.join("disk"), DISK_MIB) else { return Ok(None) };
     let mut options = MysqlOptions::new(disk.folder().join("mysql"));
-    options.program =
-        Some(small_server(&folder, testbed.mysql.pid()).map_err(|error| said(&error))?);
+    let small = small_server(&folder, options.program.take(), testbed.mysql.pid());
+    options.program = Some(small.map_err(|error| said(&error))?);
     let small = testbed.ledger(options).await?;
     Ok(Some((disk, std::mem::replace(&mut testbed.mysql, small))))
 }
@@ -184,11 +184,16 @@ fn left_out() -> TrialOutcome {
     TrialOutcome { proof, ..TrialOutcome::default() }
 }
 
-/// A wrapper of the running server's program with further arguments, beside what belongs to it.
-pub(super) fn small_server(folder: &Path, running: u32) -> io::Result<PathBuf> {
-    // A server that a loader runs has the loader's name there.
-    let program = match std::env::var_os("SECKILL_MYSQLD") {
-        Some(named) => named.into(),
+/// A wrapper of a server's program with further arguments, beside what belongs to it. Without `named`, the program is
+/// that of the running server with this process number.
+pub(super) fn small_server(
+    folder: &Path,
+    named: Option<PathBuf>,
+    running: u32,
+) -> io::Result<PathBuf> {
+    // A server that a loader runs has the loader's name there, so such a one is named.
+    let program = match named {
+        Some(named) => named,
         None => fs::read_link(format!("/proc/{running}/exe"))?,
     };
     let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/usr"));

@@ -78,6 +78,7 @@ async fn try_once(testbed: &mut Testbed, plan: &SoakPlan) -> Tried {
     let trial = Box::pin(tokio::time::timeout(TRIAL_MAX, trial::run(testbed, plan, &mut bites)));
     let trial = trial.await;
     let trial = trial.unwrap_or_else(|_| Err(format!("no end within {} s", TRIAL_MAX.as_secs())));
+    let trial = testbed.checked(trial);
     let unusable = testbed.repair().await.err();
     Tried { trial, bites, unusable, took: begin.elapsed() }
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::plan::SoakPlan;
 use crate::TrialResult;
+use crate::events::CheckedEvents;
 
 /// One trial.
 pub struct Tried {
@@ -54,6 +55,7 @@ pub struct SoakReport {
     requests: u64,
     resolved: i64,
     controls: (u32, u32),
+    events: CheckedEvents,
     /// How often each fault took effect, and how often two did in one trial.
     bites: BTreeMap<&'static str, u64>,
     both: u64,
@@ -72,6 +74,7 @@ impl SoakReport {
             requests: 0,
             resolved: 0,
             controls: (0, 0),
+            events: CheckedEvents::default(),
             bites: BTreeMap::new(),
             both: 0,
             failed: Vec::new(),
@@ -96,6 +99,7 @@ impl SoakReport {
             self.resolved += trial.resolved;
             self.controls.0 += trial.controls.0;
             self.controls.1 += trial.controls.1;
+            self.events.add(&trial.events);
         }
         self.print(plan, tried, "soak");
         if !tried.is_well() {
@@ -162,13 +166,15 @@ impl SoakReport {
         let bites: u64 = self.bites.values().sum();
         let mut page = format!(
             "Soak: {} trials, seeds {seeds}, {} min, {} purchase requests; {bites} faults took effect, two at once in \
-             {} trials. Unknown outcomes resolved by key: {}. Known-bad runs caught: {} of {}. Trials that failed: {}.\n\n\
+             {} trials. Unknown outcomes resolved by key: {}. Replayed by the model of the batches: {}. Known-bad runs \
+             caught: {} of {}. Trials that failed: {}.\n\n\
              | fault | took effect |\n|---|---|\n",
             self.seeds.len(),
             self.begin.elapsed().as_secs() / 60,
             self.requests,
             self.both,
             self.resolved,
+            self.events,
             self.controls.0,
             self.controls.1,
             self.failed.len(),

@@ -102,6 +102,15 @@ impl MysqlOptions {
         Self { data_dir: Some(data_dir.into()), ..Self::temporary() }.for_long()
     }
 
+    /// On MySQL, and on no MariaDB: `SECKILL_MYSQLD` if it is one, else one on this machine, or the one that
+    /// `scripts/mysql-sid` has fetched.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn on_mysql(self) -> Result<Self, StartError> {
+        Ok(Self { program: Some(flavour::find_only(Flavour::Mysql)?), ..self })
+    }
+
     /// With the memory for data that stay and grow.
     #[must_use]
     pub fn for_long(mut self) -> Self {

@@ -324,11 +324,7 @@ impl Arbiter {
                 Attempt::CommitLost | Attempt::CallLost => {
                     may_run |= is_call;
                     let found = Box::pin(self.recover_lost_commit(write.purchase)).await;
-                    if let Some(order) = &found {
-                        let written = order.as_ref().map(|_| write.purchase);
-                        let written = protocol::names(written);
-                        protocol!("recovered", [write.purchase], written = written);
-                    }
+                    protocol::recovered(write.purchase, found.as_ref());
                     match found {
                         Some(Some(order)) => return Ok(replay(write.purchase, order)),
                         Some(None) => fault = Fault::Connection,

@@ -5,7 +5,7 @@
 //! number while nobody listens.
 
 use super::{Answer, Attempt};
-use shop_domain::{Outcome, Purchase};
+use shop_domain::{Order, Outcome, Purchase};
 
 /// Says what became of purchases, with further values.
 macro_rules! protocol {
@@ -30,7 +30,8 @@ pub(super) fn names<'a>(purchases: impl IntoIterator<Item = &'a Purchase>) -> St
 /// The kind of an answer.
 pub(super) fn kind(answer: &Answer) -> &'static str {
     match answer {
-        Ok(Outcome::Sold(_) | Outcome::Replayed(_)) => "sold",
+        Ok(Outcome::Sold(_)) => "sold",
+        Ok(Outcome::Replayed(_)) => "replayed",
         Ok(Outcome::Refused(_)) => "refused",
         Ok(Outcome::Unavailable(_)) => "unavailable",
         _ => "unknown",
@@ -43,6 +44,19 @@ pub(super) fn tried(purchase: &Purchase, attempt: &Attempt) {
     match attempt {
         Attempt::Done(answer) => protocol!("ended", one, answer = kind(answer)),
         Attempt::Again(_) => protocol!("rolled back", one, objected = false),
-        Attempt::CommitLost | Attempt::CallLost => protocol!("commit lost", one),
+        Attempt::CommitLost => protocol!("commit lost", one),
+        Attempt::CallLost => protocol!("call lost", one),
     }
+}
+
+/// Says what the ledger has under the key of an order whose COMMIT was lost; without `found` it could not be asked.
+pub(super) fn recovered(purchase: &Purchase, found: Option<&Option<Order>>) {
+    let one = [purchase];
+    let Some(order) = found else {
+        protocol!("ended", one, answer = "unknown");
+        return;
+    };
+    // Another request with the key may have made the order.
+    let own = order.as_ref().filter(|order| order.id == purchase.order_id);
+    protocol!("recovered", one, written = names(own.map(|_| purchase)));
 }

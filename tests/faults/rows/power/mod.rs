@@ -111,6 +111,13 @@ pub async fn binlog(testbed: &mut Testbed, seed: u64) -> TrialResult {
     again_and_again(testbed, seed, server, sell_some).await
 }
 
+/// Batches on MySQL with its binary log, which is on by default there.
+pub async fn mysql(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let arguments = &["--log-bin", "--server-id=1", "--sync-binlog=1"];
+    let server = Server { arguments, is_mysql: true, ..Server::default() };
+    again_and_again(testbed, seed, server, sell_batches).await
+}
+
 /// Planted: the log is written at each COMMIT, and flushed once a second.
 pub async fn planted_log(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let arguments = &["--innodb-flush-log-at-trx-commit=2"];
@@ -161,6 +168,8 @@ fn sell_batches(plan: &mut Plan) {
 #[derive(Default)]
 struct Server<'a> {
     arguments: &'a [&'a str],
+    /// Whether it has to be MySQL.
+    is_mysql: bool,
     /// Whether its disk answers flushes without carrying them out.
     lies: bool,
     /// Whether something of this is a mistake, so that nothing survives and orders are lost.
@@ -245,17 +254,25 @@ pub(super) struct Power<'a> {
 }
 
 impl<'a> Power<'a> {
-    /// Makes such a database the ledger of this trial; says why where no such disk can be mounted.
+    /// Makes such a database the ledger of this trial; says why where there is no such server, or no such disk can be
+    /// mounted.
     async fn over_ledger(testbed: &mut Testbed, server: Server<'a>) -> Run<Result<Self, String>> {
         let folder = testbed.folder().join(format!("power-{:016x}", rand::random::<u64>()));
         let mut options = MysqlOptions::new(folder.join("mysql"));
-        options.program = Some(small_server(&folder, testbed.mysql.pid()).map_err(said)?);
+        if server.is_mysql {
+            options = match options.on_mysql() {
+                Ok(options) => options,
+                Err(error) => return Ok(Err(error.to_string())),
+            };
+        }
+        let small = small_server(&folder, options.program.take(), testbed.mysql.pid());
+        options.program = Some(small.map_err(said)?);
         options.extra_arguments = server.arguments.iter().map(|word| (*word).to_owned()).collect();
         let mut database = testbed.ledger(options).await?;
         database.stop().await;
         let disk = match ForgetfulDisk::over(&folder.join("mysql/data")) {
             Ok(disk) => disk,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(no_disk(&error))),
         };
         database.restart().await.map_err(|error| error.to_string())?;
         let cuts = if server.is_planted { CUTS_PLANTED } else { cuts_of(testbed) };
@@ -350,7 +367,11 @@ fn said(error: std::io::Error) -> String {
     format!("the disk: {error}")
 }
 
+fn no_disk(error: &std::io::Error) -> String {
+    format!("no disk whose power can be cut can be mounted here: {error}")
+}
+
 fn left_out(why: &str) -> TrialOutcome {
-    let proof = format!("left out: no disk whose power can be cut can be mounted here: {why}");
+    let proof = format!("left out: {why}");
     TrialOutcome { proof, ..TrialOutcome::default() }
 }

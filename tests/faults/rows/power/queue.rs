@@ -7,7 +7,7 @@ use forgetful_disk::{ForgetfulDisk, Survives};
 use rand::RngExt;
 use tokio::time::sleep;
 
-use super::{cuts_of, left_out, proven, said};
+use super::{cuts_of, left_out, no_disk, proven, said};
 use crate::TrialResult;
 use crate::checker::QueueCut;
 use crate::testbed::{OwnRedis, Testbed, until};
@@ -44,7 +44,7 @@ async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResul
     server.stop().await;
     let disk = match ForgetfulDisk::over(&folder.join("data")) {
         Ok(disk) => disk,
-        Err(error) => return Ok(left_out(&error.to_string())),
+        Err(error) => return Ok(left_out(&no_disk(&error))),
     };
     restart(&mut server).await?;
     let setup = testbed.setup().with("REDIS_URL", server.url());

@@ -8,11 +8,14 @@
 //! at the ledger before its first try; an order may
 //! be written by itself at once; and a transaction may be rolled back for no reason of its rows.
 
+mod each;
+
 use std::collections::{HashMap, HashSet};
 
 use super::waits::rows_of;
 use super::{Answer, Batch, Kind, LINES, Place, RowLock, State, Step, Transaction, lines_of};
 use crate::trace::{Event, Explained, Replay, Unexplained, replay};
+pub use each::{EachOrder, explain_each};
 
 /// The lines of the model's orders, which a run has to write: of which order, item, buyer and instance each is.
 #[must_use]
@@ -35,17 +38,12 @@ pub fn stock() -> [u8; 2] {
 pub fn explain(events: &[Event], names: &[String]) -> Result<Explained, Box<Unexplained>> {
     let number = |(line, name): (usize, &String)| (name.clone(), line);
     let rules = Rules { names: names.iter().enumerate().map(number).collect() };
-    let state = Batch { mistake: None, missing: None }.first_state();
     let mut events = events.to_vec();
     // At last every order is answered, and what must always hold does.
     let mut end = Event::default();
     end.fields.insert("what".to_owned(), "end".to_owned());
     events.push(end);
-    replay(
-        rules,
-        Path { state, calls: Vec::new(), looks: Vec::new(), sequence: Vec::new() },
-        &events,
-    )
+    replay(rules, Path::first(), &events)
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
@@ -57,6 +55,10 @@ struct Path {
     looks: Vec<Look>,
     /// The lines in the sequence in which batches took them.
     sequence: Vec<usize>,
+    /// The lines of the order that is replayed without the others; empty where all orders are.
+    alone: Vec<usize>,
+    /// Whether a transaction may write this order that is not replayed.
+    may_be_written: bool,
 }
 
 /// A look at the ledger: at which orders, and whether the ledger has answered it. It reads the orders and limits first,
@@ -110,11 +112,15 @@ impl Rules {
             "commit" => path.sends_commit(lines),
             "committed" => path.is_committed(lines),
             "commit lost" => path.loses_commit(lines),
+            "call lost" => {
+                path.may_be_written = true;
+                path.loses_commit(lines)
+            }
             "recovered" => path.recovers(lines, &self.lines(event, "written")?),
             "rolled back" => path.rolls_back(lines, event.flag("objected") == Some(true)),
             "overtaken" => path.is_overtaken(lines),
             "ended" => path.ends(lines, event.text("answer")),
-            "told" => path.has_answered(lines, event.text("answer")),
+            "told" => path.is_told(lines, event.text("answer")),
             "end" => path.is_at_its_end(),
             _ => false,
         };
@@ -133,13 +139,26 @@ fn is_no_stock(row: &RowLock) -> bool {
 fn answer_of(name: &str) -> Option<Answer> {
     match name {
         "sold" => Some(Answer::Sold),
-        "refused" => Some(Answer::Refused),
+        // Another order has its key.
+        "refused" | "replayed" => Some(Answer::Refused),
         "unavailable" => Some(Answer::Unavailable),
         _ => None,
     }
 }
 
 impl Path {
+    /// All orders wait.
+    fn first() -> Self {
+        Self {
+            state: Batch { mistake: None, missing: None }.first_state(),
+            calls: Vec::new(),
+            looks: Vec::new(),
+            sequence: Vec::new(),
+            alone: Vec::new(),
+            may_be_written: false,
+        }
+    }
+
     fn sorted(mut self) -> Self {
         self.state.transactions.sort_unstable();
         self
@@ -152,11 +171,12 @@ impl Path {
         let mut seen: HashSet<Self> = all.iter().cloned().collect();
         let mut done = 0;
         while let Some(path) = all.get(done).cloned() {
+            let mut next = path.others_write();
             for one in 0..path.state.transactions.len() {
-                let mut next = path.silent(one);
+                next.extend(path.silent(one));
                 next.extend(if may_end { path.aborted(one) } else { None });
-                all.extend(next.into_iter().filter(|next| seen.insert(next.clone())));
             }
+            all.extend(next.into_iter().filter(|next| seen.insert(next.clone())));
             done += 1;
         }
         all
@@ -214,16 +234,15 @@ impl Path {
 
     /// Whole orders, which nobody else writes.
     fn begins(&mut self, kind: &str, lines: &[usize]) -> bool {
-        // What was left over belongs to its next transaction.
-        if let Some(one) = self.find(lines)
-            && matches!(self.state.transactions[one].step, Step::Enters | Step::Locks(0))
-        {
-            self.state.leave_over(None, one);
+        let is_answered = |line: &usize| matches!(self.state.places[*line], Place::Answered(_));
+        if !self.alone.is_empty() && lines.iter().all(is_answered) {
+            // A queue or a gate hands it over once more.
+            self.begins_anew();
         }
-        let is_waiting = |line: &usize| {
-            let place = self.state.places[*line];
-            matches!(place, Place::Shared | Place::Own | Place::Single)
-        };
+        // What was left over belongs to its next transaction.
+        self.leaves_over(lines);
+        // A look that failed, or that passed this order over.
+        self.looks.retain(|look| !look.lines.iter().any(|line| lines.contains(line)));
         let is_whole = |line: &usize| lines_of(*line).all(|other| lines.contains(&other));
         let instance = lines.first().map_or(0, |line| LINES[*line].instance);
         let is_own = |line: &usize| LINES[*line].instance == instance;
@@ -233,8 +252,8 @@ impl Path {
             _ => Kind::Single,
         };
         let has_room = kind_of != Kind::Shared || self.state.may_enter_rows(instance);
-        if !lines.iter().all(|line| is_waiting(line) && is_whole(line) && is_own(line)) || !has_room
-        {
+        let is_next = |line: &usize| self.waits(*line) && is_whole(line) && is_own(line);
+        if !lines.iter().all(is_next) || !has_room {
             return false;
         }
         self.sequence.retain(|line| !lines.contains(line));
@@ -245,9 +264,23 @@ impl Path {
         self.state.begin(instance, kind_of, lines.to_vec())
     }
 
+    fn waits(&self, line: usize) -> bool {
+        matches!(self.state.places[line], Place::Shared | Place::Own | Place::Single)
+    }
+
+    /// Ends the transaction of these lines if it has nothing in the ledger.
+    fn leaves_over(&mut self, lines: &[usize]) {
+        if let Some(one) = self.find(lines)
+            && matches!(self.state.transactions[one].step, Step::Enters | Step::Locks(0))
+        {
+            self.state.leave_over(None, one);
+        }
+    }
+
     /// A batch begins to look at the ledger, alone in its pipeline.
     fn looks(&mut self, lines: &[usize]) -> bool {
         let Some(one) = self.find(lines) else { return false };
+        self.looks.retain(|look| !look.lines.iter().any(|line| lines.contains(line)));
         let Transaction { instance, step, .. } = self.state.transactions[one];
         // Another batch that has not begun to write waits for its own look.
         for other in &mut self.state.transactions {
@@ -292,7 +325,13 @@ impl Path {
     fn has_looked(&mut self, chosen: &[usize], refused: &[usize], found: &[usize]) -> bool {
         let asked = [chosen, refused, found].concat();
         let is_it = |look: &Look| asked.iter().any(|line| look.lines.contains(line));
-        let Some(index) = self.looks.iter().position(is_it) else { return false };
+        let Some(index) = self.looks.iter().position(is_it) else {
+            // Orders that the batch has decided before are named again.
+            return !self.alone.is_empty()
+                && chosen.is_empty()
+                && self.has_answered(refused, "refused")
+                && self.has_answered(found, "sold");
+        };
         if !self.looks[index].is_done {
             let Some(one) = self.find(&asked) else { return false };
             if !self.reads(one) {
@@ -385,6 +424,15 @@ impl Path {
 
     /// The ledger was asked which orders of a lost COMMIT there are.
     fn recovers(&mut self, lines: &[usize], written: &[usize]) -> bool {
+        if !self.alone.is_empty() && !self.awaits_commit(lines) {
+            // The server that answered was replaced before its answer was told.
+            self.begins_anew();
+            for line in written {
+                self.state.rows[*line] = 1;
+                self.state.places[*line] = Place::Answered(Answer::Sold);
+            }
+            return true;
+        }
         let Some(one) = self.find(lines) else { return false };
         let is_written = |line: &usize| self.state.rows[*line] > 0;
         let are_so = lines.iter().all(|line| is_written(line) == written.contains(line));
@@ -392,15 +440,20 @@ impl Path {
         are_so && self.state.recover(None, one)
     }
 
-    /// The transaction was rolled back. If a row objected, it does so in the model.
+    /// Whether a COMMIT of these lines was sent, and its writer does not know what became of it.
+    fn awaits_commit(&self, lines: &[usize]) -> bool {
+        let step = self.find(lines).map(|one| self.state.transactions[one].step);
+        matches!(step, Some(Step::Commits | Step::Unanswered | Step::Decided))
+    }
+
+    /// The transaction was rolled back, by a COMMIT that was refused as well. If a row objected, it does so in the model.
     fn rolls_back(&mut self, lines: &[usize], has_objected: bool) -> bool {
         let Some(one) = self.find(lines) else { return false };
         let transaction = &self.state.transactions[one];
         let rows = rows_of(None, transaction, &self.state.keyless);
         let has_reason = rows.iter().any(|row| self.state.objects(None, one, *row).is_some());
-        if !matches!(transaction.step, Step::Enters | Step::Locks(_))
-            || (has_objected && !has_reason)
-        {
+        let may_be = matches!(transaction.step, Step::Enters | Step::Locks(_) | Step::Commits);
+        if !may_be || (has_objected && !has_reason) {
             return false;
         }
         self.state.transactions[one].retreat();
@@ -409,7 +462,8 @@ impl Path {
     }
 
     fn is_overtaken(&mut self, lines: &[usize]) -> bool {
-        let Some(one) = self.find(lines) else { return false };
+        // Of a batch, some orders may be decided already.
+        let Some(one) = self.find(lines) else { return !self.alone.is_empty() };
         let transaction = &mut self.state.transactions[one];
         transaction.in_rows = false;
         transaction.in_stock = false;
@@ -431,7 +485,12 @@ impl Path {
                 true
             }
             Some(_) => self.state.runs(one) && self.has_answered(lines, answer),
-            None => true,
+            None => {
+                if !self.alone.is_empty() && self.awaits_commit(lines) {
+                    self.begins_anew();
+                }
+                true
+            }
         }
     }
 

@@ -114,14 +114,15 @@ impl<'a> Batch<'a> {
 
     /// Says what a look at the ledger has decided.
     pub(super) fn looked(&self, chosen: &[usize]) {
-        let answered = |kind: &'static str| {
+        let answered = |kinds: &'static [&'static str]| {
             let all = self.purchases.iter().zip(&self.answers);
-            let is_it = move |answer: &Answer| protocol::kind(answer) == kind;
+            let is_it = move |answer: &Answer| kinds.contains(&protocol::kind(answer));
             let those = all.filter(move |(_, answer)| answer.as_ref().is_some_and(is_it));
             protocol::names(those.map(|(purchase, _)| purchase))
         };
         let chosen = chosen.iter().map(|index| &self.purchases[*index]);
-        protocol!("looked", chosen, refused = answered("refused"), found = answered("sold"));
+        let refused = answered(&["refused", "replayed"]);
+        protocol!("looked", chosen, refused = refused, found = answered(&["sold"]));
     }
 
     /// Answers orders that are written.
