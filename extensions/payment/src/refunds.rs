@@ -14,6 +14,7 @@ use ledger::rows::actions::Actor;
 use ledger::rows::payments::{self, Payment};
 use shop_domain::LedgerError;
 use shop_domain::payment::{PaymentId, PaymentStatus};
+use webhooks::Failure;
 
 /// Open refunds that one run counts: with more, it would not get to telling the provider.
 const OPEN_COUNTED_MAX: u32 = 100_000;
@@ -68,19 +69,25 @@ impl Payments {
         let provider = provider.as_ref();
         let receiver = provider.and_then(|provider| Some((provider, provider.refunds.as_ref()?)));
         let Some((provider, target)) = receiver else { return Ok(asked) };
-        for payment in payments::due_refunds(pool, REFUNDS_MAX).await? {
+        for id in payments::due_refunds(pool, REFUNDS_MAX).await? {
+            // Read again: while the others were told, an operator may have noted that this money went back by hand.
+            let found = payments::find(pool, &id).await?;
+            let is_due = |payment: &Payment| payment.status == PaymentStatus::RefundWanted;
+            let Some(payment) = found.filter(is_due) else { continue };
             let told = provider.refund(target, &payment, clock.now()).await;
-            let answer = match &told {
-                Ok(()) => Ok(()),
-                Err(error) => Err((error.as_str(), pause_after(payment.failures))),
+            let is_away = matches!(told, Err(Failure::Away(_)));
+            let Err(Failure::Away(error) | Failure::Refused(error)) = told else {
+                refund::note_request(pool, &id, Ok(())).await?;
+                asked.accepted += 1;
+                continue;
             };
-            refund::note_request(pool, &payment.id, answer).await?;
-            match told {
-                Ok(()) => asked.accepted += 1,
-                Err(error) => {
-                    tracing::warn!(payment = %payment.id, error, "provider not told of a refund; it is tried again");
-                    asked.failed += 1;
-                }
+            tracing::warn!(payment = %id, error, "provider not told of a refund; it is tried again");
+            let pause = pause_after(payment.failures);
+            refund::note_request(pool, &id, Err((error.as_str(), pause))).await?;
+            asked.failed += 1;
+            if is_away {
+                // Each further try would wait for the whole time limit, and a stop of the service for all of them.
+                break;
             }
         }
         Ok(asked)
