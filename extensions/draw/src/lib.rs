@@ -28,7 +28,6 @@ use crate::advance::AdvanceDraws;
 use crate::beacon::Beacons;
 use crate::draws::{DrawParts, Draws};
 use crate::settings::Draw as Settings;
-use crate::sql::Transactions;
 
 routes_state!(RoutesState, RoutesParts { draws: Draws });
 
@@ -62,20 +61,19 @@ fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
     let client = PrivateNetworks::parse(&settings.private_networks)
         .and_then(|networks| HttpsClient::new(networks, Path::new(""), timeout))
         .map_err(|why| format!("draw.{why}"))?;
-    let entries_max = settings.entries_max.into();
     let keys = Arc::new(settings.keys().ok_or("draw.signing_key is no key")?);
-    let transactions =
-        Transactions::new(core.ledger.clone(), core.line.clone(), entries_max, Arc::clone(&keys));
     let url = &settings.drand_url;
     let beacons = Beacons::new(client, &settings.beacon, url, Arc::clone(&keys))?;
     Ok(Draws::new(DrawParts {
-        transactions: Arc::new(transactions),
+        ledger: core.ledger.clone(),
+        line: core.line.clone(),
         items: Arc::clone(&core.items),
         lists: Arc::clone(&core.waiting_lists),
         clock: core.kit.clock.clone(),
         beacons,
         keys,
         round_after: Duration::from_secs(settings.round_after_seconds.into()),
+        entries_max: settings.entries_max.into(),
     }))
 }
 
