@@ -5,8 +5,8 @@ use outgoing_https::Target;
 
 use crate::filter::Filter;
 use crate::problems;
-use crate::sql::endpoints::{self, DeadLetter, Endpoint, EndpointChange};
-use crate::sql::event_log::{self, LoggedEvent};
+use crate::sql::endpoints::{self, Endpoint, EndpointChange};
+use crate::sql::event_log;
 use ledger::rows::actions::Actor;
 use shop_domain::{EndpointId, LedgerError};
 use web::problem::Problem;
@@ -99,28 +99,6 @@ impl Endpoints {
                 Ok((listed, event_log::last_position(&self.ledger.pool).await?))
             })
             .await
-    }
-
-    /// Lists the dead letters of an endpoint behind the position `after`.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub async fn dead_letters(
-        &self,
-        id: EndpointId,
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<DeadLetter>, LedgerError> {
-        self.ledger.read(endpoints::dead_letters(&self.ledger.pool, id, after, limit)).await
-    }
-
-    /// Reads the log behind the position `after`.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub async fn log(&self, after: i64, limit: u32) -> Result<Vec<LoggedEvent>, LedgerError> {
-        let first = after.saturating_add(1);
-        self.ledger.read(event_log::read(&self.ledger.pool, first, i64::MAX, limit)).await
     }
 
     /// Makes a change, after the check of a filter.

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::endpoints::{Endpoints, NewEndpoint};
 use crate::filter::Filter;
 use crate::problems;
-use crate::sql::endpoints::EndpointChange;
+use crate::sql::{self, endpoints::EndpointChange};
 use extension::actor_of;
 use web::body::{Integer, JsonBody};
 use web::document::TryAgain;
@@ -270,9 +270,10 @@ pub async fn dead_letters(
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<DeadLettersBody>, Problem> {
     let page = Page::read(&pairs)?;
+    let Endpoints { ledger, .. } = &endpoints;
     let after = page.cursor.unwrap_or(0);
-    let (letters, next) =
-        page.cut(endpoints.dead_letters(id, after, page.rows()).await?, |letter| letter.position);
+    let read = sql::endpoints::dead_letters(&ledger.pool, id, after, page.rows());
+    let (letters, next) = page.cut(ledger.read(read).await?, |letter| letter.position);
     let dead_letters = letters.into_iter().map(|letter| DeadLetterBody {
         position: letter.position,
         reason: letter.reason,
@@ -295,8 +296,10 @@ pub async fn log(
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<EventsBody>, Problem> {
     let page = Page::read(&pairs)?;
-    let listed = endpoints.log(page.cursor.unwrap_or(0), page.rows()).await?;
-    let (events, next) = page.cut(listed, |event| event.position);
+    let Endpoints { ledger, .. } = &endpoints;
+    let first = page.cursor.unwrap_or(0).saturating_add(1);
+    let read = sql::event_log::read(&ledger.pool, first, i64::MAX, page.rows());
+    let (events, next) = page.cut(ledger.read(read).await?, |event| event.position);
     let events = events.into_iter().map(|event| EventBody {
         id: event.id,
         position: event.position,

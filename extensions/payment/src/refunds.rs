@@ -93,20 +93,6 @@ impl Payments {
         Ok(asked)
     }
 
-    /// Lists payments, of one status or of all, behind the id `after`.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub async fn list(
-        &self,
-        status: Option<PaymentStatus>,
-        after: &str,
-        limit: u32,
-    ) -> Result<Vec<Payment>, LedgerError> {
-        let ledger = &self.parts.ledger;
-        ledger.read(payments::list(&ledger.pool, status, after, limit)).await
-    }
-
     /// Notes that an operator has paid back by hand all of the money that has to go back.
     pub async fn refunded_by_hand(
         &self,

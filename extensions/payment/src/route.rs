@@ -199,8 +199,9 @@ pub async fn list(
     };
     let page = Page::<PaymentId>::read(&pairs)?;
     let after = page.cursor.as_ref().map_or("", PaymentId::as_str);
-    let listed = payments.list(status, after, page.rows()).await?;
-    let (payments, next) = page.cut(listed, |payment| payment.id.to_string());
+    let ledger = &payments.parts.ledger;
+    let read = ledger::rows::payments::list(&ledger.pool, status, after, page.rows());
+    let (payments, next) = page.cut(ledger.read(read).await?, |payment| payment.id.to_string());
     Ok(Json(PaymentsBody { payments: payments.into_iter().map(PaymentBody::from).collect(), next }))
 }
 
