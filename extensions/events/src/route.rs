@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 use crate::endpoints::{Endpoints, NewEndpoint};
 use crate::filter::Filter;
 use crate::problems;
-use crate::sql::{self, endpoints::EndpointChange};
+use crate::sql::endpoints::{self, DeadLetter, EndpointChange};
+use crate::sql::event_log;
 use extension::actor_of;
 use web::body::{Integer, JsonBody};
 use web::document::TryAgain;
@@ -101,22 +102,11 @@ pub struct ReplayBody {
     last: Integer,
 }
 
-/// An event that its receiver refused.
-#[derive(Serialize, ToSchema)]
-pub struct DeadLetterBody {
-    /// Its position in the log.
-    position: i64,
-    /// The receiver's last answer.
-    reason: String,
-    #[serde(with = "time::serde::rfc3339")]
-    created_at: OffsetDateTime,
-}
-
 /// A page of dead letters.
 #[derive(Serialize, ToSchema)]
 pub struct DeadLettersBody {
     /// In the order of the log.
-    dead_letters: Vec<DeadLetterBody>,
+    dead_letters: Vec<DeadLetter>,
     /// Pass it as `after` to get the next page; `null` on the last one.
     next: Option<i64>,
 }
@@ -272,14 +262,9 @@ pub async fn dead_letters(
     let page = Page::read(&pairs)?;
     let Endpoints { ledger, .. } = &endpoints;
     let after = page.cursor.unwrap_or(0);
-    let read = sql::endpoints::dead_letters(&ledger.pool, id, after, page.rows());
-    let (letters, next) = page.cut(ledger.read(read).await?, |letter| letter.position);
-    let dead_letters = letters.into_iter().map(|letter| DeadLetterBody {
-        position: letter.position,
-        reason: letter.reason,
-        created_at: letter.created_at,
-    });
-    Ok(Json(DeadLettersBody { dead_letters: dead_letters.collect(), next }))
+    let read = endpoints::dead_letters(&ledger.pool, id, after, page.rows());
+    let (dead_letters, next) = page.cut(ledger.read(read).await?, |letter| letter.position);
+    Ok(Json(DeadLettersBody { dead_letters, next }))
 }
 
 /// Read the log of events.
@@ -298,7 +283,7 @@ pub async fn log(
     let page = Page::read(&pairs)?;
     let Endpoints { ledger, .. } = &endpoints;
     let first = page.cursor.unwrap_or(0).saturating_add(1);
-    let read = sql::event_log::read(&ledger.pool, first, i64::MAX, page.rows());
+    let read = event_log::read(&ledger.pool, first, i64::MAX, page.rows());
     let (events, next) = page.cut(ledger.read(read).await?, |event| event.position);
     let events = events.into_iter().map(|event| EventBody {
         id: event.id,

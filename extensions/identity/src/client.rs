@@ -13,12 +13,11 @@ use time::OffsetDateTime;
 use crate::claim_path::{ClaimPath, Values};
 use crate::keys::{self, Keys, Source};
 use crate::problems;
-use crate::provider::{Provider, Registration};
+use crate::provider::Provider;
 use crate::settings::Identity as Settings;
 use crate::signature;
 use crate::token::{IdentityClaims, Rules, SUBJECT_LENGTH_MAX, TokenFault};
 use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider, SessionOpener};
-use settings::List;
 use shop_domain::{Clock, LedgerError, UserId};
 use web::problem::Problem;
 use web::session::Session;
@@ -45,24 +44,16 @@ pub struct ClientParts {
     pub https: HttpsClient,
 }
 
-/// Which values of which claim make operators and admins.
-struct RoleClaim {
-    path: ClaimPath,
-    operators: List,
-    admins: List,
-}
-
 /// The identity provider, and the users that it knows.
 pub struct Client {
     parts: ClientParts,
+    settings: Settings,
     name: String,
     pub(crate) provider: Arc<Provider>,
     keys: Keys,
     pub(crate) rules: Rules,
     audiences: Vec<String>,
-    pub(crate) registration: Option<Registration>,
-    pub(crate) scopes: String,
-    roles: RoleClaim,
+    role_claim: ClaimPath,
 }
 
 impl Client {
@@ -86,21 +77,12 @@ impl Client {
         };
         let age_max = Duration::from_secs(settings.jwks_seconds_max);
         let keys = Keys::new(source, algorithms, age_max);
-        let registration = (!settings.client_id.is_empty()).then(|| Registration {
-            client_id: settings.client_id.clone(),
-            client_secret: settings.client_secret.clone(),
-            redirect_url: settings.redirect_url.clone(),
-        });
         let mut audiences = settings.audience.to_vec();
         if audiences.is_empty() {
             audiences.push(settings.client_id.clone());
         }
-        let roles = RoleClaim {
-            path: ClaimPath::parse(&settings.role_claim)?,
-            operators: settings.operator_values.clone(),
-            admins: settings.admin_values.clone(),
-        };
         Ok(Self {
+            settings: settings.clone(),
             name: name_of(settings),
             parts,
             provider,
@@ -110,10 +92,13 @@ impl Client {
                 clock_skew_seconds: settings.clock_skew_seconds,
             },
             audiences,
-            registration,
-            scopes: settings.scopes.clone(),
-            roles,
+            role_claim: ClaimPath::parse(&settings.role_claim)?,
         })
+    }
+
+    /// The settings, if browsers can sign in by the provider.
+    pub(crate) fn for_browsers(&self) -> Option<&Settings> {
+        (!self.settings.client_id.is_empty()).then_some(&self.settings)
     }
 
     async fn find(&self, claims: &IdentityClaims) -> Result<Option<UserId>, LedgerError> {
@@ -175,11 +160,10 @@ impl Client {
     }
 
     fn role_of(&self, claims: &IdentityClaims) -> Role {
-        let RoleClaim { path, operators, admins } = &self.roles;
-        if path.is_empty() {
+        if self.role_claim.is_empty() {
             return Role::Buyer;
         }
-        let values = match path.values(&claims.all) {
+        let values = match self.role_claim.values(&claims.all) {
             Values::Said(values) => values,
             Values::LeftOut => {
                 tracing::warn!(
@@ -191,9 +175,9 @@ impl Client {
         };
         let has =
             |wanted: &[String]| values.iter().any(|value| wanted.iter().any(|it| it == value));
-        if has(admins) {
+        if has(&self.settings.admin_values) {
             Role::Admin
-        } else if has(operators) {
+        } else if has(&self.settings.operator_values) {
             Role::Operator
         } else {
             Role::Buyer
@@ -204,7 +188,7 @@ impl Client {
 #[async_trait]
 impl IdentityProvider for Client {
     fn name_for_browsers(&self) -> Option<&str> {
-        self.registration.as_ref().map(|_| self.name.as_str())
+        self.for_browsers().map(|_| self.name.as_str())
     }
 
     async fn sign_in_by_token(&self, token: &str) -> Result<Session, Problem> {
