@@ -2,6 +2,8 @@
 
 use ledger::Ledger;
 use outgoing_https::Target;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::filter::Filter;
 use crate::problems;
@@ -15,14 +17,17 @@ use web::too_long;
 /// The most endpoints.
 pub const ENDPOINTS_MAX: usize = 32;
 
-/// A new endpoint, as an operator wants it.
-#[derive(Clone, Debug)]
+/// A new endpoint.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[schema(as = CreateEndpointBody)]
+#[serde(deny_unknown_fields)]
 pub struct NewEndpoint {
-    /// The address.
+    /// The https address.
     pub target: String,
-    /// Whether it gets the events that the log has already.
-    pub from_start: bool,
-    /// Which events it gets.
+    /// Whether it gets all events that the log still has; if it is left out, only new ones.
+    pub from_start: Option<bool>,
+    /// Which events it gets; all if it is left out.
+    #[serde(default)]
     pub filter: Filter,
 }
 
@@ -50,7 +55,7 @@ impl Endpoints {
         if existing.len() >= ENDPOINTS_MAX {
             return Err(problems::TOO_MANY_ENDPOINTS.problem());
         }
-        let delivered = self.ledger.read(self.begin(new.from_start)).await?;
+        let delivered = self.ledger.read(self.begin(new.from_start == Some(true))).await?;
         let secret = webhooks::new_secret();
         Ok(endpoints::create(&self.ledger, new, &secret, delivered, actor).await?)
     }

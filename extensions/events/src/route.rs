@@ -58,19 +58,6 @@ pub struct EndpointsBody {
     last: i64,
 }
 
-/// A new endpoint.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CreateEndpointBody {
-    /// The https address.
-    target: String,
-    /// Whether it gets all events that the log still has; if it is left out, only new ones.
-    from_start: Option<bool>,
-    /// Which events it gets; all if it is left out.
-    #[serde(default)]
-    filter: Filter,
-}
-
 /// An endpoint that was created.
 #[derive(Serialize, ToSchema)]
 pub struct CreatedEndpointBody {
@@ -166,7 +153,7 @@ pub async fn list(
 
 /// Create an endpoint of events.
 #[utoipa::path(post, path = "/api/admin/endpoints", tag = "operator",
-    request_body = CreateEndpointBody, responses(
+    request_body = NewEndpoint, responses(
     (status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody),
     (status = "4XX", description = "Not an operator, or an invalid field"),
     (status = "5XX", description = "List the endpoints before you try again"),
@@ -174,10 +161,8 @@ pub async fn list(
 pub async fn create(
     State(endpoints): State<Endpoints>,
     operator: Operator,
-    JsonBody(body): JsonBody<CreateEndpointBody>,
+    JsonBody(new): JsonBody<NewEndpoint>,
 ) -> Result<(StatusCode, Json<CreatedEndpointBody>), Problem> {
-    let from_start = body.from_start.unwrap_or(false);
-    let new = NewEndpoint { target: body.target, from_start, filter: body.filter };
     let created = endpoints.create(&new, &actor_of(&operator)).await?;
     tracing::info!(endpoint = %created.id, operator = %operator.user, "event endpoint created");
     let body = CreatedEndpointBody { id: created.id.get(), secret: created.secret };

@@ -24,10 +24,6 @@ pub struct Lab {
     runs: Arc<Mutex<VecDeque<Arc<TrackedRun>>>>,
 }
 
-/// Error: another run is in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
-
 impl Lab {
     /// Makes a lab without runs.
     #[must_use]
@@ -35,15 +31,13 @@ impl Lab {
         Self { parts: Arc::new(parts), runs: Arc::default() }
     }
 
-    /// Starts a run for an operator; it goes on by itself.
-    ///
-    /// # Errors
-    /// When another one runs.
-    pub fn start(&self, plan: &Plan, operator: UserId) -> Result<Run, Busy> {
+    /// Starts a run for an operator; it goes on by itself. `None` while another one runs.
+    #[must_use]
+    pub fn start(&self, plan: &Plan, operator: UserId) -> Option<Run> {
         let (cells, chosen): (Vec<_>, Vec<_>) = plan.cells().into_iter().unzip();
         let mut runs = self.runs();
         if runs.front().is_some_and(|newest| newest.run().state == RunState::Running) {
-            return Err(Busy);
+            return None;
         }
         let run = Run {
             id: OrderId::generate().to_string(),
@@ -64,7 +58,7 @@ impl Lab {
                 running.finish(RunState::Failed);
             }
         });
-        Ok(run)
+        Some(run)
     }
 
     /// The last runs, newest first.
