@@ -10,16 +10,14 @@ use crate::problems::{self, of_entry};
 use crate::sql::rows::{self, DrawEntry, DrawRow};
 use crate::sql::{PartyChoice, withdraw_in};
 use draw_proof::{Hash, Promise, PublicKey, Rules, ShopKeys};
-use extension::ports::{AnnounceDraws, DrawPromise, Items, WaitingLists};
+use extension::Core;
+use extension::ports::{AnnounceDraws, DrawPromise};
+use ledger::RetryPolicy;
 use ledger::cache::Cache;
 use ledger::rows::draws::{beacon_of, micros};
 use ledger::single_flight::SingleFlight;
-use ledger::waiting_list::WaitingLine;
-use ledger::{Ledger, RetryPolicy};
 use shop_domain::item::Phase;
-use shop_domain::{
-    ArbiterMode, Clock, ItemDraw, ItemId, LedgerError, NewDraw, NewItem, Refusal, UserId,
-};
+use shop_domain::{ArbiterMode, ItemDraw, ItemId, LedgerError, NewDraw, NewItem, Refusal, UserId};
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use web::problem::{Problem, rfc3339};
@@ -28,12 +26,7 @@ use web::problems::INVALID_DRAW;
 /// The parts of the draws.
 #[derive(Clone)]
 pub struct DrawParts {
-    pub ledger: Ledger,
-    /// What entries join at the end.
-    pub line: WaitingLine,
-    pub items: Arc<dyn Items>,
-    pub lists: Arc<dyn WaitingLists>,
-    pub clock: Clock,
+    pub core: Core,
     pub beacons: Beacons,
     pub keys: Arc<ShopKeys>,
     /// From the close to the round of a new draw.
@@ -117,7 +110,7 @@ impl Draws {
 
     /// Takes the entry of a buyer back, before the close. A repetition has no further effect.
     pub async fn withdraw(&self, item: ItemId, buyer: UserId) -> Result<(), Problem> {
-        let ledger = &self.parts.ledger;
+        let ledger = &self.parts.core.ledger;
         let permit = &ledger.permit(item).await?;
         let withdrawn = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(withdraw_in(transaction, permit, buyer))
@@ -131,7 +124,7 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<PromisedEntry>, Problem> {
-        let ledger = &self.parts.ledger;
+        let ledger = &self.parts.core.ledger;
         let found = ledger.read(rows::entry(&ledger.pool, item, buyer)).await?;
         let Some(entry) = found else { return Ok(None) };
         let rules = self.signed_rules(item).await?;
@@ -140,14 +133,14 @@ impl Draws {
 
     /// Counts the entries of an item's draw, the parties among them, and the entries that have their places.
     pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), Problem> {
-        let ledger = &self.parts.ledger;
+        let ledger = &self.parts.core.ledger;
         let progress = ledger.read(rows::progress(&ledger.pool, item)).await?;
         Ok(progress.ok_or(&problems::NO_DRAW)?)
     }
 
     /// Finds the draw of an item, a moment old, and its state in the word of the API.
     pub async fn find(&self, item: ItemId) -> Result<(DrawRow, &'static str), Problem> {
-        let found = self.parts.items.find_recent(item, AGE_MAX).await?;
+        let found = self.parts.core.items.find_recent(item, AGE_MAX).await?;
         let found = found.ok_or(Refusal::ItemNotFound)?;
         if found.draw.is_none() {
             return Err(problems::NO_DRAW.problem());
@@ -156,7 +149,7 @@ impl Draws {
             Some((_, draw)) => draw,
             None => self.read(item).await?.ok_or(&problems::NO_DRAW)?,
         };
-        let now = self.parts.clock.now();
+        let now = self.parts.core.kit.clock.now();
         let state = match found.window.phase(now) {
             _ if draw.drawn_at.is_some() => "drawn",
             _ if draw.closed_at.is_some() || draw.closes_at <= now => "closed",
@@ -171,7 +164,7 @@ impl Draws {
         let all = self.clone();
         let read = async move {
             let at = Instant::now();
-            let ledger = &all.parts.ledger;
+            let ledger = &all.parts.core.ledger;
             let draw = ledger.read(rows::find(&ledger.pool, item)).await;
             if let Ok(Some(draw)) = &draw {
                 all.found.insert(item, (at, draw.clone()));
@@ -208,12 +201,12 @@ impl Draws {
 
     /// Refuses an entry before the sale or while it is paused. The ledger's clock decides on the close.
     async fn check(&self, item: ItemId) -> Result<(), Problem> {
-        let found = self.parts.items.find_recent(item, Duration::from_millis(500)).await?;
+        let found = self.parts.core.items.find_recent(item, Duration::from_millis(500)).await?;
         let item = found.ok_or(Refusal::ItemNotFound)?;
         if item.draw.is_none() {
             return Err(problems::NO_DRAW.problem());
         }
-        match item.check_open(self.parts.clock.now()) {
+        match item.check_open(self.parts.core.kit.clock.now()) {
             Ok(()) | Err(Refusal::SaleEnded) => Ok(()),
             Err(refusal) => Err(refusal.into()),
         }
@@ -253,7 +246,7 @@ impl Draws {
         let closes_at = closes_at.replace_nanosecond(whole_micros).ok()?;
         let fits = ItemDraw { closes_at, is_drawn: false }.fits(item.window);
         // The value of a round that is over is known.
-        let fits = fits && closes_at > self.parts.clock.now();
+        let fits = fits && closes_at > self.parts.core.kit.clock.now();
         let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
         let beacon = self.parts.beacons.of_new_draws();
         let round_after = time::Duration::try_from(self.parts.round_after).ok()?;

@@ -65,11 +65,7 @@ fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
     let url = &settings.drand_url;
     let beacons = Beacons::new(client, &settings.beacon, url, Arc::clone(&keys))?;
     Ok(Draws::new(DrawParts {
-        ledger: core.ledger.clone(),
-        line: core.line.clone(),
-        items: Arc::clone(&core.items),
-        lists: Arc::clone(&core.waiting_lists),
-        clock: core.kit.clock.clone(),
+        core: core.clone(),
         beacons,
         keys,
         round_after: Duration::from_secs(settings.round_after_seconds.into()),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ledger::Ledger;
 use ledger::rows::subjects::{self, Subject};
 use ledger::rows::{self, failed_change};
 use outgoing_https::HttpsClient;
@@ -17,8 +16,9 @@ use crate::provider::Provider;
 use crate::settings::Identity as Settings;
 use crate::signature;
 use crate::token::{IdentityClaims, Rules, SUBJECT_LENGTH_MAX, TokenFault};
-use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider, SessionOpener};
-use shop_domain::{Clock, LedgerError, UserId};
+use extension::Core;
+use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider};
+use shop_domain::{LedgerError, UserId};
 use web::problem::Problem;
 use web::session::Session;
 use web::token::Role;
@@ -36,17 +36,9 @@ pub(crate) fn unavailable() -> Problem {
     Problem::dependency("the identity provider")
 }
 
-/// The parts of [`Client`].
-pub struct ClientParts {
-    pub ledger: Ledger,
-    pub accounts: Arc<dyn SessionOpener>,
-    pub clock: Clock,
-    pub https: HttpsClient,
-}
-
 /// The identity provider, and the users that it knows.
 pub struct Client {
-    parts: ClientParts,
+    core: Core,
     settings: Settings,
     name: String,
     pub(crate) provider: Arc<Provider>,
@@ -57,13 +49,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes the client of the provider that the settings name.
+    /// Makes the client of the provider that the settings name, which is asked by `https`.
     ///
     /// # Errors
     /// A sentence when a setting cannot be used.
-    pub fn new(settings: &Settings, parts: ClientParts) -> Result<Self, String> {
+    pub fn new(core: &Core, settings: &Settings, https: HttpsClient) -> Result<Self, String> {
         signature::install();
-        let provider = Provider::new(parts.https.clone(), &settings.issuer, &settings.jwks_url)?;
+        let provider = Provider::new(https, &settings.issuer, &settings.jwks_url)?;
         let provider = Arc::new(provider);
         let file = &settings.jwks_file;
         let algorithms = signature::algorithms(&settings.algorithms)?;
@@ -84,7 +76,7 @@ impl Client {
         Ok(Self {
             settings: settings.clone(),
             name: name_of(settings),
-            parts,
+            core: core.clone(),
             provider,
             keys,
             rules: Rules {
@@ -103,7 +95,7 @@ impl Client {
 
     async fn find(&self, claims: &IdentityClaims) -> Result<Option<UserId>, LedgerError> {
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
-        let ledger = &self.parts.ledger;
+        let ledger = &self.core.ledger;
         ledger.read(subjects::find(&ledger.pool, subject)).await
     }
 
@@ -138,19 +130,19 @@ impl Client {
         until: Option<OffsetDateTime>,
     ) -> Result<Session, Problem> {
         let user = self.user_of(claims).await?;
-        Ok(self.parts.accounts.open_session(user, self.role_of(claims), until).await?)
+        Ok(self.core.accounts.open_session(user, self.role_of(claims), until).await?)
     }
 
     /// The user of a subject, who is created at the first sign-in.
     async fn user_of(&self, claims: &IdentityClaims) -> Result<UserId, LedgerError> {
-        let ClientParts { ledger, accounts, clock, .. } = &self.parts;
+        let Core { ledger, accounts, kit, .. } = &self.core;
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
         if let Some(user) = self.find(claims).await? {
             return Ok(user);
         }
         let name = shown_name(claims);
         let keys = accounts.subject_keys();
-        let create = subjects::create(&ledger.pool, subject, keys, &name, clock.now());
+        let create = subjects::create(&ledger.pool, subject, keys, &name, kit.clock.now());
         let created = rows::change(&ledger.breaker, create).await;
         match created.map_err(|error| failed_change(&error))? {
             Some(user) => Ok(user),

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use ledger::Ledger;
 use ledger::order::{PaymentResult, refund};
 
 use crate::message::{Headers, Message, Sender};
 use crate::provider::Provider;
 use crate::take_error::TakeError;
 use crate::verifier::Verifier;
-use extension::ports::OrdersToPay;
+use extension::Core;
 use shop_domain::payment::{CurrencyCode, RefundReason};
-use shop_domain::{Clock, Order, OrderId, OrderStatus, UserId};
+use shop_domain::{Order, OrderId, OrderStatus, UserId};
 use web::problem::Problem;
 
 pub use ledger::order::refund::RefundResult;
@@ -39,36 +38,26 @@ pub enum MessageResult {
     Unchanged,
 }
 
-/// The parts of [`Payments`].
-#[derive(Clone)]
-pub struct PaymentParts {
-    pub ledger: Ledger,
-    pub orders: Arc<dyn OrdersToPay>,
-    /// None in the demo: *Pay* pays, and no money moves.
-    pub provider: Option<Arc<Provider>>,
-    pub clock: Clock,
-    /// The currency of messages that name none.
-    pub currency: CurrencyCode,
-}
-
 /// The payments. Clones share everything.
 #[derive(Clone)]
 pub struct Payments {
-    pub(crate) parts: PaymentParts,
+    pub(crate) core: Core,
+    /// None in the demo: *Pay* pays, and no money moves.
+    pub(crate) provider: Option<Arc<Provider>>,
     verifier: Verifier,
 }
 
 impl Payments {
-    /// Payments of the parts.
+    /// Payments by a provider, if there is one.
     #[must_use]
-    pub fn new(parts: PaymentParts) -> Self {
-        Self { parts, verifier: Verifier::new() }
+    pub fn new(core: Core, provider: Option<Arc<Provider>>) -> Self {
+        Self { core, provider, verifier: Verifier::new() }
     }
 
     /// Whether *Pay* pays at once, without a page of the provider.
     #[must_use]
     pub fn are_made_here(&self) -> bool {
-        self.parts.provider.is_none()
+        self.provider.is_none()
     }
 
     /// Pays an order, or says where its buyer pays it. An order that is paid already is answered as
@@ -77,8 +66,8 @@ impl Payments {
     /// # Errors
     /// Those of the step; nothing changed then.
     pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Payable, Problem> {
-        let PaymentParts { orders, provider, .. } = &self.parts;
-        let Some(provider) = provider else {
+        let Core { orders, .. } = &self.core;
+        let Some(provider) = &self.provider else {
             let order = orders.pay(id, owner).await?;
             return Ok(Payable { order, checkout_url: None });
         };
@@ -103,10 +92,11 @@ impl Payments {
         body: Bytes,
         is_limited: impl Fn() -> bool,
     ) -> Result<MessageResult, TakeError> {
-        let PaymentParts { ledger, orders, provider, clock, currency } = &self.parts;
-        let provider = provider.as_ref().ok_or(TakeError::Off)?;
-        let sender = Sender { secret: &provider.secret, shop: currency };
-        match self.verifier.read(sender, headers, body, clock.now(), is_limited).await? {
+        let Core { ledger, orders, kit, currency, .. } = &self.core;
+        let provider = self.provider.as_ref().ok_or(TakeError::Off)?;
+        let shop = &CurrencyCode::from(*currency);
+        let sender = Sender { secret: &provider.secret, shop };
+        match self.verifier.read(sender, headers, body, kit.clock.now(), is_limited).await? {
             Message::Succeeded(received) => Ok(match orders.confirm(&received).await? {
                 PaymentResult::Known => MessageResult::Unchanged,
                 PaymentResult::Paid(made) => {

@@ -199,7 +199,7 @@ pub async fn list(
     };
     let page = Page::<PaymentId>::read(&pairs)?;
     let after = page.cursor.as_ref().map_or("", PaymentId::as_str);
-    let ledger = &payments.parts.ledger;
+    let ledger = &payments.core.ledger;
     let read = ledger::rows::payments::list(&ledger.pool, status, after, page.rows());
     let (payments, next) = page.cut(ledger.read(read).await?, |payment| payment.id.to_string());
     Ok(Json(PaymentsBody { payments: payments.into_iter().map(PaymentBody::from).collect(), next }))

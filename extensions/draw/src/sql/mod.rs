@@ -74,7 +74,7 @@ impl Draws {
         buyer: UserId,
         choice: &PartyChoice,
     ) -> Result<Result<DrawEntry, EntryRefusal>, LedgerError> {
-        let ledger = &self.parts.ledger;
+        let ledger = &self.parts.core.ledger;
         let permit = &ledger.permit(item).await?;
         let entered = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {

@@ -52,7 +52,7 @@ impl Draws {
     /// # Errors
     /// The database's; what was done stays done.
     pub async fn close(&self, item: ItemId) -> sqlx::Result<Step> {
-        let pool = &self.parts.ledger.pool;
+        let pool = &self.parts.core.ledger.pool;
         let Some(draw) = rows::find(pool, item).await? else { return Ok(Step::Nothing) };
         if draw.drawn_at.is_some() {
             return Ok(Step::Nothing);
@@ -108,7 +108,7 @@ impl Draws {
         key: &ShopKey,
     ) -> sqlx::Result<()> {
         let permit = &ItemPermit::of_job(item);
-        let listed = transact(&self.parts.ledger.pool, |transaction| {
+        let listed = transact(&self.parts.core.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
                 let now = stock::time(&mut **transaction, &[item]).await?;
@@ -155,7 +155,7 @@ impl Draws {
     /// # Errors
     /// The database's.
     pub async fn places(&self, item: ItemId) -> sqlx::Result<Option<Places<'_>>> {
-        let pool = &self.parts.ledger.pool;
+        let pool = &self.parts.core.ledger.pool;
         let lock = take_lock(pool, item).await?;
         let (Some(mut lock), Some(draw)) = (lock, rows::find(pool, item).await?) else {
             return Ok(None);
@@ -173,7 +173,7 @@ impl Draws {
     /// rows.
     async fn write(&self, item: ItemId, statement: &str, values: &[&str]) -> sqlx::Result<u64> {
         let permit = &ItemPermit::of_job(item);
-        let written = transact(&self.parts.ledger.pool, |transaction| {
+        let written = transact(&self.parts.core.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
                 let mut query = sqlx::query(statement);
@@ -210,7 +210,7 @@ impl Places<'_> {
         self.lock.keep().await?;
         let places = &*self;
         let permit = ItemPermit::of_job(places.item);
-        let change = transact(&places.draws.parts.ledger.pool, |transaction| {
+        let change = transact(&places.draws.parts.core.ledger.pool, |transaction| {
             Box::pin(places.write_in(transaction, &permit))
         });
         let change = change.await?;
@@ -244,7 +244,7 @@ impl Places<'_> {
         .binds((placed as u64, placed == self.ordered.len(), item))
         .run(&mut *transaction)
         .await?;
-        self.draws.parts.line.hand_out(transaction, permit).await.map(Some)
+        self.draws.parts.core.line.hand_out(transaction, permit).await.map(Some)
     }
 }
 
