@@ -63,15 +63,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
         (Some(item), Some(operator), Some(entry)) => {
             desk.resolve(*item, entry, *operator, reason.as_deref()).await
         }
-        _ => Ok(listed(desk.list(*item).await?)),
+        _ => desk.list(*item).await,
     }
-}
-
-/// How many items were listed, and how many could not be.
-#[derive(Default)]
-struct ListCounts {
-    letters: usize,
-    unread: usize,
 }
 
 struct Desk {
@@ -81,27 +74,28 @@ struct Desk {
 }
 
 impl Desk {
-    /// Prints the dead letters of one item or of all. An item whose server does not answer is named.
-    async fn list(&self, item: Option<ItemId>) -> Result<ListCounts, String> {
+    /// Prints the dead letters of one item or of all. An item whose server does not answer is named, and the exit is 1.
+    async fn list(&self, item: Option<ItemId>) -> ExitResult {
         let items = match item {
             Some(item) => [item].into(),
             None => self.queue.refresh().await.map_err(|error| no_ledger(&error))?,
         };
         let read = async |item| (item, self.dead_letters(item).await);
         let mut answers = pin!(stream::iter(items).map(read).buffered(ITEMS_AT_ONCE_MAX));
-        let mut listed = ListCounts::default();
+        let mut listed = 0_usize;
+        let mut unread = 0_usize;
         while let Some((item, letters)) = answers.next().await {
             let Ok(letters) =
                 letters.inspect_err(|error| eprintln!("seckill: item {item}: {error}"))
             else {
-                listed.unread += 1;
+                unread += 1;
                 continue;
             };
             for letter in letters {
                 if self.finish_if_sold(item, &letter).await? {
                     continue;
                 }
-                listed.letters += 1;
+                listed += 1;
                 print_line(format_args!(
                     "item {item} entry {}: {}; {}",
                     letter.id,
@@ -110,7 +104,14 @@ impl Desk {
                 ));
             }
         }
-        Ok(listed)
+        let listed = counted(listed, "dead letter");
+        if unread == 0 {
+            print_line(listed);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let unread = counted(unread, "item");
+        print_line(format_args!("{listed}; incomplete: {unread} could not be read"));
+        Ok(ExitCode::from(1))
     }
 
     /// Puts a dead letter back into its queue; or, with a `reason`, rejects its order, and deletes it. After a failure of
@@ -205,17 +206,6 @@ impl Desk {
         let recorded = actions::record_alone(&self.pool, &actor, action, Some(item), detail).await;
         recorded.map_err(|error| no_ledger(&error))
     }
-}
-
-fn listed(ListCounts { letters, unread }: ListCounts) -> ExitCode {
-    let letters = counted(letters, "dead letter");
-    if unread == 0 {
-        print_line(letters);
-        return ExitCode::SUCCESS;
-    }
-    let unread = counted(unread, "item");
-    print_line(format_args!("{letters}; incomplete: {unread} could not be read"));
-    ExitCode::from(1)
 }
 
 fn described(letter: &DeadLetter) -> String {

@@ -16,15 +16,6 @@ use web::problem::Problem;
 
 pub use ledger::order::refund::RefundResult;
 
-/// An order on its way to be paid.
-#[derive(Clone, Debug)]
-pub struct Payable {
-    /// The order: paid, or as it was.
-    pub order: Order,
-    /// Where the buyer pays, if not here.
-    pub checkout_url: Option<String>,
-}
-
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageResult {
@@ -61,25 +52,28 @@ impl Payments {
     }
 
     /// Pays an order, or says where its buyer pays it. An order that is paid already is answered as
-    /// it is, and one that costs nothing is paid here.
+    /// it is, and one that costs nothing is paid here. Returns the order, paid or as it was, and the address of the page
+    /// on which the buyer pays, if it is not paid.
     ///
     /// # Errors
     /// Those of the step; nothing changed then.
-    pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Payable, Problem> {
+    pub async fn pay(
+        &self,
+        id: OrderId,
+        owner: UserId,
+    ) -> Result<(Order, Option<String>), Problem> {
         let Core { orders, .. } = &self.core;
         let Some(provider) = &self.provider else {
-            let order = orders.pay(id, owner).await?;
-            return Ok(Payable { order, checkout_url: None });
+            return Ok((orders.pay(id, owner).await?, None));
         };
         let order = orders.payable(id, owner).await?;
         if order.whole_amount().cents() == 0 {
             // No provider takes a payment of nothing, so the buyer's word is enough.
-            let order = orders.pay(id, owner).await?;
-            return Ok(Payable { order, checkout_url: None });
+            return Ok((orders.pay(id, owner).await?, None));
         }
         let is_paid = order.status == OrderStatus::Paid;
         let checkout_url = (!is_paid).then(|| provider.checkout_url(&order));
-        Ok(Payable { order, checkout_url })
+        Ok((order, checkout_url))
     }
 
     /// Takes a message of the provider, unless its sender `is_limited`. A repetition has no further effect.

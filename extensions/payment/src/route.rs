@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::message::Headers;
-use crate::payments::{MessageResult, Payable, Payments, RefundResult};
+use crate::payments::{MessageResult, Payments, RefundResult};
 use crate::problems;
 use extension::actor_of;
 use ledger::order::refund::ByHand;
@@ -121,7 +121,7 @@ pub async fn pay(
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<OrderBody>, Problem> {
     let paid = detached(&lifecycle, async move { payments.pay(id, buyer.user).await }).await?;
-    let Payable { order, checkout_url } = paid;
+    let (order, checkout_url) = paid;
     let mut order: OrderBody = order.into();
     order.checkout_url = checkout_url;
     Ok(Json(order))
