@@ -39,15 +39,11 @@ pub struct Advanced {
 }
 
 /// The job that advances the draws.
-pub struct AdvanceDraws {
-    pub draws: Draws,
-}
-
 #[async_trait]
-impl Job for AdvanceDraws {
+impl Job for Draws {
     async fn run(&self) -> Result<String, String> {
         let Advanced { due, failed, held } =
-            self.draws.advance().await.map_err(|error| error.to_string())?;
+            self.advance().await.map_err(|error| error.to_string())?;
         if failed > 0 {
             return Err(format!("{failed} of {due} draws failed, see the log"));
         }

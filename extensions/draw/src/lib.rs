@@ -24,7 +24,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
 
-use crate::advance::AdvanceDraws;
 use crate::beacon::Beacons;
 use crate::draws::{DrawParts, Draws};
 use crate::settings::Draw as Settings;
@@ -46,11 +45,10 @@ fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
     let settings = Settings::read(sections)?;
     let draws = draws(core, &settings)?;
     let state = RoutesState::new(Arc::clone(&core.kit), RoutesParts { draws: draws.clone() });
-    let advance = AdvanceDraws { draws: draws.clone() };
     let period = Duration::from_millis(settings.poll_ms);
     Ok(Parts {
         routes: routes().with_state(state),
-        jobs: vec![ScheduledJob::new("draws", period, advance)],
+        jobs: vec![ScheduledJob::new("draws", period, draws.clone())],
         draws: Some(Arc::new(draws)),
         ..Parts::default()
     })

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use ledger::order::{PaymentResult, refund};
+use ledger::order::PaymentResult;
+use ledger::order::refund::{self, RefundResult};
 
 use crate::message::{Headers, Message, Sender};
 use crate::provider::Provider;
@@ -14,20 +15,10 @@ use shop_domain::payment::{CurrencyCode, RefundReason};
 use shop_domain::{Order, OrderId, OrderStatus, UserId};
 use web::problem::Problem;
 
-pub use ledger::order::refund::RefundResult;
-
-/// What became of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageResult {
-    /// The order is paid.
-    Paid,
-    /// The money has to go back.
-    RefundWanted(RefundReason),
-    /// What the provider says of a refund is noted.
-    Refund(RefundResult),
-    /// Nothing changed: it was known, or says nothing that matters here.
-    Unchanged,
-}
+/// What became of a message in the word of the API, and why the money has to go back.
+pub type MessageResult = (&'static str, Option<RefundReason>);
+/// It was known, or says nothing that matters here.
+const UNCHANGED: MessageResult = ("unchanged", None);
 
 /// The payments. Clones share everything.
 #[derive(Clone)]
@@ -92,17 +83,21 @@ impl Payments {
         let sender = Sender { secret: &provider.secret, shop };
         match self.verifier.read(sender, headers, body, kit.clock.now(), is_limited).await? {
             Message::Succeeded(received) => Ok(match orders.confirm(&received).await? {
-                PaymentResult::Known => MessageResult::Unchanged,
+                PaymentResult::Known => UNCHANGED,
                 PaymentResult::Paid(made) => {
                     tracing::info!(payment = %received.id, order = %made.order.id, "order paid");
-                    MessageResult::Paid
+                    ("paid", None)
                 }
-                PaymentResult::RefundWanted(reason) => MessageResult::RefundWanted(reason),
+                PaymentResult::RefundWanted(reason) => ("refund_wanted", Some(reason)),
             }),
             Message::Refunded(received) => {
-                Ok(MessageResult::Refund(refund::note_message(ledger, &received).await?))
+                Ok(match refund::note_message(ledger, &received).await? {
+                    RefundResult::Refunded => ("refunded", None),
+                    RefundResult::PartlyRefunded => ("partly_refunded", None),
+                    RefundResult::Unchanged => UNCHANGED,
+                })
             }
-            Message::Other => Ok(MessageResult::Unchanged),
+            Message::Other => Ok(UNCHANGED),
         }
     }
 }

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::message::Headers;
-use crate::payments::{MessageResult, Payments, RefundResult};
+use crate::payments::Payments;
 use crate::problems;
 use extension::actor_of;
 use ledger::order::refund::ByHand;
@@ -163,16 +163,8 @@ pub async fn take(
         }
         taken.map_err(Problem::from)
     });
-    let (result, reason) = match taken.await? {
-        MessageResult::Paid => ("paid", None),
-        MessageResult::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
-        MessageResult::Refund(RefundResult::Refunded) => ("refunded", None),
-        MessageResult::Refund(RefundResult::PartlyRefunded) => ("partly_refunded", None),
-        MessageResult::Refund(RefundResult::Unchanged) | MessageResult::Unchanged => {
-            ("unchanged", None)
-        }
-    };
-    Ok(Json(TakenBody { result, reason }))
+    let (result, reason) = taken.await?;
+    Ok(Json(TakenBody { result, reason: reason.map(RefundReason::as_str) }))
 }
 
 /// List payments.
