@@ -17,7 +17,7 @@ use web::problem::Problem;
 
 /// What became of a message in the word of the API, and why the money has to go back.
 pub type MessageResult = (&'static str, Option<RefundReason>);
-/// It was known, or says nothing that matters here.
+/// The message was known, or says nothing that matters here.
 const UNCHANGED: MessageResult = ("unchanged", None);
 
 /// The payments. Clones share everything.
