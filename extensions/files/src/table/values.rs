@@ -136,12 +136,14 @@ fn money_meant(cell: &str, digits: usize) -> Option<String> {
     let number: String = cell.chars().map(ascii).filter(|it| !GROUPS.contains(it)).collect();
     let (units, decimals) = number.trim_start_matches('+').rsplit_once(['.', ','])?;
     let units: String = units.chars().filter(|it| !matches!(it, '.' | ',')).collect();
-    let is_amount = is_digits(&units) && is_digits(decimals);
     let are_decimals = decimals.len() <= 2 || decimals.len() == digits;
     let counted = decimals.trim_end_matches('0');
+    if !(is_digits(&units) && is_digits(decimals) && are_decimals && counted.len() <= digits) {
+        return None;
+    }
     let minor = format!("{units}{counted:0<digits$}");
     let zeros = minor.bytes().take(minor.len() - 1).take_while(|digit| *digit == b'0').count();
-    (is_amount && are_decimals && counted.len() <= digits).then(|| minor[zeros..].to_owned())
+    Some(minor[zeros..].to_owned())
 }
 
 /// A sign or a digit of full width, or the sign for minus, in ASCII.
@@ -294,6 +296,8 @@ mod tests {
             ("JPY", "1,234.00", Err("JPY: 1234 for this")),
             ("JPY", "49.0", Ok("49")),
             ("JPY", "49.50", Err("whole number")),
+            ("JPY", ".0", Err("whole number")),
+            ("JPY", ",", Err("whole number")),
             ("KWD", "49.5", Err("KWD: 49500 for this")),
             ("KWD", "49.500", Err("KWD: 49500 for this")),
             ("KWD", "49.0", Err("49 or 49000")),
