@@ -58,26 +58,13 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let backlog_max = config.queue.backlog_max;
     let (queue, _) = Queue::new(redis, pool.clone(), counters, redis_stream::NAME, backlog_max);
     let desk = Desk { pool, queue, outbox: Outbox::new(config.events.enabled) };
-    match arguments {
-        Arguments { item: Some(item), operator: Some(operator), retry: Some(entry), .. } => {
-            desk.retry(*item, entry, *operator).await
+    let Arguments { item, retry, drop, reason, operator } = arguments;
+    match (item, operator, retry.as_ref().or(drop.as_ref())) {
+        (Some(item), Some(operator), Some(entry)) => {
+            desk.resolve(*item, entry, *operator, reason.as_deref()).await
         }
-        Arguments {
-            item: Some(item),
-            operator: Some(operator),
-            drop: Some(entry),
-            reason: Some(reason),
-            ..
-        } => desk.reject(*item, entry, *operator, reason).await,
-        _ => Ok(listed(desk.list(arguments.item).await?)),
+        _ => desk.list(*item).await,
     }
-}
-
-/// How many items were listed, and how many could not be.
-#[derive(Default)]
-struct ListCounts {
-    letters: usize,
-    unread: usize,
 }
 
 struct Desk {
@@ -87,27 +74,28 @@ struct Desk {
 }
 
 impl Desk {
-    /// Prints the dead letters of one item or of all. An item whose server does not answer is named.
-    async fn list(&self, item: Option<ItemId>) -> Result<ListCounts, String> {
+    /// Prints the dead letters of one item or of all. An item whose server does not answer is named, and the exit is 1.
+    async fn list(&self, item: Option<ItemId>) -> ExitResult {
         let items = match item {
             Some(item) => [item].into(),
             None => self.queue.refresh().await.map_err(|error| no_ledger(&error))?,
         };
         let read = async |item| (item, self.dead_letters(item).await);
         let mut answers = pin!(stream::iter(items).map(read).buffered(ITEMS_AT_ONCE_MAX));
-        let mut listed = ListCounts::default();
+        let mut listed = 0_usize;
+        let mut unread = 0_usize;
         while let Some((item, letters)) = answers.next().await {
             let Ok(letters) =
                 letters.inspect_err(|error| eprintln!("seckill: item {item}: {error}"))
             else {
-                listed.unread += 1;
+                unread += 1;
                 continue;
             };
             for letter in letters {
                 if self.finish_if_sold(item, &letter).await? {
                     continue;
                 }
-                listed.letters += 1;
+                listed += 1;
                 print_line(format_args!(
                     "item {item} entry {}: {}; {}",
                     letter.id,
@@ -116,40 +104,40 @@ impl Desk {
                 ));
             }
         }
-        Ok(listed)
-    }
-
-    async fn retry(&self, item: ItemId, entry: &str, operator: UserId) -> ExitResult {
-        let Some(letter) = self.find(item, entry).await? else {
-            return not_there(item, entry);
-        };
-        if self.finish_if_sold(item, &letter).await? {
+        let listed = counted(listed, "dead letter");
+        if unread == 0 {
+            print_line(listed);
             return Ok(ExitCode::SUCCESS);
         }
-        let there = self.queue.resolve_dead_letter(item, entry, Resolution::Retry).await;
-        if !there.map_err(|error| no_redis(&error))? {
-            return not_there(item, entry);
-        }
-        self.record(operator, "parked_retried", item, &json!({ "entry": entry })).await?;
-        print_line(format_args!("item {item} entry {entry}: back in the queue"));
-        Ok(ExitCode::SUCCESS)
+        let unread = counted(unread, "item");
+        print_line(format_args!("{listed}; incomplete: {unread} could not be read"));
+        Ok(ExitCode::from(1))
     }
 
-    /// Rejects the order, then deletes the dead letter: after a failure of any step, all of it can
-    /// be done again.
-    async fn reject(
+    /// Puts a dead letter back into its queue; or, with a `reason`, rejects its order, and deletes it. After a failure of
+    /// any step, all of it can be done again: the operators' log has its line before the dead letter goes.
+    async fn resolve(
         &self,
         item: ItemId,
         entry: &str,
         operator: UserId,
-        reason: &str,
+        reason: Option<&str>,
     ) -> ExitResult {
-        let Some(letter) = self.find(item, entry).await? else {
+        let letters = self.dead_letters(item).await?;
+        let Some(letter) = letters.into_iter().find(|letter| letter.id == entry) else {
             return not_there(item, entry);
         };
         if self.finish_if_sold(item, &letter).await? {
             return Ok(ExitCode::SUCCESS);
         }
+        let Some(reason) = reason else {
+            self.record(operator, "parked_retried", item, &json!({ "entry": entry })).await?;
+            if !self.end(item, entry, Resolution::Retry).await? {
+                return not_there(item, entry);
+            }
+            print_line(format_args!("item {item} entry {entry}: back in the queue"));
+            return Ok(ExitCode::SUCCESS);
+        };
         let described = described(&letter);
         let status = match &letter.order {
             Ok(order) => self.reject_order(item, order).await?,
@@ -158,7 +146,7 @@ impl Desk {
         };
         let detail = json!({ "entry": entry, "order": described, "reason": reason });
         self.record(operator, "parked_dropped", item, &detail).await?;
-        self.delete(item, entry).await?;
+        self.end(item, entry, Resolution::Delete).await?;
         print_line(format_args!("item {item} entry {entry}: {described}; now {}", status.as_str()));
         Ok(ExitCode::SUCCESS)
     }
@@ -183,7 +171,7 @@ impl Desk {
             return Ok(false);
         };
         self.ack(item, order, false).await?;
-        self.delete(item, &letter.id).await?;
+        self.end(item, &letter.id, Resolution::Delete).await?;
         let entry = &letter.id;
         let described = described(letter);
         let status = sold.status.as_str();
@@ -197,14 +185,10 @@ impl Desk {
         acked.map(|_| ()).map_err(|error| no_redis(&error))
     }
 
-    async fn delete(&self, item: ItemId, entry: &str) -> Result<(), String> {
-        let gone = self.queue.resolve_dead_letter(item, entry, Resolution::Delete).await;
-        gone.map(|_| ()).map_err(|error| no_redis(&error))
-    }
-
-    async fn find(&self, item: ItemId, entry: &str) -> Result<Option<DeadLetter>, String> {
-        let letters = self.dead_letters(item).await?;
-        Ok(letters.into_iter().find(|letter| letter.id == entry))
+    /// Takes a dead letter out of the list; `false` if it is not there.
+    async fn end(&self, item: ItemId, entry: &str, resolution: Resolution) -> Result<bool, String> {
+        let ended = self.queue.resolve_dead_letter(item, entry, resolution).await;
+        ended.map_err(|error| no_redis(&error))
     }
 
     async fn dead_letters(&self, item: ItemId) -> Result<Vec<DeadLetter>, String> {
@@ -222,17 +206,6 @@ impl Desk {
         let recorded = actions::record_alone(&self.pool, &actor, action, Some(item), detail).await;
         recorded.map_err(|error| no_ledger(&error))
     }
-}
-
-fn listed(ListCounts { letters, unread }: ListCounts) -> ExitCode {
-    let letters = counted(letters, "dead letter");
-    if unread == 0 {
-        print_line(letters);
-        return ExitCode::SUCCESS;
-    }
-    let unread = counted(unread, "item");
-    print_line(format_args!("{letters}; incomplete: {unread} could not be read"));
-    ExitCode::from(1)
 }
 
 fn described(letter: &DeadLetter) -> String {

@@ -42,15 +42,16 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let exporter = Exporter::new(super::ledger(&config)?);
     let Arguments { table, format, bom, item, from, until, output } = arguments;
+    let selection = Selection { item: *item, from: *from, until: *until };
+    let started = exporter.start(*table, Form { format: *format, has_mark: *bom }, selection).await;
+    let mut pages = started.map_err(|error| format!("nothing was exported: {error}"))?;
+    // Only now: the file of an earlier export is not emptied for nothing.
     let mut output: Box<dyn Write> = match output {
         Some(path) => Box::new(
             std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?,
         ),
         None => Box::new(Output),
     };
-    let selection = Selection { item: *item, from: *from, until: *until };
-    let started = exporter.start(*table, Form { format: *format, has_mark: *bom }, selection).await;
-    let mut pages = started.map_err(|error| format!("nothing was exported: {error}"))?;
     while let Some(page) = pages.recv().await {
         let page = page.map_err(|error| format!("the export is not complete: {error}"))?;
         output.write_all(&page).map_err(|error| not_written(&error))?;

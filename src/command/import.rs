@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use super::output::{counted, print_line};
 use super::{ExitResult, parse_user};
 use crate::account::Actor;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CreateError};
 use crate::config::Config;
 use crate::http::item_form::read_item;
 use files::{Encoding, FaultBody, read_table};
@@ -16,7 +16,7 @@ use gates::redis_store::{Counters, RedisClient};
 use ledger::catalog::KeyedRequest;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use shop_domain::{Clock, Currency, RequestKey, UserId};
+use shop_domain::{Clock, Currency, LedgerError, RequestKey, UserId};
 use shop_metrics::Metrics;
 use web::body::CSV_BYTES_MAX;
 
@@ -80,13 +80,22 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let charset = charset.map(Encoding::name);
     let request = key.map(|key| KeyedRequest { user, key, body: &bytes, charset });
     let created = catalog.create_all(&table.sales, &actor, request).await;
-    let created = created.map_err(|error| format!("the sales are not created: {error}"))?;
+    let created = created.map_err(not_created)?;
     for stocked in &created.items {
         print_line(format_args!("{}\t{}", stocked.item.id, stocked.item.name));
     }
     let before = if created.is_repeated { " before" } else { "" };
     print_line(format_args!("{} created{before}", counted(created.items.len(), "sale")));
     Ok(ExitCode::SUCCESS)
+}
+
+fn not_created(error: CreateError) -> String {
+    match error {
+        CreateError::Ledger(LedgerError::OutcomeUnknown) => {
+            format!("the sales may be created: {error}; with the same --key, another run tells")
+        }
+        _ => format!("the sales are not created: {error}"),
+    }
 }
 
 /// A charset that a table may have.
@@ -112,4 +121,16 @@ fn refused(path: &Display<'_>, faults: &[FaultBody]) -> ExitResult {
     }
     print_line(format_args!("{}; nothing was created", counted(faults.len(), "fault")));
     Ok(ExitCode::from(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sales_whose_commit_was_lost_may_be_created() {
+        let told = |error| not_created(CreateError::Ledger(error));
+        assert!(told(LedgerError::OutcomeUnknown).contains("may be created"));
+        assert!(told(LedgerError::ReadOnly).contains("are not created"));
+    }
 }

@@ -47,7 +47,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::{Config, process_variables};
 use ledger::Ledger;
 use ledger::breaker::Breakers;
-use ledger::rows::{self, Fault, actions};
+use ledger::rows::{self, Fault, actions, is_unconfirmed};
 use output::print_line;
 use passed_sockets::PassedSockets;
 use shop_domain::{ItemId, UserId};
@@ -208,10 +208,13 @@ fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
     Ok(ExitCode::from(1))
 }
 
-/// The sentence for a change that the ledger has not made.
+/// The sentence for a change that the ledger has not made, or may not have made.
 #[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
 fn not_done(error: ledger::Error) -> String {
     match Fault::of(&error) {
+        _ if is_unconfirmed(&error) => {
+            format!("the ledger may have done it, look before you try again: {error}")
+        }
         Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
         _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),
     }
@@ -250,4 +253,17 @@ fn start_logging(config: &Config) -> Result<(), String> {
         log.with(layer.with_target(false)).init();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever believes that nothing was done makes a second shop, or gives the old token away.
+    #[test]
+    fn a_change_whose_commit_was_lost_may_have_been_made() {
+        let lost = rows::unconfirmed(ledger::Error::PoolClosed);
+        assert!(not_done(lost).starts_with("the ledger may have done it"));
+        assert!(not_done(ledger::Error::PoolTimedOut).starts_with("the ledger did not do it"));
+    }
 }

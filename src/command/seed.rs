@@ -51,6 +51,9 @@ async fn make_sales(pool: &Database, currency: Currency) -> ledger::Result<bool>
     Ok(true)
 }
 
+/// How long a demo sale lasts.
+const LASTS: Duration = Duration::days(7);
+
 struct Demo {
     name: &'static str,
     description: &'static str,
@@ -58,7 +61,6 @@ struct Demo {
     price_cents: i64,
     stock: i64,
     starts_in: Duration,
-    lasts: Duration,
     limit: u32,
 }
 
@@ -72,7 +74,7 @@ impl Demo {
             price: Cents::new(self.price_cents)?,
             currency,
             stock: self.stock,
-            window: SaleWindow::new(starts_at, starts_at + self.lasts)?,
+            window: SaleWindow::new(starts_at, starts_at + LASTS)?,
             per_buyer_limit: self.limit,
             unpaid_max: Item::UNPAID_MAX_DEFAULT,
             hold_seconds: 300,
@@ -100,7 +102,6 @@ fn demos() -> [Demo; 3] {
             price_cents: 4_900,
             stock: 500,
             starts_in: -Duration::MINUTE,
-            lasts: Duration::days(7),
             limit: 2,
         },
         Demo {
@@ -110,7 +111,6 @@ fn demos() -> [Demo; 3] {
             price_cents: 12_900,
             stock: 100,
             starts_in: Duration::minutes(10),
-            lasts: Duration::days(7),
             limit: 1,
         },
         Demo {
@@ -120,7 +120,6 @@ fn demos() -> [Demo; 3] {
             price_cents: 8_800,
             stock: 3,
             starts_in: -Duration::MINUTE,
-            lasts: Duration::days(7),
             limit: 1,
         },
     ]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::http::{assert_problem, order_id};
 use crate::process::program as process;
-use crate::support::{Client, Instance, Shop, assert_clean};
+use crate::support::{Client, Instance, Shop, assert_clean, unique};
 
 /// The records of an export as JSON lines.
 async fn records(instance: &Instance, query: &str) -> Vec<Value> {
@@ -184,6 +184,23 @@ async fn an_export_may_reach_to_both_ends_of_the_calendar() {
     assert_eq!((code, parse_csv(&said).len()), (0, 3), "{said}");
     let (code, said) = process::run(&shop, &until("9999-12-31T23:59:59-01:00")).await;
     assert_eq!((code, said.contains("a time has the form")), (2, true), "{said}");
+}
+
+/// The file of an earlier export stays when the ledger does not answer.
+#[tokio::test]
+async fn an_export_that_does_not_begin_empties_no_file() {
+    let (shop, _instance) = Shop::open().await;
+    let file = std::env::temp_dir().join(unique("export"));
+    std::fs::write(&file, "of yesterday").expect("written");
+    let path = file.to_str().expect("text");
+    let mut export = process::program(&shop, &["export", "orders", "--output", path]);
+    // Nobody listens there.
+    export.env("DATABASE_URL", "mysql://root@127.0.0.1:1/none");
+    let ended = export.output().await.expect("it ran");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(2) && said.contains("nothing was exported"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).expect("there"), "of yesterday");
+    std::fs::remove_file(file).expect("removed");
 }
 
 /// A unit that is offered is neither left, nor held, nor sold.

@@ -4,6 +4,12 @@ mod amounts;
 mod free;
 mod returns;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use crate::http::order_id;
@@ -189,6 +195,77 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
         (&json!("p-cancelled"), &json!("p-cancelled"))
     );
     assert_clean(&instance, item).await;
+}
+
+/// Otherwise the money goes back twice: a run of the job tells one refund after another, and each may take seconds.
+#[tokio::test]
+async fn a_refund_that_was_made_by_hand_meanwhile_is_not_told() {
+    let provider = TestProvider::start().await;
+    let mut shop = shop_of(&provider).await;
+    // Refuses all until both are due; then takes the first one, while an operator notes the other one.
+    let are_due = Arc::new(AtomicBool::new(false));
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let pool = shop.pool.clone();
+    let takes = Arc::clone(&are_due);
+    let seen = Arc::clone(&told);
+    let take = post(move |Json(asked): Json<Value>| async move {
+        if !takes.load(Ordering::SeqCst) {
+            return StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        let id = asked["payment"].as_str().expect("a payment").to_owned();
+        let note = "UPDATE payments SET refunded_cents = amount_cents, status = 'refunded' \
+             WHERE id <> ? AND status = 'refund_wanted'";
+        sqlx::query(note).bind(&id).execute(&pool).await.expect("noted");
+        seen.lock().expect("no panic").push(id);
+        StatusCode::OK
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    let task = tokio::spawn(async move {
+        let _ = axum::serve(listener, Router::new().route("/", take)).await;
+    });
+    let _task = tokio_util::task::AbortOnDropHandle::new(task);
+    shop.config.sections.set("payment", "refund_url", url);
+    let instance = shop.start().await;
+    let unknown = shop_domain::OrderId::generate().to_string();
+    for (message, id) in [("m1", "p1"), ("m2", "p2")] {
+        let said = provider.succeeded(message, id, &unknown, 250);
+        assert_taken(&said.send(&instance).await, "refund_wanted", &json!("unknown_order"));
+    }
+    until_metric(&instance.stranger(), "seckill_refunds_open 2").await;
+    are_due.store(true, Ordering::SeqCst);
+    // In one statement, so that one run finds both.
+    shop.change(sqlx::query("UPDATE payments SET next_try_at = UTC_TIMESTAMP(6)")).await;
+    // The next run counts, so the run that has told the first one is over.
+    until_metric(&instance.stranger(), "seckill_refunds_open 1").await;
+    let told = told.lock().expect("no panic").clone();
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+/// Each try takes the whole time limit then, and a stop of the service would wait for all of them.
+#[tokio::test]
+async fn a_provider_that_is_away_is_asked_once_in_a_run() {
+    let provider = TestProvider::start().await;
+    let mut shop = shop_of(&provider).await;
+    shop.config.sections.set("payment", "refund_url", "");
+    let by_hand = shop.start().await;
+    let unknown = shop_domain::OrderId::generate().to_string();
+    for count in 0..4 {
+        let said = provider.succeeded(&format!("m{count}"), &format!("p{count}"), &unknown, 250);
+        assert_taken(&said.send(&by_hand).await, "refund_wanted", &json!("unknown_order"));
+    }
+    // Nobody listens there.
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", closed.local_addr().expect("an address"));
+    drop(closed);
+    shop.config.sections.set("payment", "refund_url", url);
+    let instance = shop.start().await;
+    let run = eventually("a run that has failed", || async {
+        let jobs = instance.admin().get("/api/admin/health").await.text;
+        when(jobs.contains("did not take"), jobs)
+    })
+    .await;
+    assert!(run.contains("did not take 1 refunds"), "{run}");
 }
 
 #[tokio::test]

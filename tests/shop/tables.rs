@@ -153,6 +153,7 @@ const FILES: &[(&str, Option<&str>, Answer)] = &[
     ("sci_number.csv", None, Refused(&[("B2", "4.90E+03", "shortened")])),
     ("price_decimal.csv", None, Refused(&[("B2", "49.00", "4900 for this")])),
     ("price_decimal_comma.csv", None, Refused(&[("B2", "49,00", "4900 for this")])),
+    ("price_yen.csv", None, Refused(&[("B2", "49.00", "JPY: 49 for this")])),
     ("price_german.csv", None, Refused(&[("B2", "1.234,50", "123450 for this")])),
     ("price_english.csv", None, Refused(&[("B2", "1,234.50", "123450 for this")])),
     ("price_symbol.csv", None, Refused(&[("B2", "$49.00", "whole number")])),

@@ -6,7 +6,7 @@
 
 use drand_verify::{G2PubkeyRfc, Pubkey};
 
-use crate::{Hash, Micros, PublicKey, ShopKey};
+use crate::{Hash, Micros, ShopKey};
 
 /// The chain hash of the network `quicknet` of drand, and its public key.
 const QUICKNET: &str = "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971";
@@ -71,11 +71,5 @@ impl Beacon {
     #[must_use]
     pub fn sign_locally(key: &ShopKey, rules: &Hash) -> Vec<u8> {
         key.sign(&[LOCAL, rules].concat())
-    }
-
-    /// Whether [`Self::sign_locally`] has made it.
-    #[must_use]
-    pub fn is_signed_locally(shop: &PublicKey, rules: &Hash, signature: &[u8]) -> bool {
-        shop.has_signed(&[LOCAL, rules].concat(), signature)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use ring::signature::{Ed25519KeyPair, KeyPair};
 
 /// The public part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,12 +13,6 @@ impl PublicKey {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         hex::decode(text).ok()?.try_into().ok().map(Self)
-    }
-
-    /// Whether this key has signed a message.
-    #[must_use]
-    pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
-        UnparsedPublicKey::new(&ED25519, self.0).verify(message, signature).is_ok()
     }
 }
 

@@ -1,5 +1,7 @@
 mod vectors;
 
+use ring::signature::{ED25519, UnparsedPublicKey};
+
 use super::*;
 
 /// RFC 6962's tree of seven leaves, as its section 2.1.3 draws it.
@@ -65,10 +67,14 @@ fn the_shop_signs_the_value_of_a_local_round() {
     let rules = rules_hash(&rules().text().expect("rules"));
     let signature = Beacon::sign_locally(&key(), &rules);
     assert_eq!(signature, Beacon::sign_locally(&key(), &rules), "there is one");
-    assert!(Beacon::is_signed_locally(&key().public(), &rules, &signature));
-    assert!(!Beacon::is_signed_locally(&key().public(), &[0; 32], &signature), "other rules");
+    let is_signed = |shop: PublicKey, rules: &Hash| {
+        let message = [b"seckill draw local 3\n".as_slice(), rules].concat();
+        UnparsedPublicKey::new(&ED25519, shop.0).verify(&message, &signature).is_ok()
+    };
+    assert!(is_signed(key().public(), &rules));
+    assert!(!is_signed(key().public(), &[0; 32]), "other rules");
     let other = ShopKey::parse(&"08".repeat(32)).expect("a key");
-    assert!(!Beacon::is_signed_locally(&other.public(), &rules, &signature));
+    assert!(!is_signed(other.public(), &rules));
 }
 
 /// The close of the item is announced, so nobody may know the value before it.

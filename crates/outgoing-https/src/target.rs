@@ -52,6 +52,10 @@ impl Target {
         if host.is_empty() {
             return Err("Send an address with a host name.");
         }
+        // The parser takes any digits behind the host.
+        if authority.port_u16().is_none() && authority.as_str() != authority.host() {
+            return Err("Send a port from 1 to 65535, or none.");
+        }
         Ok(Self {
             tls,
             host,
@@ -158,6 +162,9 @@ mod tests {
             "https://",
             "file:///etc/passwd",
             "https://a b",
+            "https://shop.example:99999/in",
+            "https://shop.example:/in",
+            "http://[::1]:65536",
             &long,
         ] {
             assert!(Target::parse(bad).is_err(), "{bad}");

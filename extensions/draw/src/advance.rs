@@ -39,15 +39,11 @@ pub struct Advanced {
 }
 
 /// The job that advances the draws.
-pub struct AdvanceDraws {
-    pub draws: Draws,
-}
-
 #[async_trait]
-impl Job for AdvanceDraws {
+impl Job for Draws {
     async fn run(&self) -> Result<String, String> {
         let Advanced { due, failed, held } =
-            self.draws.advance().await.map_err(|error| error.to_string())?;
+            self.advance().await.map_err(|error| error.to_string())?;
         if failed > 0 {
             return Err(format!("{failed} of {due} draws failed, see the log"));
         }
@@ -82,7 +78,7 @@ impl Draws {
     /// # Errors
     /// The database's, when it does not answer; what was done stays done.
     pub async fn advance(&self) -> ledger::Result<Advanced> {
-        let pool = &self.parts.transactions.ledger.pool;
+        let pool = &self.parts.core.ledger.pool;
         let mut due = rows::due(pool).await?;
         self.held.keep_only(&due);
         let mut advanced = Advanced { due: due.len(), ..Advanced::default() };
@@ -136,28 +132,27 @@ impl Draws {
     }
 
     async fn advance_one(&self, item: ItemId) -> Result<Ended, StepError> {
-        let draws = &self.parts.transactions;
-        match draws.close(item).await? {
+        match self.close(item).await? {
             Step::Nothing => return Ok(Ended::Done),
             Step::Held => return self.held(item).await,
             Step::EarlierBuild => return Err(StepError::EarlierBuild),
             Step::Key { public } => return Err(StepError::Key(public)),
             Step::Value(round) => {
-                let now = self.parts.clock.now();
+                let now = self.parts.core.kit.clock.now();
                 let signature = self.parts.beacons.signature(&round, now).await;
                 let Some(signature) = signature.map_err(StepError::Beacon)? else {
                     return Ok(Ended::Done);
                 };
-                draws.take_value(item, &signature).await?;
+                self.take_value(item, &signature).await?;
             }
             Step::Places => {}
         }
-        let Some(mut places) = draws.places(item).await? else { return self.held(item).await };
+        let Some(mut places) = self.places(item).await? else { return self.held(item).await };
         let mut looked = Instant::now();
         while let Some(change) = places.write_next().await? {
-            self.parts.lists.publish(item, &change).await;
+            self.parts.core.waiting_lists.publish(item, &change).await;
             if looked.elapsed() >= PLACING_MAX {
-                let due = rows::due(&draws.ledger.pool).await?;
+                let due = rows::due(&self.parts.core.ledger.pool).await?;
                 if due.iter().any(|other| other.item != item) {
                     break;
                 }
@@ -165,13 +160,13 @@ impl Draws {
             }
         }
         self.held.forget(item);
-        self.parts.items.forget(item);
+        self.parts.core.items.forget(item);
         Ok(Ended::Done)
     }
 
     /// Notes that another session has the lock of a draw.
     async fn held(&self, item: ItemId) -> Result<Ended, StepError> {
-        let placed = rows::placed(&self.parts.transactions.ledger.pool, item).await?;
+        let placed = rows::placed(&self.parts.core.ledger.pool, item).await?;
         let is_long = self.held.note(item, placed) >= HELD_MAX;
         Ok(if is_long { Ended::Held } else { Ended::Done })
     }

@@ -8,16 +8,16 @@ use crate::advance::HeldDraws;
 use crate::beacon::Beacons;
 use crate::problems::{self, of_entry};
 use crate::sql::rows::{self, DrawEntry, DrawRow};
-use crate::sql::{PartyChoice, Transactions};
+use crate::sql::{PartyChoice, withdraw_in};
 use draw_proof::{Hash, Promise, PublicKey, Rules, ShopKeys};
-use extension::ports::{AnnounceDraws, DrawPromise, Items, WaitingLists};
+use extension::Core;
+use extension::ports::{AnnounceDraws, DrawPromise};
+use ledger::RetryPolicy;
 use ledger::cache::Cache;
 use ledger::rows::draws::{beacon_of, micros};
 use ledger::single_flight::SingleFlight;
 use shop_domain::item::Phase;
-use shop_domain::{
-    ArbiterMode, Clock, ItemDraw, ItemId, LedgerError, NewDraw, NewItem, Refusal, UserId,
-};
+use shop_domain::{ArbiterMode, ItemDraw, ItemId, LedgerError, NewDraw, NewItem, Refusal, UserId};
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use web::problem::{Problem, rfc3339};
@@ -26,19 +26,18 @@ use web::problems::INVALID_DRAW;
 /// The parts of the draws.
 #[derive(Clone)]
 pub struct DrawParts {
-    pub transactions: Arc<Transactions>,
-    pub items: Arc<dyn Items>,
-    pub lists: Arc<dyn WaitingLists>,
-    pub clock: Clock,
+    pub core: Core,
     pub beacons: Beacons,
     pub keys: Arc<ShopKeys>,
     /// From the close to the round of a new draw.
     pub round_after: Duration,
+    /// About how many entries an item takes.
+    pub entries_max: u64,
 }
 
 /// How old a draw may be that is shown: all pages of its buyers ask at its end.
 const AGE_MAX: Duration = Duration::from_millis(250);
-/// Draws that are remembered for that long.
+/// Draws that are remembered for that long, and whose entries are counted.
 const REMEMBERED_MAX: usize = 1_000;
 /// Pages of proofs that are read at the same time. Who reads a proof waits for a turn, so that strangers leave
 /// connections to the ledger to purchases.
@@ -51,6 +50,8 @@ pub struct Draws {
     found: Cache<ItemId, (Instant, DrawRow)>,
     reads: SingleFlight<ItemId, Result<Option<DrawRow>, LedgerError>>,
     signed: Cache<ItemId, Arc<SignedRules>>,
+    /// The entries of an item when they were last counted.
+    pub(crate) counts: Cache<ItemId, (Instant, u64)>,
     pub(crate) held: Arc<HeldDraws>,
     /// The last item of the draws with a list that a run has looked at.
     pub(crate) reached: Arc<AtomicI64>,
@@ -82,6 +83,7 @@ impl Draws {
             found: Cache::new(REMEMBERED_MAX),
             reads: SingleFlight::new(),
             signed: Cache::new(REMEMBERED_MAX),
+            counts: Cache::new(REMEMBERED_MAX),
             held: Arc::default(),
             reached: Arc::default(),
             pages: Arc::new(Semaphore::new(PAGES_AT_ONCE)),
@@ -101,15 +103,19 @@ impl Draws {
             // The settings do not have the key that the rules of the draw name, so nothing can be promised.
             return Err(problems::DRAW_KEY_MISSING.problem());
         }
-        let entered = self.parts.transactions.enter(item, buyer, choice).await?;
+        let entered = self.write_entry(item, buyer, choice).await?;
         let entry = entered.map_err(of_entry)?;
         Ok(self.promised(item, entry, &rules))
     }
 
-    /// Takes the entry of a buyer back, before the close.
+    /// Takes the entry of a buyer back, before the close. A repetition has no further effect.
     pub async fn withdraw(&self, item: ItemId, buyer: UserId) -> Result<(), Problem> {
-        let withdrawn = self.parts.transactions.withdraw(item, buyer).await?;
-        withdrawn.map_err(of_entry)
+        let ledger = &self.parts.core.ledger;
+        let permit = &ledger.permit(item).await?;
+        let withdrawn = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
+            Box::pin(withdraw_in(transaction, permit, buyer))
+        });
+        withdrawn.await?.map_err(of_entry)
     }
 
     /// Finds the entry of a buyer, with the same promise as [`Self::enter`].
@@ -118,7 +124,7 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<PromisedEntry>, Problem> {
-        let ledger = &self.parts.transactions.ledger;
+        let ledger = &self.parts.core.ledger;
         let found = ledger.read(rows::entry(&ledger.pool, item, buyer)).await?;
         let Some(entry) = found else { return Ok(None) };
         let rules = self.signed_rules(item).await?;
@@ -127,14 +133,14 @@ impl Draws {
 
     /// Counts the entries of an item's draw, the parties among them, and the entries that have their places.
     pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), Problem> {
-        let ledger = &self.parts.transactions.ledger;
+        let ledger = &self.parts.core.ledger;
         let progress = ledger.read(rows::progress(&ledger.pool, item)).await?;
         Ok(progress.ok_or(&problems::NO_DRAW)?)
     }
 
     /// Finds the draw of an item, a moment old, and its state in the word of the API.
     pub async fn find(&self, item: ItemId) -> Result<(DrawRow, &'static str), Problem> {
-        let found = self.parts.items.find_recent(item, AGE_MAX).await?;
+        let found = self.parts.core.items.find_recent(item, AGE_MAX).await?;
         let found = found.ok_or(Refusal::ItemNotFound)?;
         if found.draw.is_none() {
             return Err(problems::NO_DRAW.problem());
@@ -143,7 +149,7 @@ impl Draws {
             Some((_, draw)) => draw,
             None => self.read(item).await?.ok_or(&problems::NO_DRAW)?,
         };
-        let now = self.parts.clock.now();
+        let now = self.parts.core.kit.clock.now();
         let state = match found.window.phase(now) {
             _ if draw.drawn_at.is_some() => "drawn",
             _ if draw.closed_at.is_some() || draw.closes_at <= now => "closed",
@@ -158,7 +164,7 @@ impl Draws {
         let all = self.clone();
         let read = async move {
             let at = Instant::now();
-            let ledger = &all.parts.transactions.ledger;
+            let ledger = &all.parts.core.ledger;
             let draw = ledger.read(rows::find(&ledger.pool, item)).await;
             if let Ok(Some(draw)) = &draw {
                 all.found.insert(item, (at, draw.clone()));
@@ -195,12 +201,12 @@ impl Draws {
 
     /// Refuses an entry before the sale or while it is paused. The ledger's clock decides on the close.
     async fn check(&self, item: ItemId) -> Result<(), Problem> {
-        let found = self.parts.items.find_recent(item, Duration::from_millis(500)).await?;
+        let found = self.parts.core.items.find_recent(item, Duration::from_millis(500)).await?;
         let item = found.ok_or(Refusal::ItemNotFound)?;
         if item.draw.is_none() {
             return Err(problems::NO_DRAW.problem());
         }
-        match item.check_open(self.parts.clock.now()) {
+        match item.check_open(self.parts.core.kit.clock.now()) {
             Ok(()) | Err(Refusal::SaleEnded) => Ok(()),
             Err(refusal) => Err(refusal.into()),
         }
@@ -240,7 +246,7 @@ impl Draws {
         let closes_at = closes_at.replace_nanosecond(whole_micros).ok()?;
         let fits = ItemDraw { closes_at, is_drawn: false }.fits(item.window);
         // The value of a round that is over is known.
-        let fits = fits && closes_at > self.parts.clock.now();
+        let fits = fits && closes_at > self.parts.core.kit.clock.now();
         let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
         let beacon = self.parts.beacons.of_new_draws();
         let round_after = time::Duration::try_from(self.parts.round_after).ok()?;

@@ -24,11 +24,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
 
-use crate::advance::AdvanceDraws;
 use crate::beacon::Beacons;
 use crate::draws::{DrawParts, Draws};
 use crate::settings::Draw as Settings;
-use crate::sql::Transactions;
 
 routes_state!(RoutesState, RoutesParts { draws: Draws });
 
@@ -47,11 +45,10 @@ fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
     let settings = Settings::read(sections)?;
     let draws = draws(core, &settings)?;
     let state = RoutesState::new(Arc::clone(&core.kit), RoutesParts { draws: draws.clone() });
-    let advance = AdvanceDraws { draws: draws.clone() };
     let period = Duration::from_millis(settings.poll_ms);
     Ok(Parts {
         routes: routes().with_state(state),
-        jobs: vec![ScheduledJob::new("draws", period, advance)],
+        jobs: vec![ScheduledJob::new("draws", period, draws.clone())],
         draws: Some(Arc::new(draws)),
         ..Parts::default()
     })
@@ -62,20 +59,15 @@ fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
     let client = PrivateNetworks::parse(&settings.private_networks)
         .and_then(|networks| HttpsClient::new(networks, Path::new(""), timeout))
         .map_err(|why| format!("draw.{why}"))?;
-    let entries_max = settings.entries_max.into();
     let keys = Arc::new(settings.keys().ok_or("draw.signing_key is no key")?);
-    let transactions =
-        Transactions::new(core.ledger.clone(), core.line.clone(), entries_max, Arc::clone(&keys));
     let url = &settings.drand_url;
     let beacons = Beacons::new(client, &settings.beacon, url, Arc::clone(&keys))?;
     Ok(Draws::new(DrawParts {
-        transactions: Arc::new(transactions),
-        items: Arc::clone(&core.items),
-        lists: Arc::clone(&core.waiting_lists),
-        clock: core.kit.clock.clone(),
+        core: core.clone(),
         beacons,
         keys,
         round_after: Duration::from_secs(settings.round_after_seconds.into()),
+        entries_max: settings.entries_max.into(),
     }))
 }
 

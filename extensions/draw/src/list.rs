@@ -19,7 +19,7 @@ impl Draws {
             let draws = draws.clone();
             async move {
                 let Some(after) = after else { return Ok(None) };
-                let ledger = &draws.parts.transactions.ledger;
+                let ledger = &draws.parts.core.ledger;
                 let turn = draws.pages.acquire().await.map_err(|_| LedgerError::Unavailable)?;
                 let page = ledger.read(rows::list(&ledger.pool, item, &after, PAGE)).await?;
                 drop(turn);

@@ -10,7 +10,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use ledger::Database;
+use extension::Core;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use webhooks::{Failure, WebhookClient};
@@ -18,10 +18,11 @@ use webhooks::{Failure, WebhookClient};
 use crate::filter::{Filter, FilteredEvent};
 use crate::metrics::EventMetrics;
 use crate::receiver::Receiver;
+use crate::settings::Events as Settings;
 use crate::sql::deliveries::{Claim, Replay, due};
 use crate::sql::endpoints::Endpoint;
 use crate::sql::event_log::{self, LoggedEvent};
-use shop_domain::{Clock, Currency, EndpointId};
+use shop_domain::EndpointId;
 
 /// The largest sum of the data of the events in one message, in bytes; a single event may be larger.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -35,22 +36,10 @@ const END_MAX: Duration = Duration::from_secs(2);
 /// Delivers to all endpoints.
 #[derive(Clone)]
 pub struct Deliverer {
-    pub pool: Database,
+    pub core: Core,
+    pub settings: Settings,
     pub webhooks: WebhookClient,
     pub metrics: EventMetrics,
-    pub clock: Clock,
-    /// The currency of orders of builds that wrote none.
-    pub shop_currency: Currency,
-    /// The name of this instance.
-    pub instance: String,
-    /// How often endpoints are looked at.
-    pub poll: Duration,
-    /// Events of one message.
-    pub batch_max: u32,
-    /// Refusals after which an event is a dead letter.
-    pub refusals_max: u32,
-    /// The longest pause after a failure.
-    pub pause_max: Duration,
 }
 
 /// An endpoint that is being served.
@@ -98,9 +87,10 @@ enum Source<'a> {
 impl Deliverer {
     /// Delivers until `stop` fires.
     pub async fn run(self, stop: CancellationToken) {
+        let poll = Duration::from_millis(self.settings.poll_ms);
         let mut serving = JoinSet::new();
         let mut served: HashSet<EndpointId> = HashSet::new();
-        while stop.run_until_cancelled(tokio::time::sleep(self.poll)).await.is_some() {
+        while stop.run_until_cancelled(tokio::time::sleep(poll)).await.is_some() {
             while let Some(ended) = serving.try_join_next() {
                 match ended {
                     Ok(id) => served.remove(&id),
@@ -112,7 +102,7 @@ impl Deliverer {
                     }
                 };
             }
-            let due = match due(&self.pool).await {
+            let due = match due(&self.core.ledger.pool).await {
                 Ok(due) => due,
                 Err(error) => {
                     tracing::warn!(%error, "event endpoints not read");
@@ -136,13 +126,14 @@ impl Deliverer {
     /// Delivers to one endpoint until it has everything, fails, or the service stops.
     async fn serve(&self, id: EndpointId, stop: &CancellationToken) {
         let lease = self.webhooks.https.timeout + LEASE_MARGIN;
-        let claim = Claim { pool: &self.pool, endpoint: id, instance: &self.instance, lease };
+        let Core { ledger, instance, .. } = &self.core;
+        let claim = Claim { pool: &ledger.pool, endpoint: id, instance, lease };
         let work = async {
             let Some(endpoint) = claim.take().await? else { return Ok(()) };
             let receiver = endpoint.filter.as_ref().and_then(|_| Receiver::of(&endpoint));
             let filter = endpoint.filter.clone().unwrap_or_default();
             // The refused event is the first one.
-            let batch_max = self.batch_max as usize;
+            let batch_max = self.settings.batch_max as usize;
             let limit = if endpoint.refusals > 0 { 1 } else { batch_max };
             let mut service = Service {
                 deliverer: self,
@@ -182,9 +173,9 @@ impl Service<'_> {
     async fn deliver_new(&mut self) -> ledger::Result<Step> {
         if self.read.is_empty() {
             let first = self.endpoint.delivered + 1;
-            let limit = self.deliverer.batch_max;
-            let read = event_log::read(&self.deliverer.pool, first, i64::MAX, limit).await?;
-            self.read = self.filter.apply(read, self.deliverer.shop_currency);
+            let limit = self.deliverer.settings.batch_max;
+            let read = event_log::read(self.claim.pool, first, i64::MAX, limit).await?;
+            self.read = self.filter.apply(read, self.deliverer.core.currency);
         }
         let Cut { events, last } = cut(&mut self.read, self.limit);
         let Some(last) = last else { return Ok(Step::Idle) };
@@ -197,7 +188,7 @@ impl Service<'_> {
                     self.read.clear();
                     return self.failed(&failure, (first, events.len()), Source::Log).await;
                 }
-                self.limit = self.deliverer.batch_max as usize;
+                self.limit = self.deliverer.settings.batch_max as usize;
                 self.endpoint.refusals = 0;
                 self.claim.delivered(span).await?
             }
@@ -215,8 +206,8 @@ impl Service<'_> {
         // The refused event is the first one.
         let events_max = if replay.refusals > 0 { 1 } else { self.replay_limit };
         let limit = u32::try_from(events_max).unwrap_or(u32::MAX);
-        let events = event_log::read(&self.deliverer.pool, replay.next, replay.last, limit).await?;
-        let mut events = self.filter.apply(events, self.deliverer.shop_currency);
+        let events = event_log::read(self.claim.pool, replay.next, replay.last, limit).await?;
+        let mut events = self.filter.apply(events, self.deliverer.core.currency);
         let Cut { events, last } = cut(&mut events, events_max);
         let (Some(first), Some(last)) = (events.first(), last) else {
             // The rest of the range is deleted, does not exist, or is not for this endpoint.
@@ -226,7 +217,7 @@ impl Service<'_> {
         };
         match self.send(&events, (replay.next - 1, last)).await {
             Ok(()) => {
-                self.replay_limit = self.deliverer.batch_max as usize;
+                self.replay_limit = self.deliverer.settings.batch_max as usize;
                 let span = (self.endpoint.delivered, self.endpoint.delivered);
                 self.claim.replayed(&replay, last).await?;
                 let kept = self.claim.delivered(span).await?;
@@ -241,7 +232,7 @@ impl Service<'_> {
 
     /// Sends what matches of the positions behind `span.0` up to `span.1`.
     async fn send(&mut self, message: &[LoggedEvent], span: (i64, i64)) -> Result<(), Failure> {
-        let now = self.deliverer.clock.now();
+        let now = self.deliverer.core.kit.clock.now();
         let covers = (self.filter != Filter::default()).then_some(span);
         let sent = match &mut self.receiver {
             Some(receiver) => receiver.send(&self.deliverer.webhooks, (message, covers), now).await,
@@ -274,14 +265,15 @@ impl Service<'_> {
             Source::Log => self.endpoint.refusals,
             Source::Replay(replay) => replay.refusals,
         };
-        if is_refusal && refusals + 1 >= self.deliverer.refusals_max {
+        if is_refusal && refusals + 1 >= self.deliverer.settings.refusals_max {
             self.set_aside(first, error, source).await?;
             return self.prolonged().await;
         }
         if let (true, Source::Replay(replay)) = (is_refusal, source) {
             self.claim.replay_refused(replay).await?;
         }
-        let pause = pause(self.endpoint.failures, self.deliverer.pause_max);
+        let pause_max = Duration::from_secs(self.deliverer.settings.pause_seconds_max);
+        let pause = pause(self.endpoint.failures, pause_max);
         let endpoint = self.endpoint.id;
         tracing::warn!(%endpoint, error, ?pause, "events not delivered; the next try is after the pause");
         let is_refusal_of_log = is_refusal && matches!(source, Source::Log);
@@ -325,7 +317,7 @@ impl Service<'_> {
         self.deliverer.metrics.dead_letters.inc();
         self.endpoint.delivered = delivered;
         (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
-        *self.limit_of(source) = self.deliverer.batch_max as usize;
+        *self.limit_of(source) = self.deliverer.settings.batch_max as usize;
         Ok(())
     }
 }
@@ -358,6 +350,7 @@ fn pause(failures: u32, longest: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use shop_domain::Currency;
     use time::OffsetDateTime;
 
     use super::*;

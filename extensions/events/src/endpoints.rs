@@ -2,11 +2,13 @@
 
 use ledger::Ledger;
 use outgoing_https::Target;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::filter::Filter;
 use crate::problems;
-use crate::sql::endpoints::{self, DeadLetter, Endpoint, EndpointChange};
-use crate::sql::event_log::{self, LoggedEvent};
+use crate::sql::endpoints::{self, Endpoint, EndpointChange};
+use crate::sql::event_log;
 use ledger::rows::actions::Actor;
 use shop_domain::{EndpointId, LedgerError};
 use web::problem::Problem;
@@ -15,14 +17,17 @@ use web::too_long;
 /// The most endpoints.
 pub const ENDPOINTS_MAX: usize = 32;
 
-/// A new endpoint, as an operator wants it.
-#[derive(Clone, Debug)]
+/// A new endpoint.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[schema(as = CreateEndpointBody)]
+#[serde(deny_unknown_fields)]
 pub struct NewEndpoint {
-    /// The address.
+    /// The https address.
     pub target: String,
-    /// Whether it gets the events that the log has already.
-    pub from_start: bool,
-    /// Which events it gets.
+    /// Whether it gets all events that the log still has; if it is left out, only new ones.
+    pub from_start: Option<bool>,
+    /// Which events it gets; all if it is left out.
+    #[serde(default)]
     pub filter: Filter,
 }
 
@@ -50,7 +55,7 @@ impl Endpoints {
         if existing.len() >= ENDPOINTS_MAX {
             return Err(problems::TOO_MANY_ENDPOINTS.problem());
         }
-        let delivered = self.ledger.read(self.begin(new.from_start)).await?;
+        let delivered = self.ledger.read(self.begin(new.from_start == Some(true))).await?;
         let secret = webhooks::new_secret();
         Ok(endpoints::create(&self.ledger, new, &secret, delivered, actor).await?)
     }
@@ -99,28 +104,6 @@ impl Endpoints {
                 Ok((listed, event_log::last_position(&self.ledger.pool).await?))
             })
             .await
-    }
-
-    /// Lists the dead letters of an endpoint behind the position `after`.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub async fn dead_letters(
-        &self,
-        id: EndpointId,
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<DeadLetter>, LedgerError> {
-        self.ledger.read(endpoints::dead_letters(&self.ledger.pool, id, after, limit)).await
-    }
-
-    /// Reads the log behind the position `after`.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub async fn log(&self, after: i64, limit: u32) -> Result<Vec<LoggedEvent>, LedgerError> {
-        let first = after.saturating_add(1);
-        self.ledger.read(event_log::read(&self.ledger.pool, first, i64::MAX, limit)).await
     }
 
     /// Makes a change, after the check of a filter.

@@ -88,16 +88,10 @@ fn run(
     let poll = Duration::from_millis(settings.poll_ms);
     let pool = &core.ledger.pool;
     let deliverer = Deliverer {
-        pool: pool.clone(),
+        core: core.clone(),
+        settings: settings.clone(),
         webhooks: WebhookClient { https, traces: core.traces.clone() },
         metrics: metrics.clone(),
-        clock: core.kit.clock.clone(),
-        shop_currency: core.currency,
-        instance: core.instance.clone(),
-        poll,
-        batch_max: settings.batch_max,
-        refusals_max: settings.refusals_max,
-        pause_max: Duration::from_secs(settings.pause_seconds_max),
     };
     let drained = core.kit.lifecycle.drained();
     let relay = relay::run_relay(pool.clone(), poll, drained.clone());

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 use crate::endpoints::{Endpoints, NewEndpoint};
 use crate::filter::Filter;
 use crate::problems;
-use crate::sql::endpoints::EndpointChange;
+use crate::sql::endpoints::{self, DeadLetter, EndpointChange};
+use crate::sql::event_log;
 use extension::actor_of;
 use web::body::{Integer, JsonBody};
 use web::document::TryAgain;
@@ -57,19 +58,6 @@ pub struct EndpointsBody {
     last: i64,
 }
 
-/// A new endpoint.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CreateEndpointBody {
-    /// The https address.
-    target: String,
-    /// Whether it gets all events that the log still has; if it is left out, only new ones.
-    from_start: Option<bool>,
-    /// Which events it gets; all if it is left out.
-    #[serde(default)]
-    filter: Filter,
-}
-
 /// An endpoint that was created.
 #[derive(Serialize, ToSchema)]
 pub struct CreatedEndpointBody {
@@ -101,22 +89,11 @@ pub struct ReplayBody {
     last: Integer,
 }
 
-/// An event that its receiver refused.
-#[derive(Serialize, ToSchema)]
-pub struct DeadLetterBody {
-    /// Its position in the log.
-    position: i64,
-    /// The receiver's last answer.
-    reason: String,
-    #[serde(with = "time::serde::rfc3339")]
-    created_at: OffsetDateTime,
-}
-
 /// A page of dead letters.
 #[derive(Serialize, ToSchema)]
 pub struct DeadLettersBody {
     /// In the order of the log.
-    dead_letters: Vec<DeadLetterBody>,
+    dead_letters: Vec<DeadLetter>,
     /// Pass it as `after` to get the next page; `null` on the last one.
     next: Option<i64>,
 }
@@ -176,7 +153,7 @@ pub async fn list(
 
 /// Create an endpoint of events.
 #[utoipa::path(post, path = "/api/admin/endpoints", tag = "operator",
-    request_body = CreateEndpointBody, responses(
+    request_body = NewEndpoint, responses(
     (status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody),
     (status = "4XX", description = "Not an operator, or an invalid field"),
     (status = "5XX", description = "List the endpoints before you try again"),
@@ -184,10 +161,8 @@ pub async fn list(
 pub async fn create(
     State(endpoints): State<Endpoints>,
     operator: Operator,
-    JsonBody(body): JsonBody<CreateEndpointBody>,
+    JsonBody(new): JsonBody<NewEndpoint>,
 ) -> Result<(StatusCode, Json<CreatedEndpointBody>), Problem> {
-    let from_start = body.from_start.unwrap_or(false);
-    let new = NewEndpoint { target: body.target, from_start, filter: body.filter };
     let created = endpoints.create(&new, &actor_of(&operator)).await?;
     tracing::info!(endpoint = %created.id, operator = %operator.user, "event endpoint created");
     let body = CreatedEndpointBody { id: created.id.get(), secret: created.secret };
@@ -270,15 +245,11 @@ pub async fn dead_letters(
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<DeadLettersBody>, Problem> {
     let page = Page::read(&pairs)?;
+    let Endpoints { ledger, .. } = &endpoints;
     let after = page.cursor.unwrap_or(0);
-    let (letters, next) =
-        page.cut(endpoints.dead_letters(id, after, page.rows()).await?, |letter| letter.position);
-    let dead_letters = letters.into_iter().map(|letter| DeadLetterBody {
-        position: letter.position,
-        reason: letter.reason,
-        created_at: letter.created_at,
-    });
-    Ok(Json(DeadLettersBody { dead_letters: dead_letters.collect(), next }))
+    let read = endpoints::dead_letters(&ledger.pool, id, after, page.rows());
+    let (dead_letters, next) = page.cut(ledger.read(read).await?, |letter| letter.position);
+    Ok(Json(DeadLettersBody { dead_letters, next }))
 }
 
 /// Read the log of events.
@@ -295,8 +266,10 @@ pub async fn log(
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<EventsBody>, Problem> {
     let page = Page::read(&pairs)?;
-    let listed = endpoints.log(page.cursor.unwrap_or(0), page.rows()).await?;
-    let (events, next) = page.cut(listed, |event| event.position);
+    let Endpoints { ledger, .. } = &endpoints;
+    let first = page.cursor.unwrap_or(0).saturating_add(1);
+    let read = event_log::read(&ledger.pool, first, i64::MAX, page.rows());
+    let (events, next) = page.cut(ledger.read(read).await?, |event| event.position);
     let events = events.into_iter().map(|event| EventBody {
         id: event.id,
         position: event.position,

@@ -138,17 +138,11 @@ impl Exporter {
         form: Form,
         selection: Selection,
     ) -> Result<Pages, ExportError> {
-        let Form { format, has_mark } = form;
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| ExportError::Busy)?;
         let snapshot = self.ledger.read(failover::begin_snapshot(&self.ledger.pool)).await?;
         let (pages, receiver) = mpsc::channel(PAGES_MAX);
-        let run = run(
-            snapshot,
-            Writer::new(table, format, pages.clone()).marked(has_mark),
-            selection,
-            permit,
-        );
+        let run = run(snapshot, Writer::new(table, form, pages.clone()), selection, permit);
         tokio::spawn(tell_end(run, table, pages));
         Ok(receiver)
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::export::{ExportError, Format, PageSender, Table};
+use crate::export::{ExportError, Form, Format, PageSender, Table};
 use crate::export_table::columns;
 use crate::formula;
 
@@ -65,17 +65,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(table: Table, format: Format, pages: PageSender) -> Self {
-        let columns = columns(table);
-        Self { table, columns, format, page: Vec::new(), pages, has_head: false }
-    }
-
-    /// Begins CSV with a byte order mark, if `has_mark`.
-    pub(super) fn marked(mut self, has_mark: bool) -> Self {
-        if has_mark && self.format == Format::Csv {
-            self.page.extend(BYTE_ORDER_MARK);
-        }
-        self
+    pub(super) fn new(table: Table, form: Form, pages: PageSender) -> Self {
+        let Form { format, has_mark } = form;
+        let is_marked = has_mark && format == Format::Csv;
+        let page = if is_marked { BYTE_ORDER_MARK.to_vec() } else { Vec::new() };
+        Self { table, columns: columns(table), format, page, pages, has_head: false }
     }
 
     /// Writes one record, and sends a page when it is full.

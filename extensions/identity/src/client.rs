@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ledger::Ledger;
 use ledger::rows::subjects::{self, Subject};
 use ledger::rows::{self, failed_change};
 use outgoing_https::HttpsClient;
@@ -13,13 +12,13 @@ use time::OffsetDateTime;
 use crate::claim_path::{ClaimPath, Values};
 use crate::keys::{self, Keys, Source};
 use crate::problems;
-use crate::provider::{Provider, Registration};
+use crate::provider::Provider;
 use crate::settings::Identity as Settings;
 use crate::signature;
 use crate::token::{IdentityClaims, Rules, SUBJECT_LENGTH_MAX, TokenFault};
-use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider, SessionOpener};
-use settings::List;
-use shop_domain::{Clock, LedgerError, UserId};
+use extension::Core;
+use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider};
+use shop_domain::{LedgerError, UserId};
 use web::problem::Problem;
 use web::session::Session;
 use web::token::Role;
@@ -37,42 +36,26 @@ pub(crate) fn unavailable() -> Problem {
     Problem::dependency("the identity provider")
 }
 
-/// The parts of [`Client`].
-pub struct ClientParts {
-    pub ledger: Ledger,
-    pub accounts: Arc<dyn SessionOpener>,
-    pub clock: Clock,
-    pub https: HttpsClient,
-}
-
-/// Which values of which claim make operators and admins.
-struct RoleClaim {
-    path: ClaimPath,
-    operators: List,
-    admins: List,
-}
-
 /// The identity provider, and the users that it knows.
 pub struct Client {
-    parts: ClientParts,
+    core: Core,
+    settings: Settings,
     name: String,
     pub(crate) provider: Arc<Provider>,
     keys: Keys,
     pub(crate) rules: Rules,
     audiences: Vec<String>,
-    pub(crate) registration: Option<Registration>,
-    pub(crate) scopes: String,
-    roles: RoleClaim,
+    role_claim: ClaimPath,
 }
 
 impl Client {
-    /// Makes the client of the provider that the settings name.
+    /// Makes the client of the provider that the settings name, which is asked by `https`.
     ///
     /// # Errors
     /// A sentence when a setting cannot be used.
-    pub fn new(settings: &Settings, parts: ClientParts) -> Result<Self, String> {
+    pub fn new(core: &Core, settings: &Settings, https: HttpsClient) -> Result<Self, String> {
         signature::install();
-        let provider = Provider::new(parts.https.clone(), &settings.issuer, &settings.jwks_url)?;
+        let provider = Provider::new(https, &settings.issuer, &settings.jwks_url)?;
         let provider = Arc::new(provider);
         let file = &settings.jwks_file;
         let algorithms = signature::algorithms(&settings.algorithms)?;
@@ -86,23 +69,14 @@ impl Client {
         };
         let age_max = Duration::from_secs(settings.jwks_seconds_max);
         let keys = Keys::new(source, algorithms, age_max);
-        let registration = (!settings.client_id.is_empty()).then(|| Registration {
-            client_id: settings.client_id.clone(),
-            client_secret: settings.client_secret.clone(),
-            redirect_url: settings.redirect_url.clone(),
-        });
         let mut audiences = settings.audience.to_vec();
         if audiences.is_empty() {
             audiences.push(settings.client_id.clone());
         }
-        let roles = RoleClaim {
-            path: ClaimPath::parse(&settings.role_claim)?,
-            operators: settings.operator_values.clone(),
-            admins: settings.admin_values.clone(),
-        };
         Ok(Self {
+            settings: settings.clone(),
             name: name_of(settings),
-            parts,
+            core: core.clone(),
             provider,
             keys,
             rules: Rules {
@@ -110,15 +84,18 @@ impl Client {
                 clock_skew_seconds: settings.clock_skew_seconds,
             },
             audiences,
-            registration,
-            scopes: settings.scopes.clone(),
-            roles,
+            role_claim: ClaimPath::parse(&settings.role_claim)?,
         })
+    }
+
+    /// The settings, if browsers can sign in by the provider.
+    pub(crate) fn for_browsers(&self) -> Option<&Settings> {
+        (!self.settings.client_id.is_empty()).then_some(&self.settings)
     }
 
     async fn find(&self, claims: &IdentityClaims) -> Result<Option<UserId>, LedgerError> {
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
-        let ledger = &self.parts.ledger;
+        let ledger = &self.core.ledger;
         ledger.read(subjects::find(&ledger.pool, subject)).await
     }
 
@@ -153,19 +130,19 @@ impl Client {
         until: Option<OffsetDateTime>,
     ) -> Result<Session, Problem> {
         let user = self.user_of(claims).await?;
-        Ok(self.parts.accounts.open_session(user, self.role_of(claims), until).await?)
+        Ok(self.core.accounts.open_session(user, self.role_of(claims), until).await?)
     }
 
     /// The user of a subject, who is created at the first sign-in.
     async fn user_of(&self, claims: &IdentityClaims) -> Result<UserId, LedgerError> {
-        let ClientParts { ledger, accounts, clock, .. } = &self.parts;
+        let Core { ledger, accounts, kit, .. } = &self.core;
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
         if let Some(user) = self.find(claims).await? {
             return Ok(user);
         }
         let name = shown_name(claims);
         let keys = accounts.subject_keys();
-        let create = subjects::create(&ledger.pool, subject, keys, &name, clock.now());
+        let create = subjects::create(&ledger.pool, subject, keys, &name, kit.clock.now());
         let created = rows::change(&ledger.breaker, create).await;
         match created.map_err(|error| failed_change(&error))? {
             Some(user) => Ok(user),
@@ -175,11 +152,10 @@ impl Client {
     }
 
     fn role_of(&self, claims: &IdentityClaims) -> Role {
-        let RoleClaim { path, operators, admins } = &self.roles;
-        if path.is_empty() {
+        if self.role_claim.is_empty() {
             return Role::Buyer;
         }
-        let values = match path.values(&claims.all) {
+        let values = match self.role_claim.values(&claims.all) {
             Values::Said(values) => values,
             Values::LeftOut => {
                 tracing::warn!(
@@ -191,9 +167,9 @@ impl Client {
         };
         let has =
             |wanted: &[String]| values.iter().any(|value| wanted.iter().any(|it| it == value));
-        if has(admins) {
+        if has(&self.settings.admin_values) {
             Role::Admin
-        } else if has(operators) {
+        } else if has(&self.settings.operator_values) {
             Role::Operator
         } else {
             Role::Buyer
@@ -204,7 +180,7 @@ impl Client {
 #[async_trait]
 impl IdentityProvider for Client {
     fn name_for_browsers(&self) -> Option<&str> {
-        self.registration.as_ref().map(|_| self.name.as_str())
+        self.for_browsers().map(|_| self.name.as_str())
     }
 
     async fn sign_in_by_token(&self, token: &str) -> Result<Session, Problem> {

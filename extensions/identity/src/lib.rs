@@ -26,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
 
-use crate::client::{Client, ClientParts};
+use crate::client::Client;
 use crate::settings::Identity as Settings;
 
 routes_state!(IdentityState, IdentityParts {
@@ -62,13 +62,7 @@ fn client(core: &Core, settings: &Settings) -> Result<Option<Arc<Client>>, Strin
     let https = PrivateNetworks::parse(&settings.private_networks)
         .and_then(|networks| HttpsClient::new(networks, &settings.ca_file, timeout))
         .map_err(|why| format!("identity.{why}"))?;
-    let parts = ClientParts {
-        ledger: core.ledger.clone(),
-        accounts: Arc::clone(&core.accounts),
-        clock: core.kit.clock.clone(),
-        https,
-    };
-    Client::new(settings, parts).map(Arc::new).map(Some)
+    Client::new(core, settings, https).map(Arc::new).map(Some)
 }
 
 fn routes() -> OpenApiRouter<IdentityState> {

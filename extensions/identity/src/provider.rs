@@ -14,9 +14,9 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::client::unavailable;
+use crate::settings::Identity as Settings;
 use crate::sign_in::refused;
 use extension::ports::IDENTITY_TOKEN_BYTES_MAX;
-use settings::Secret;
 use web::problem::Problem;
 
 /// The largest set of keys, in bytes.
@@ -42,13 +42,6 @@ pub(crate) struct Provider {
     issuer: String,
     jwks_url: Option<Target>,
     discovered: RwLock<Option<(Arc<Endpoints>, Instant)>>,
-}
-
-/// Who asks for tokens.
-pub(crate) struct Registration {
-    pub client_id: String,
-    pub client_secret: Secret,
-    pub redirect_url: String,
 }
 
 #[derive(Deserialize)]
@@ -146,14 +139,14 @@ impl Provider {
         &self,
         code: &str,
         verifier: &str,
-        registration: &Registration,
+        settings: &Settings,
     ) -> Result<String, Problem> {
         let failed = |why: String| {
             tracing::warn!(%why, "code of a sign-in not exchanged");
             unavailable()
         };
         let endpoints = self.endpoints().await.map_err(failed)?;
-        let Registration { client_id, client_secret, redirect_url } = registration;
+        let Settings { client_id, client_secret, redirect_url, .. } = settings;
         let mut pairs = vec![
             ("grant_type", "authorization_code"),
             ("code", code),

@@ -68,7 +68,7 @@ impl Client {
     /// # Errors
     /// When the provider is not configured for browsers, or does not answer.
     pub async fn start(&self, path: &str) -> Result<Start, Problem> {
-        let registration = self.registration.as_ref().ok_or(&problems::IDENTITY_OFF)?;
+        let settings = self.for_browsers().ok_or(&problems::IDENTITY_OFF)?;
         let endpoints = self.provider.endpoints().await.map_err(|why| {
             tracing::warn!(%why, "identity provider not reached");
             unavailable()
@@ -78,9 +78,9 @@ impl Client {
         let challenge = BASE64.encode(Sha256::digest(verifier));
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("response_type", "code");
-        query.append_pair("client_id", &registration.client_id);
-        query.append_pair("redirect_uri", &registration.redirect_url);
-        query.append_pair("scope", &self.scopes);
+        query.append_pair("client_id", &settings.client_id);
+        query.append_pair("redirect_uri", &settings.redirect_url);
+        query.append_pair("scope", &settings.scopes);
         query.append_pair("state", &state);
         query.append_pair("nonce", &nonce);
         query.append_pair("code_challenge", &challenge);
@@ -101,7 +101,7 @@ impl Client {
         cookie: &str,
         returned: &ProviderAnswer,
     ) -> Result<(Session, String), Problem> {
-        let registration = self.registration.as_ref().ok_or(&problems::IDENTITY_OFF)?;
+        let settings = self.for_browsers().ok_or(&problems::IDENTITY_OFF)?;
         let (underway, path) = read_cookie(cookie).ok_or(&problems::SIGN_IN_NOT_STARTED)?;
         if !is_same(&underway.state, &returned.state) {
             return Err(problems::SIGN_IN_NOT_STARTED.problem());
@@ -116,8 +116,8 @@ impl Client {
         if returned.code.is_empty() || returned.code.len() > CODE_BYTES_MAX {
             return Err(refused("an answer without a code"));
         }
-        let exchanged = self.provider.exchange(&returned.code, &underway.verifier, registration);
-        let audiences = [registration.client_id.clone()];
+        let exchanged = self.provider.exchange(&returned.code, &underway.verifier, settings);
+        let audiences = [settings.client_id.clone()];
         let claims = self.verify(&exchanged.await?, &audiences).await?;
         if claims.is_of_access {
             return Err(refused("an access token in place of an ID token"));
@@ -127,8 +127,8 @@ impl Client {
             return Err(refused("an ID token of another sign-in"));
         }
         // A token for several parties says for whom it was made.
-        let party = claims.text("azp").unwrap_or(&registration.client_id);
-        if party != registration.client_id {
+        let party = claims.text("azp").unwrap_or(&settings.client_id);
+        if party != settings.client_id {
             return Err(refused("an ID token for another party"));
         }
         let session = self.open_session(&claims, None::<OffsetDateTime>).await?;

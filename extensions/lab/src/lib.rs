@@ -27,7 +27,6 @@ use utoipa_axum::routes;
 use web::routes_state;
 
 use crate::runs::Lab as Runs;
-use crate::tracked::LabParts;
 
 routes_state!(
     LabState,
@@ -50,15 +49,7 @@ pub static EXTENSION: Extension = Extension {
 };
 
 fn build(core: &Core, _: &Sections) -> Result<Parts, String> {
-    let runs = Runs::new(LabParts {
-        sales: Arc::clone(&core.trial_sales),
-        pool: core.ledger.pool.clone(),
-        metrics: core.kit.metrics.clone(),
-        clock: core.kit.clock.clone(),
-        tasks: core.kit.lifecycle.purchases().clone(),
-        stopping: core.kit.lifecycle.stopping(),
-    });
-    let parts = LabRoutes { runs, ledger: core.ledger.clone() };
+    let parts = LabRoutes { runs: Runs::new(core.clone()), ledger: core.ledger.clone() };
     let state = LabState::new(Arc::clone(&core.kit), parts);
     Ok(Parts { routes: routes().with_state(state), ..Parts::default() })
 }

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::plan::{self, Plan, StrategyChoice};
 use crate::problems;
 use crate::report::{Arbiters, Event, Run, RunRequest, RunState};
-use crate::runs::{Busy, Lab};
+use crate::runs::Lab;
 use extension::actor_of;
 use ledger::Ledger;
 use ledger::rows::actions::{self, Actor};
@@ -80,7 +80,7 @@ pub async fn create(
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
-    let run = lab.start(&plan, operator.user).map_err(|Busy| &problems::LAB_BUSY)?;
+    let run = lab.start(&plan, operator.user).ok_or(&problems::LAB_BUSY)?;
     tracing::info!(run = run.id, operator = %operator.user, "lab run started");
     record(&ledger, &actor_of(&operator), "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];

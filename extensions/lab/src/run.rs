@@ -13,7 +13,8 @@ use crate::evaluate::{self, Evidence, note};
 use crate::load_generator::{AnswerCounts, LoadGenerator};
 use crate::plan::StrategyChoice;
 use crate::report::{Cell, CellState, Event, Latency, RunState};
-use crate::tracked::{LabParts, TrackedRun};
+use crate::tracked::TrackedRun;
+use extension::Core;
 use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
 use ledger::rows::{self, orders, stock};
@@ -32,19 +33,19 @@ const DECIDED_CHECK_PERIOD: Duration = Duration::from_millis(200);
 const OPEN_MAX: time::Duration = time::Duration::HOUR;
 
 /// Runs every cell until the end or until the run is cancelled.
-pub async fn run(parts: &LabParts, running: &TrackedRun, cells: Vec<StrategyChoice>) {
+pub async fn run(core: &Core, running: &TrackedRun, cells: Vec<StrategyChoice>) {
     for (index, chosen) in cells.iter().enumerate() {
         if running.cancelled.is_cancelled() {
             break;
         }
         let mut cell = running.run().cells[index].clone();
-        if !parts.sales.is_available(chosen.card.name) {
+        if !core.trial_sales.is_available(chosen.card.name) {
             cell.state = CellState::Skipped;
             note(&mut cell, "Its servers are not configured here.");
             running.update(cell);
             continue;
         }
-        let work = Work { parts, running, chosen };
+        let work = Work { core, running, chosen };
         let ended = tokio::select! {
             ended = work.cell(&mut cell) => ended,
             () = running.cancelled.cancelled() => break,
@@ -69,7 +70,7 @@ pub async fn run(parts: &LabParts, running: &TrackedRun, cells: Vec<StrategyChoi
             running.update(cell.clone());
         }
         if let Some(item) = cell.item_id.and_then(ItemId::new) {
-            end(parts, running.operator, item).await;
+            end(core, running.operator, item).await;
         }
     }
     running.finish(match (cancelled, failed) {
@@ -81,7 +82,7 @@ pub async fn run(parts: &LabParts, running: &TrackedRun, cells: Vec<StrategyChoi
 
 /// The parts that one cell needs.
 struct Work<'a> {
-    parts: &'a LabParts,
+    core: &'a Core,
     running: &'a TrackedRun,
     chosen: &'a StrategyChoice,
 }
@@ -90,13 +91,13 @@ impl Work<'_> {
     async fn cell(&self, cell: &mut Cell) -> Result<(), String> {
         let made = self.make_item(cell).await?;
         let item = made.id;
-        let pool = &self.parts.pool;
+        let pool = &self.core.ledger.pool;
         cell.item_id = Some(item.get());
         cell.state = CellState::Running;
         self.running.update(cell.clone());
 
         let strategy = self.chosen.card.name;
-        let refused_before = self.parts.metrics.arbiter_refusals_of(strategy);
+        let refused_before = self.core.kit.metrics.arbiter_refusals_of(strategy);
         let started = Instant::now();
         let counts = Arc::new(AnswerCounts::default());
         let mut answers = self.send_load(cell, item, pool, &counts).await;
@@ -113,7 +114,8 @@ impl Work<'_> {
 
         let unread = |error: ledger::Error| error.to_string();
         let orders = self.decided_orders(item, pool, &answers).await.map_err(unread)?;
-        cell.arbiter_refusals = self.parts.metrics.arbiter_refusals_of(strategy) - refused_before;
+        cell.arbiter_refusals =
+            self.core.kit.metrics.arbiter_refusals_of(strategy) - refused_before;
         let facts = rows::audit::facts(pool, item).await.map_err(unread)?;
         let facts = facts.ok_or("its item is gone")?;
         answers.sort_unstable_by_key(|answer| answer.request);
@@ -123,7 +125,7 @@ impl Work<'_> {
             report: &audit::verify(facts),
             stock: self.running.request.stock,
             quantity: self.running.request.quantity.into(),
-            sold_out_age: self.parts.sales.sold_out_age(),
+            sold_out_age: self.core.trial_sales.sold_out_age(),
             breaks_with: self.chosen.breaks_with(),
         };
         evaluate::evaluate(cell, &evidence);
@@ -134,7 +136,7 @@ impl Work<'_> {
 
     async fn make_item(&self, cell: &Cell) -> Result<Arc<Item>, String> {
         let wanted = &self.running.request;
-        let now = self.parts.clock.now();
+        let now = self.core.kit.clock.now();
         let window = SaleWindow::new(now - time::Duration::MINUTE, now + OPEN_MAX);
         // The limit lets each buyer have all its purchases: the stock alone is contended.
         let purchases_each = wanted.requests.div_ceil(wanted.buyers);
@@ -162,7 +164,7 @@ impl Work<'_> {
             draw: None,
             limit_group: None,
         };
-        self.parts.sales.create(&new, now).await
+        self.core.trial_sales.create(&new, now).await
     }
 
     /// Runs the load generator and sends progress events.
@@ -175,7 +177,7 @@ impl Work<'_> {
     ) -> Vec<Answer> {
         let wanted = &self.running.request;
         let load = LoadGenerator {
-            sales: Arc::clone(&self.parts.sales),
+            sales: Arc::clone(&self.core.trial_sales),
             item,
             choice: self.chosen.clone(),
             request: wanted.clone(),
@@ -250,11 +252,11 @@ fn per_second(count: u64, elapsed: Duration) -> f64 {
 }
 
 /// Ends the sale of a lab item, so that it cannot be bought later.
-async fn end(parts: &LabParts, operator: UserId, item: ItemId) {
-    let now = parts.clock.now();
+async fn end(core: &Core, operator: UserId, item: ItemId) {
+    let now = core.kit.clock.now();
     let edit = ItemEdit { ends_at: Some(now), ..ItemEdit::default() };
     let actor = Actor { user: operator, address: None, now };
-    if let Err(error) = parts.sales.edit(item, &edit, &actor).await {
+    if let Err(error) = core.trial_sales.edit(item, &edit, &actor).await {
         tracing::warn!(error, %item, "sale of a lab item not ended");
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::broadcast;
 use crate::plan::Plan;
 use crate::report::{Event, Run, RunState};
 use crate::run;
-use crate::tracked::{LabParts, TrackedRun};
+use crate::tracked::TrackedRun;
+use extension::Core;
 use shop_domain::{OrderId, UserId};
 
 /// Runs that are kept.
@@ -19,52 +20,47 @@ const RUNS_MAX: usize = 20;
 /// The lab. Clones share it.
 #[derive(Clone)]
 pub struct Lab {
-    parts: Arc<LabParts>,
+    core: Arc<Core>,
     /// Newest first.
     runs: Arc<Mutex<VecDeque<Arc<TrackedRun>>>>,
 }
 
-/// Error: another run is in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
-
 impl Lab {
     /// Makes a lab without runs.
     #[must_use]
-    pub fn new(parts: LabParts) -> Self {
-        Self { parts: Arc::new(parts), runs: Arc::default() }
+    pub fn new(core: Core) -> Self {
+        Self { core: Arc::new(core), runs: Arc::default() }
     }
 
-    /// Starts a run for an operator; it goes on by itself.
-    ///
-    /// # Errors
-    /// When another one runs.
-    pub fn start(&self, plan: &Plan, operator: UserId) -> Result<Run, Busy> {
+    /// Starts a run for an operator; it goes on by itself. `None` while another one runs.
+    #[must_use]
+    pub fn start(&self, plan: &Plan, operator: UserId) -> Option<Run> {
         let (cells, chosen): (Vec<_>, Vec<_>) = plan.cells().into_iter().unzip();
         let mut runs = self.runs();
         if runs.front().is_some_and(|newest| newest.run().state == RunState::Running) {
-            return Err(Busy);
+            return None;
         }
         let run = Run {
             id: OrderId::generate().to_string(),
             state: RunState::Running,
-            created_at: self.parts.clock.now(),
+            created_at: self.core.kit.clock.now(),
             finished_at: None,
             request: plan.request.clone(),
             cells,
         };
-        let running = Arc::new(TrackedRun::new(&self.parts, run.clone(), operator));
+        let running = Arc::new(TrackedRun::new(&self.core.kit, run.clone(), operator));
         runs.push_front(Arc::clone(&running));
         runs.truncate(RUNS_MAX);
-        let parts = Arc::clone(&self.parts);
-        self.parts.tasks.spawn(async move {
-            let work = AssertUnwindSafe(run::run(&parts, &running, chosen)).catch_unwind();
+        let core = Arc::clone(&self.core);
+        // A stop waits for it.
+        self.core.kit.lifecycle.purchases().spawn(async move {
+            let work = AssertUnwindSafe(run::run(&core, &running, chosen)).catch_unwind();
             if work.await.is_err() {
                 tracing::error!(run = running.run().id, "lab run panicked");
                 running.finish(RunState::Failed);
             }
         });
-        Ok(run)
+        Some(run)
     }
 
     /// The last runs, newest first.

@@ -1,35 +1,16 @@
 //! One run, which its cells change and its watchers see.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::report::{Cell, Event, Run, RunRequest, RunState};
-use extension::ports::TrialSales;
-use ledger::Database;
 use shop_domain::{Clock, UserId};
-use shop_metrics::Metrics;
+use web::kit::Kit;
 
 /// Events that wait for a slow watcher; a watcher that misses some gets the whole run again.
 const EVENTS_MAX: usize = 256;
-
-/// The parts of the service that the lab uses.
-pub struct LabParts {
-    /// Creates its items, buys them and ends their sales.
-    pub sales: Arc<dyn TrialSales>,
-    /// Where the orders are read.
-    pub pool: Database,
-    /// Counts the arbiter's refusals.
-    pub metrics: Metrics,
-    /// The wall clock.
-    pub clock: Clock,
-    /// The tasks of the runs; a stop waits for them.
-    pub tasks: TaskTracker,
-    /// Fires when the service begins to stop.
-    pub stopping: CancellationToken,
-}
 
 /// A run, while it runs and afterwards.
 pub(crate) struct TrackedRun {
@@ -42,14 +23,14 @@ pub(crate) struct TrackedRun {
 }
 
 impl TrackedRun {
-    pub(crate) fn new(parts: &LabParts, run: Run, operator: UserId) -> Self {
+    pub(crate) fn new(kit: &Kit, run: Run, operator: UserId) -> Self {
         Self {
             request: run.request.clone(),
             operator,
             run: Mutex::new(run),
             events: broadcast::channel(EVENTS_MAX).0,
-            cancelled: parts.stopping.child_token(),
-            clock: parts.clock.clone(),
+            cancelled: kit.lifecycle.stopping().child_token(),
+            clock: kit.clock.clone(),
         }
     }
 

@@ -29,7 +29,7 @@ use utoipa_axum::routes;
 use web::routes_state;
 use webhooks::WebhookClient;
 
-use crate::payments::{PaymentParts, Payments};
+use crate::payments::Payments;
 use crate::provider::Provider;
 use crate::refunds::RequestRefunds;
 use crate::settings::{Outgoing, Payment as Settings};
@@ -55,13 +55,7 @@ pub static EXTENSION: Extension = Extension {
 fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
     let settings = Settings::read(sections)?;
     let outgoing = sections.read("events")?;
-    let payments = Payments::new(PaymentParts {
-        ledger: core.ledger.clone(),
-        orders: Arc::clone(&core.orders),
-        provider: provider(core, &settings, &outgoing)?,
-        clock: core.kit.clock.clone(),
-        currency: core.currency.into(),
-    });
+    let payments = Payments::new(core.clone(), provider(core, &settings, &outgoing)?);
     let open = open_refunds(&core.kit.metrics);
     let mut parts = Parts::default();
     if !payments.are_made_here() {

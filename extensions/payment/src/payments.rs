@@ -3,94 +3,68 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use ledger::Ledger;
-use ledger::order::{PaymentResult, refund};
+use ledger::order::PaymentResult;
+use ledger::order::refund::{self, RefundResult};
 
 use crate::message::{Headers, Message, Sender};
 use crate::provider::Provider;
 use crate::take_error::TakeError;
 use crate::verifier::Verifier;
-use extension::ports::OrdersToPay;
+use extension::Core;
 use shop_domain::payment::{CurrencyCode, RefundReason};
-use shop_domain::{Clock, Order, OrderId, OrderStatus, UserId};
+use shop_domain::{Order, OrderId, OrderStatus, UserId};
 use web::problem::Problem;
 
-pub use ledger::order::refund::RefundResult;
-
-/// An order on its way to be paid.
-#[derive(Clone, Debug)]
-pub struct Payable {
-    /// The order: paid, or as it was.
-    pub order: Order,
-    /// Where the buyer pays, if not here.
-    pub checkout_url: Option<String>,
-}
-
-/// What became of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageResult {
-    /// The order is paid.
-    Paid,
-    /// The money has to go back.
-    RefundWanted(RefundReason),
-    /// What the provider says of a refund is noted.
-    Refund(RefundResult),
-    /// Nothing changed: it was known, or says nothing that matters here.
-    Unchanged,
-}
-
-/// The parts of [`Payments`].
-#[derive(Clone)]
-pub struct PaymentParts {
-    pub ledger: Ledger,
-    pub orders: Arc<dyn OrdersToPay>,
-    /// None in the demo: *Pay* pays, and no money moves.
-    pub provider: Option<Arc<Provider>>,
-    pub clock: Clock,
-    /// The currency of messages that name none.
-    pub currency: CurrencyCode,
-}
+/// What became of a message in the word of the API, and why the money has to go back.
+pub type MessageResult = (&'static str, Option<RefundReason>);
+/// The message was known, or says nothing that matters here.
+const UNCHANGED: MessageResult = ("unchanged", None);
 
 /// The payments. Clones share everything.
 #[derive(Clone)]
 pub struct Payments {
-    pub(crate) parts: PaymentParts,
+    pub(crate) core: Core,
+    /// None in the demo: *Pay* pays, and no money moves.
+    pub(crate) provider: Option<Arc<Provider>>,
     verifier: Verifier,
 }
 
 impl Payments {
-    /// Payments of the parts.
+    /// Payments by a provider, if there is one.
     #[must_use]
-    pub fn new(parts: PaymentParts) -> Self {
-        Self { parts, verifier: Verifier::new() }
+    pub fn new(core: Core, provider: Option<Arc<Provider>>) -> Self {
+        Self { core, provider, verifier: Verifier::new() }
     }
 
     /// Whether *Pay* pays at once, without a page of the provider.
     #[must_use]
     pub fn are_made_here(&self) -> bool {
-        self.parts.provider.is_none()
+        self.provider.is_none()
     }
 
     /// Pays an order, or says where its buyer pays it. An order that is paid already is answered as
-    /// it is, and one that costs nothing is paid here.
+    /// it is, and one that costs nothing is paid here. Returns the order, paid or as it was, and the address of the page
+    /// on which the buyer pays, if it is not paid.
     ///
     /// # Errors
     /// Those of the step; nothing changed then.
-    pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Payable, Problem> {
-        let PaymentParts { orders, provider, .. } = &self.parts;
-        let Some(provider) = provider else {
-            let order = orders.pay(id, owner).await?;
-            return Ok(Payable { order, checkout_url: None });
+    pub async fn pay(
+        &self,
+        id: OrderId,
+        owner: UserId,
+    ) -> Result<(Order, Option<String>), Problem> {
+        let Core { orders, .. } = &self.core;
+        let Some(provider) = &self.provider else {
+            return Ok((orders.pay(id, owner).await?, None));
         };
         let order = orders.payable(id, owner).await?;
         if order.whole_amount().cents() == 0 {
             // No provider takes a payment of nothing, so the buyer's word is enough.
-            let order = orders.pay(id, owner).await?;
-            return Ok(Payable { order, checkout_url: None });
+            return Ok((orders.pay(id, owner).await?, None));
         }
         let is_paid = order.status == OrderStatus::Paid;
         let checkout_url = (!is_paid).then(|| provider.checkout_url(&order));
-        Ok(Payable { order, checkout_url })
+        Ok((order, checkout_url))
     }
 
     /// Takes a message of the provider, unless its sender `is_limited`. A repetition has no further effect.
@@ -103,22 +77,27 @@ impl Payments {
         body: Bytes,
         is_limited: impl Fn() -> bool,
     ) -> Result<MessageResult, TakeError> {
-        let PaymentParts { ledger, orders, provider, clock, currency } = &self.parts;
-        let provider = provider.as_ref().ok_or(TakeError::Off)?;
-        let sender = Sender { secret: &provider.secret, shop: currency };
-        match self.verifier.read(sender, headers, body, clock.now(), is_limited).await? {
+        let Core { ledger, orders, kit, currency, .. } = &self.core;
+        let provider = self.provider.as_ref().ok_or(TakeError::Off)?;
+        let shop = &CurrencyCode::from(*currency);
+        let sender = Sender { secret: &provider.secret, shop };
+        match self.verifier.read(sender, headers, body, kit.clock.now(), is_limited).await? {
             Message::Succeeded(received) => Ok(match orders.confirm(&received).await? {
-                PaymentResult::Known => MessageResult::Unchanged,
+                PaymentResult::Known => UNCHANGED,
                 PaymentResult::Paid(made) => {
                     tracing::info!(payment = %received.id, order = %made.order.id, "order paid");
-                    MessageResult::Paid
+                    ("paid", None)
                 }
-                PaymentResult::RefundWanted(reason) => MessageResult::RefundWanted(reason),
+                PaymentResult::RefundWanted(reason) => ("refund_wanted", Some(reason)),
             }),
             Message::Refunded(received) => {
-                Ok(MessageResult::Refund(refund::note_message(ledger, &received).await?))
+                Ok(match refund::note_message(ledger, &received).await? {
+                    RefundResult::Refunded => ("refunded", None),
+                    RefundResult::PartlyRefunded => ("partly_refunded", None),
+                    RefundResult::Unchanged => UNCHANGED,
+                })
             }
-            Message::Other => Ok(MessageResult::Unchanged),
+            Message::Other => Ok(UNCHANGED),
         }
     }
 }

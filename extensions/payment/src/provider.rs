@@ -36,7 +36,7 @@ impl Provider {
         target: &Target,
         payment: &Payment,
         now: OffsetDateTime,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let body = json!({
             "type": "refund.wanted",
             "payment": payment.id.as_str(),
@@ -48,9 +48,6 @@ impl Provider {
         // One id for all tries, so that the provider knows a repetition.
         let id = format!("refund-{}", payment.id);
         let message = Message { id, body: body.to_string().into(), sent_at: now };
-        let sent = self.client.post(target, &self.secret, &message, &mut None).await;
-        sent.map_err(|failure| match failure {
-            Failure::Away(error) | Failure::Refused(error) => error,
-        })
+        self.client.post(target, &self.secret, &message, &mut None).await
     }
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::payments::{PaymentParts, Payments};
+use crate::payments::Payments;
 use extension::job::Job;
 use ledger::order::refund::{self, ByHand};
 use ledger::rows::actions::Actor;
 use ledger::rows::payments::{self, Payment};
 use shop_domain::LedgerError;
 use shop_domain::payment::{PaymentId, PaymentStatus};
+use webhooks::Failure;
 
 /// Open refunds that one run counts: with more, it would not get to telling the provider.
 const OPEN_COUNTED_MAX: u32 = 100_000;
@@ -28,15 +29,6 @@ const MESSAGES_KEPT_DAYS: u32 = 30;
 /// Ids that one run forgets.
 const FORGOTTEN_MAX: u32 = 1_000;
 
-/// What became of the refunds that were due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RefundRun {
-    /// Refunds that the provider has accepted.
-    pub accepted: u32,
-    /// Tries that failed.
-    pub failed: u32,
-}
-
 /// The job that asks for refunds.
 pub struct RequestRefunds {
     pub payments: Payments,
@@ -47,8 +39,8 @@ pub struct RequestRefunds {
 #[async_trait]
 impl Job for RequestRefunds {
     async fn run(&self) -> Result<String, String> {
-        let asked = self.payments.request_refunds(&self.open).await;
-        let RefundRun { accepted, failed } = asked.map_err(|error| error.to_string())?;
+        let asked = self.request().await;
+        let (accepted, failed) = asked.map_err(|error| error.to_string())?;
         match failed {
             0 => Ok(format!("{accepted} refunds asked for")),
             _ => Err(format!("the provider did not take {failed} refunds; {accepted} asked for")),
@@ -56,57 +48,53 @@ impl Job for RequestRefunds {
     }
 }
 
-impl Payments {
+impl RequestRefunds {
     /// Tells the provider of refunds that are due, and forgets old messages. May run in every instance at
-    /// once: the provider knows a repetition by its id.
-    pub async fn request_refunds(&self, open: &Gauge) -> ledger::Result<RefundRun> {
-        let PaymentParts { ledger, provider, clock, .. } = &self.parts;
-        let pool = &ledger.pool;
-        open.set(payments::count_open_refunds(pool, OPEN_COUNTED_MAX).await?);
+    /// once: the provider knows a repetition by its id. Returns the refunds that the provider has accepted, and the tries
+    /// that failed.
+    async fn request(&self) -> ledger::Result<(u32, u32)> {
+        let Payments { core, provider, .. } = &self.payments;
+        let pool = &core.ledger.pool;
+        self.open.set(payments::count_open_refunds(pool, OPEN_COUNTED_MAX).await?);
         payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
-        let mut asked = RefundRun::default();
+        let mut accepted = 0;
+        let mut failed = 0;
         let provider = provider.as_ref();
         let receiver = provider.and_then(|provider| Some((provider, provider.refunds.as_ref()?)));
-        let Some((provider, target)) = receiver else { return Ok(asked) };
-        for payment in payments::due_refunds(pool, REFUNDS_MAX).await? {
-            let told = provider.refund(target, &payment, clock.now()).await;
-            let answer = match &told {
-                Ok(()) => Ok(()),
-                Err(error) => Err((error.as_str(), pause_after(payment.failures))),
+        let Some((provider, target)) = receiver else { return Ok((0, 0)) };
+        for id in payments::due_refunds(pool, REFUNDS_MAX).await? {
+            // Read again: while the others were told, an operator may have noted that this money went back by hand.
+            let found = payments::find(pool, &id).await?;
+            let is_due = |payment: &Payment| payment.status == PaymentStatus::RefundWanted;
+            let Some(payment) = found.filter(is_due) else { continue };
+            let told = provider.refund(target, &payment, core.kit.clock.now()).await;
+            let is_away = matches!(told, Err(Failure::Away(_)));
+            let Err(Failure::Away(error) | Failure::Refused(error)) = told else {
+                refund::note_request(pool, &id, Ok(())).await?;
+                accepted += 1;
+                continue;
             };
-            refund::note_request(pool, &payment.id, answer).await?;
-            match told {
-                Ok(()) => asked.accepted += 1,
-                Err(error) => {
-                    tracing::warn!(payment = %payment.id, error, "provider not told of a refund; it is tried again");
-                    asked.failed += 1;
-                }
+            tracing::warn!(payment = %id, error, "provider not told of a refund; it is tried again");
+            let pause = pause_after(payment.failures);
+            refund::note_request(pool, &id, Err((error.as_str(), pause))).await?;
+            failed += 1;
+            if is_away {
+                // Each further try would wait for the whole time limit, and a stop of the service for all of them.
+                break;
             }
         }
-        Ok(asked)
+        Ok((accepted, failed))
     }
+}
 
-    /// Lists payments, of one status or of all, behind the id `after`.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub async fn list(
-        &self,
-        status: Option<PaymentStatus>,
-        after: &str,
-        limit: u32,
-    ) -> Result<Vec<Payment>, LedgerError> {
-        let ledger = &self.parts.ledger;
-        ledger.read(payments::list(&ledger.pool, status, after, limit)).await
-    }
-
+impl Payments {
     /// Notes that an operator has paid back by hand all of the money that has to go back.
     pub async fn refunded_by_hand(
         &self,
         id: &PaymentId,
         actor: &Actor,
     ) -> Result<ByHand, LedgerError> {
-        let ledger = &self.parts.ledger;
+        let ledger = &self.core.ledger;
         // Read first: if the ledger does not answer here, nothing has changed for certain.
         if ledger.read(payments::find(&ledger.pool, id)).await?.is_none() {
             return Ok(ByHand::NotFound);

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::message::Headers;
-use crate::payments::{MessageResult, Payable, Payments, RefundResult};
+use crate::payments::Payments;
 use crate::problems;
 use extension::actor_of;
 use ledger::order::refund::ByHand;
@@ -121,7 +121,7 @@ pub async fn pay(
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<OrderBody>, Problem> {
     let paid = detached(&lifecycle, async move { payments.pay(id, buyer.user).await }).await?;
-    let Payable { order, checkout_url } = paid;
+    let (order, checkout_url) = paid;
     let mut order: OrderBody = order.into();
     order.checkout_url = checkout_url;
     Ok(Json(order))
@@ -163,16 +163,8 @@ pub async fn take(
         }
         taken.map_err(Problem::from)
     });
-    let (result, reason) = match taken.await? {
-        MessageResult::Paid => ("paid", None),
-        MessageResult::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
-        MessageResult::Refund(RefundResult::Refunded) => ("refunded", None),
-        MessageResult::Refund(RefundResult::PartlyRefunded) => ("partly_refunded", None),
-        MessageResult::Refund(RefundResult::Unchanged) | MessageResult::Unchanged => {
-            ("unchanged", None)
-        }
-    };
-    Ok(Json(TakenBody { result, reason }))
+    let (result, reason) = taken.await?;
+    Ok(Json(TakenBody { result, reason: reason.map(RefundReason::as_str) }))
 }
 
 /// List payments.
@@ -199,8 +191,9 @@ pub async fn list(
     };
     let page = Page::<PaymentId>::read(&pairs)?;
     let after = page.cursor.as_ref().map_or("", PaymentId::as_str);
-    let listed = payments.list(status, after, page.rows()).await?;
-    let (payments, next) = page.cut(listed, |payment| payment.id.to_string());
+    let ledger = &payments.core.ledger;
+    let read = ledger::rows::payments::list(&ledger.pool, status, after, page.rows());
+    let (payments, next) = page.cut(ledger.read(read).await?, |payment| payment.id.to_string());
     Ok(Json(PaymentsBody { payments: payments.into_iter().map(PaymentBody::from).collect(), next }))
 }
 

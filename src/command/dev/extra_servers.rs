@@ -8,11 +8,12 @@ use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, RedisOptions, RedisServer, StartError, ZookeeperOptions,
     ZookeeperServer,
 };
-use futures::future::{self, OptionFuture};
+use futures::future::{self, LocalBoxFuture};
 use settings::Secret;
 
+use super::private_servers::{Running, Servers};
 use super::redis::RedisShape;
-use super::{end_of, say};
+use super::say;
 
 /// A server, or a group of servers, that `SECKILL_WITH` may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,98 +55,84 @@ pub fn addresses(config: &Config) -> Vec<(&'static str, &str)> {
     ]
 }
 
-/// The extra servers that were started.
-#[derive(Default)]
-pub struct ExtraServers {
-    zookeeper: Option<ZookeeperServer>,
-    redlock: Vec<RedisServer>,
-    etcd: Option<EtcdServer>,
-}
-
-impl ExtraServers {
-    /// Starts the wanted servers, each with its data in a folder below `dir`, and writes their
-    /// addresses into `config`. A server whose address is configured already is not started.
-    ///
-    /// # Errors
-    /// The error of the server that did not start.
-    pub async fn start(
-        wanted: &[ExtraServer],
-        config: &mut Config,
-        dir: &Path,
-    ) -> Result<Self, String> {
-        let mut extra = Self::default();
-        for server in wanted {
-            match server {
-                ExtraServer::Zookeeper if !config.lock.zookeeper_hosts.is_empty() => {
-                    say("using SECKILL_LOCK_ZOOKEEPER_HOSTS; no ZooKeeper is started");
-                }
-                ExtraServer::Zookeeper => {
-                    let options = ZookeeperOptions::new(dir.join("zookeeper"));
-                    let server = ZookeeperServer::start(options).await;
-                    let server = server.map_err(|error| error.to_string())?;
-                    say(server.version());
-                    config.lock.zookeeper_hosts = server.hosts();
-                    extra.zookeeper = Some(server);
-                }
-                ExtraServer::Redlock if !config.lock.redlock_urls.is_empty() => {
-                    say("using SECKILL_LOCK_REDLOCK_URLS; no Redis is started for Redlock");
-                }
-                ExtraServer::Redlock => {
-                    extra.redlock = start_redlock(dir).await.map_err(|error| error.to_string())?;
-                    say("five independent Redis servers for Redlock");
-                    let urls: Vec<String> = extra.redlock.iter().map(RedisServer::url).collect();
-                    config.lock.redlock_urls = Secret::new(urls.join(","));
-                }
-                ExtraServer::Etcd if !config.lock.etcd_endpoints.is_empty() => {
-                    say("using SECKILL_LOCK_ETCD_ENDPOINTS; no etcd is started");
-                }
-                ExtraServer::Etcd => {
-                    let server = EtcdServer::start(EtcdOptions::new(dir.join("etcd"))).await;
-                    let server = server.map_err(|error| error.to_string())?;
-                    say(server.version());
-                    config.lock.etcd_endpoints = server.url();
-                    extra.etcd = Some(server);
-                }
+/// Starts the wanted servers, each with its data in a folder below `dir`, adds them to `servers`, and writes their
+/// addresses into `config`. A server whose address is configured already is not started.
+///
+/// # Errors
+/// The error of the server that did not start.
+pub async fn start(
+    wanted: &[ExtraServer],
+    config: &mut Config,
+    dir: &Path,
+    servers: &mut Servers,
+) -> Result<(), StartError> {
+    for server in wanted {
+        let started: Box<dyn Running> = match server {
+            ExtraServer::Zookeeper if !config.lock.zookeeper_hosts.is_empty() => {
+                say("using SECKILL_LOCK_ZOOKEEPER_HOSTS; no ZooKeeper is started");
+                continue;
             }
-        }
-        Ok(extra)
+            ExtraServer::Zookeeper => {
+                let options = ZookeeperOptions::new(dir.join("zookeeper"));
+                let server = ZookeeperServer::start(options).await?;
+                config.lock.zookeeper_hosts = server.hosts();
+                Box::new(server)
+            }
+            ExtraServer::Redlock if !config.lock.redlock_urls.is_empty() => {
+                say("using SECKILL_LOCK_REDLOCK_URLS; no Redis is started for Redlock");
+                continue;
+            }
+            ExtraServer::Redlock => {
+                let redlock = Redlock::start(dir).await?;
+                let urls: Vec<String> = redlock.0.iter().map(RedisServer::url).collect();
+                config.lock.redlock_urls = Secret::new(urls.join(","));
+                Box::new(redlock)
+            }
+            ExtraServer::Etcd if !config.lock.etcd_endpoints.is_empty() => {
+                say("using SECKILL_LOCK_ETCD_ENDPOINTS; no etcd is started");
+                continue;
+            }
+            ExtraServer::Etcd => {
+                let server = EtcdServer::start(EtcdOptions::new(dir.join("etcd"))).await?;
+                config.lock.etcd_endpoints = server.url();
+                Box::new(server)
+            }
+        };
+        say(started.version());
+        servers.0.push(started);
     }
-
-    /// Returns whether any server was started.
-    pub fn is_some(&self) -> bool {
-        self.zookeeper.is_some() || self.etcd.is_some() || !self.redlock.is_empty()
-    }
-
-    /// Stops all servers, and returns when they have ended.
-    pub async fn stop(&self) {
-        let zookeeper = OptionFuture::from(self.zookeeper.as_ref().map(ZookeeperServer::stop));
-        let etcd = OptionFuture::from(self.etcd.as_ref().map(EtcdServer::stop));
-        let redlock = future::join_all(self.redlock.iter().map(RedisServer::stop));
-        tokio::join!(zookeeper, etcd, redlock);
-    }
-
-    /// Waits until one server has ended. The servers of Redlock are left out: Redlock works without
-    /// some of them.
-    pub async fn ended(&self) -> StartError {
-        tokio::select! {
-            error = end_of(self.zookeeper.as_ref().map(ZookeeperServer::ended)) => error,
-            error = end_of(self.etcd.as_ref().map(EtcdServer::ended)) => error,
-        }
-    }
+    Ok(())
 }
 
 /// The number of Redlock's servers; it works while three of them answer.
 const REDLOCK_SERVERS: usize = 5;
 
-/// Starts the servers of Redlock. Each writes a lock to the disk before it answers: a server that
-/// lost a lock could give a second holder the majority.
-async fn start_redlock(dir: &Path) -> Result<Vec<RedisServer>, StartError> {
-    let servers = (1..=REDLOCK_SERVERS).map(|number| {
-        let mut options = RedisOptions::new(dir.join(format!("redlock-{number}")));
-        options.append_fsync = AppendFsync::Always;
-        RedisServer::start(options)
-    });
-    future::try_join_all(servers).await
+/// The servers of Redlock.
+struct Redlock(Vec<RedisServer>);
+
+impl Redlock {
+    /// Starts them. Each writes a lock to the disk before it answers: a server that lost a lock could give a second
+    /// holder the majority.
+    async fn start(dir: &Path) -> Result<Self, StartError> {
+        let servers = (1..=REDLOCK_SERVERS).map(|number| {
+            let mut options = RedisOptions::new(dir.join(format!("redlock-{number}")));
+            options.append_fsync = AppendFsync::Always;
+            RedisServer::start(options)
+        });
+        future::try_join_all(servers).await.map(Self)
+    }
+}
+
+impl Running for Redlock {
+    fn version(&self) -> &str {
+        "five independent Redis servers for Redlock"
+    }
+
+    fn stop(&self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(async {
+            future::join_all(self.0.iter().map(RedisServer::stop)).await;
+        })
+    }
 }
 
 #[cfg(test)]

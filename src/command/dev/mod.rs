@@ -15,7 +15,6 @@ use crate::account::password;
 use crate::app::App;
 use crate::config::{Config, SECRET_LENGTH_MIN, process_variables};
 use crate::http::pages::NO_PAGES;
-use dev_servers::StartError;
 use gates::redis_store::RedisClient;
 use ledger::rows::engine::Engine;
 use ledger::rows::{self, hosts, users};
@@ -27,7 +26,7 @@ use web::token::Role;
 
 use super::check::State;
 use super::{ExitResult, seed, serve};
-use private_servers::{PrivateServers, Replication, Shape};
+use private_servers::{Replication, Servers, Shape};
 use redis::RedisShape;
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
@@ -86,29 +85,25 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
         extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
     let redis = arguments.redis.or(redis).unwrap_or_default();
     let shape = Shape { mysql: arguments.mysql, redis };
-    let servers = Box::pin(start_servers(shape, &mut config, &dir)).await?;
-    let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
+    let mut servers = Box::pin(start_servers(shape, &mut config, &dir)).await?;
+    // On servers of its own it is the only build.
+    let is_alone = !servers.0.is_empty();
+    let extra = extra_servers::start(&wanted, &mut config, &dir, &mut servers);
+    Box::pin(extra).await.map_err(|error| error.to_string())?;
     // Their passwords are known to everyone, so they work for this machine alone.
     config.demo_accounts = config.http.addr.is_loopback() || arguments.public_demo_accounts;
-    let served = Box::pin(serve_shop(config, shape.mysql, &dir, servers.as_ref(), &extra)).await;
+    let served = Box::pin(serve_shop(config, shape.mysql, &dir, &servers, is_alone)).await;
     // The servers of these addresses have ended.
     let _ = fs::remove_file(dir.join("env"));
-    if servers.is_some() || extra.is_some() {
+    if !servers.0.is_empty() {
         say("stopping the private servers");
     }
-    extra.stop().await;
-    if let Some(servers) = servers {
-        servers.stop().await;
-    }
+    servers.stop().await;
     served
 }
 
-/// Starts a private server for each address that is not configured; `None` when both are.
-async fn start_servers(
-    shape: Shape,
-    config: &mut Config,
-    dir: &Path,
-) -> Result<Option<PrivateServers>, String> {
+/// Starts a private database and a private Redis, unless both addresses are configured.
+async fn start_servers(shape: Shape, config: &mut Config, dir: &Path) -> Result<Servers, String> {
     match (config.database_url.is_empty(), config.redis_url.is_empty()) {
         (false, _) if shape.mysql.is_some() => {
             Err("--mysql starts database servers, and DATABASE_URL names others: leave one out"
@@ -116,18 +111,20 @@ async fn start_servers(
         }
         (false, false) => {
             say("using DATABASE_URL and REDIS_URL; no server is started");
-            Ok(None)
+            Ok(Servers::default())
         }
         (true, true) => {
             install::install_servers().await?;
             say("starting a private database and a private Redis");
             let started = super::progress::while_waiting(
                 "starting the servers",
-                PrivateServers::start(shape, config, dir),
+                Servers::start(shape, config, dir),
             );
             let servers = Box::pin(started).await.map_err(|error| error.to_string())?;
-            say(&servers.versions().map(short).join(", "));
-            Ok(Some(servers))
+            let versions: Vec<String> =
+                servers.0.iter().map(|server| short(server.version())).collect();
+            say(&versions.join(", "));
+            Ok(servers)
         }
         _ => Err("set both DATABASE_URL and REDIS_URL, or neither".to_owned()),
     }
@@ -137,12 +134,11 @@ async fn serve_shop(
     config: Config,
     shape: Option<Replication>,
     dir: &Path,
-    servers: Option<&PrivateServers>,
-    extra: &extra_servers::ExtraServers,
+    servers: &Servers,
+    is_alone: bool,
 ) -> ExitResult {
     RedisClient::new(&config)?.takes_password().await?;
-    // On servers of its own it is the only build.
-    super::migrate::migrate(&config, servers.is_some()).await?;
+    super::migrate::migrate(&config, is_alone).await?;
     let pool = rows::pool(&config)?;
     if config.demo_accounts {
         make_demo_accounts(&pool).await?;
@@ -164,19 +160,10 @@ async fn serve_shop(
     let lifecycle = app.lifecycle();
     let error = tokio::select! {
         ended = serve::until_stopped(app) => return ended,
-        error = end_of(servers.map(PrivateServers::ended)) => error,
-        error = extra.ended() => error,
+        error = servers.ended() => error,
     };
     lifecycle.stop();
     Err(error.to_string())
-}
-
-/// Waits for the end of a server; for ever, if there is none.
-async fn end_of(ended: Option<impl Future<Output = StartError>>) -> StartError {
-    match ended {
-        Some(ended) => ended.await,
-        None => std::future::pending().await,
-    }
 }
 
 /// What the replicated ledger is, and what its failover may lose.

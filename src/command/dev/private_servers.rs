@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
-use dev_servers::{MysqlOptions, MysqlServer, MysqlSet, StartError, VitessServer};
+use dev_servers::{
+    EtcdServer, MysqlOptions, MysqlServer, MysqlSet, RedisCluster, RedisSentinels, RedisServer,
+    StartError, VitessServer, ZookeeperServer,
+};
+use futures::future::{self, LocalBoxFuture};
 
-use super::redis::{PrivateRedis, RedisShape};
+use super::redis::{self, RedisShape};
 use crate::config::Config;
 use settings::Secret;
 
@@ -30,96 +34,100 @@ pub struct Shape {
     pub redis: RedisShape,
 }
 
-/// The servers that were started.
-pub struct PrivateServers {
-    ledger: Ledger,
-    redis: PrivateRedis,
-}
+/// A server, or several that work together.
+pub trait Running {
+    /// What the program says about its version.
+    fn version(&self) -> &str;
 
-enum Ledger {
-    One(Box<MysqlServer>),
-    Several(Box<MysqlSet>),
-    Vitess(Box<VitessServer>),
-}
+    /// Stops, and returns when all has ended.
+    fn stop(&self) -> LocalBoxFuture<'_, ()>;
 
-impl Ledger {
-    /// Starts the servers with their data in a folder below `dir`.
-    async fn start(shape: Option<Replication>, dir: &Path) -> Result<Self, StartError> {
-        let (engine, folder) = match shape {
-            None => {
-                let options = MysqlOptions::new(dir.join("mysql"));
-                return Ok(Self::One(Box::new(MysqlServer::start(options).await?)));
-            }
-            Some(Replication::Vitess) => {
-                let started = VitessServer::start(&dir.join("mysql-vitess")).await?;
-                return Ok(Self::Vitess(Box::new(started)));
-            }
-            Some(Replication::Semisync) => (dev_servers::Replication::SemiSync, "mysql-semisync"),
-            Some(Replication::Group) => (dev_servers::Replication::Group, "mysql-group"),
-            Some(Replication::Galera) => (dev_servers::Replication::Galera, "mysql-galera"),
-        };
-        Ok(Self::Several(Box::new(MysqlSet::start(engine, &dir.join(folder)).await?)))
+    /// Waits until the service can no longer work with it: for ever, if it works without some of its servers.
+    fn ended(&self) -> LocalBoxFuture<'_, StartError> {
+        Box::pin(future::pending())
     }
 }
 
-impl PrivateServers {
-    /// Starts the servers, with their data in folders below `dir`, and writes their addresses into
-    /// `config`.
+/// Implements the trait by the methods of the type that have the same names.
+macro_rules! running {
+    ($server:ty $(, $ended:ident)?) => {
+        impl Running for $server {
+            fn version(&self) -> &str {
+                self.version()
+            }
+
+            fn stop(&self) -> LocalBoxFuture<'_, ()> {
+                Box::pin(self.stop())
+            }
+
+            $(fn $ended(&self) -> LocalBoxFuture<'_, StartError> {
+                Box::pin(self.$ended())
+            })?
+        }
+    };
+}
+
+running!(MysqlServer, ended);
+running!(MysqlSet, ended);
+running!(VitessServer, ended);
+running!(RedisServer, ended);
+running!(RedisSentinels);
+running!(RedisCluster);
+running!(ZookeeperServer, ended);
+running!(EtcdServer, ended);
+
+/// The servers that were started.
+#[derive(Default)]
+pub struct Servers(pub Vec<Box<dyn Running>>);
+
+impl Servers {
+    /// Starts the ledger and Redis, with their data in folders below `dir`, and writes their addresses into `config`.
     ///
     /// # Errors
     /// The error of the server that did not start.
     pub async fn start(shape: Shape, config: &mut Config, dir: &Path) -> Result<Self, StartError> {
-        let redis = PrivateRedis::start(shape.redis, dir);
-        let ledger = Ledger::start(shape.mysql, dir);
+        let redis = redis::start(shape.redis, config, dir);
+        let ledger = start_ledger(shape.mysql, dir);
         let (redis, ledger) = tokio::try_join!(redis, ledger)?;
-        let servers = Self { ledger, redis };
-        config.database_url = Secret::new(servers.database_url());
-        servers.redis.configure(config);
-        Ok(servers)
-    }
-
-    fn database_url(&self) -> String {
-        match &self.ledger {
-            Ledger::One(server) => server.url(),
-            Ledger::Several(set) => set.url(),
-            Ledger::Vitess(server) => server.url(),
-        }
-    }
-
-    /// What the servers say about their versions.
-    pub fn versions(&self) -> [&str; 2] {
-        let ledger = match &self.ledger {
-            Ledger::One(server) => server.version(),
-            Ledger::Several(set) => set.version(),
-            Ledger::Vitess(server) => server.version(),
-        };
-        [ledger, self.redis.version()]
+        config.database_url = Secret::new(ledger.1);
+        Ok(Self(vec![ledger.0, redis]))
     }
 
     /// Stops all servers at the same time, and returns when they have ended.
     pub async fn stop(&self) {
-        let ledger = async {
-            match &self.ledger {
-                Ledger::One(server) => server.stop().await,
-                Ledger::Several(set) => set.stop().await,
-                Ledger::Vitess(server) => server.stop().await,
-            }
-        };
-        tokio::join!(ledger, self.redis.stop());
+        future::join_all(self.0.iter().map(|server| server.stop())).await;
     }
 
-    /// Waits until Redis or the ledger has ended, and tells which.
+    /// Waits until the service can no longer work with one of them, and tells which.
     pub async fn ended(&self) -> StartError {
-        let ledger = async {
-            match &self.ledger {
-                Ledger::One(server) => server.ended().await,
-                Ledger::Several(set) => set.ended().await,
-                Ledger::Vitess(server) => server.ended().await,
-            }
-        };
-        tokio::select! {
-            error = ledger => error,
-            error = self.redis.ended() => error,
-        }
+        // There may be no server at all.
+        let never: LocalBoxFuture<'_, StartError> = Box::pin(future::pending());
+        let ends = self.0.iter().map(|server| server.ended()).chain([never]);
+        future::select_all(ends).await.0
     }
+}
+
+/// Starts the servers of the ledger with their data in a folder below `dir`. Returns their URL, too.
+async fn start_ledger(
+    shape: Option<Replication>,
+    dir: &Path,
+) -> Result<(Box<dyn Running>, String), StartError> {
+    let (engine, folder) = match shape {
+        None => {
+            let server = MysqlServer::start(MysqlOptions::new(dir.join("mysql"))).await?;
+            let url = server.url();
+            return Ok((Box::new(server), url));
+        }
+        Some(Replication::Vitess) => {
+            let server = VitessServer::start(&dir.join("mysql-vitess")).await?;
+            let url = server.url();
+            return Ok((Box::new(server), url));
+        }
+        Some(Replication::Semisync) => (dev_servers::Replication::SemiSync, "mysql-semisync"),
+        Some(Replication::Group) => (dev_servers::Replication::Group, "mysql-group"),
+        Some(Replication::Galera) => (dev_servers::Replication::Galera, "mysql-galera"),
+    };
+    let set = MysqlSet::start(engine, &dir.join(folder)).await?;
+    let url = set.url();
+    Ok((Box::new(set), url))
 }

@@ -15,17 +15,14 @@
 pub mod rows;
 mod steps;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use draw_proof::ShopKeys;
-use ledger::cache::Cache;
+use crate::draws::Draws;
 use ledger::erasure::traces::{Fate, Trace};
 use ledger::rows::erased;
 use ledger::sql::statement::{Binds, Read, Write};
-use ledger::waiting_list::WaitingLine;
 use ledger::work::stock_lock;
-use ledger::{ItemPermit, Ledger, RetryPolicy};
+use ledger::{ItemPermit, RetryPolicy};
 use shop_domain::{ItemId, LedgerError, Refusal, UserId};
 use sqlx::MySqlConnection;
 
@@ -35,8 +32,6 @@ pub use steps::{DrawRound, Step};
 
 /// Entries are counted again after this; more than the limit may enter meanwhile.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
-/// Items whose counts are known at once.
-const COUNTS_MAX: usize = 1_000;
 
 /// The reason why an entry in a draw does not change.
 #[derive(Debug)]
@@ -68,35 +63,20 @@ pub enum PartyChoice {
     Of(String),
 }
 
-/// The transactions of draws.
-pub struct Transactions {
-    pub ledger: Ledger,
-    line: WaitingLine,
-    entries_max: u64,
-    keys: Arc<ShopKeys>,
-    counts: Cache<ItemId, (Instant, u64)>,
-}
-
-impl Transactions {
-    /// The transactions in `ledger`, whose entries join `line`. An item takes about `entries_max` entries. Lists are signed
-    /// with `keys`.
-    #[must_use]
-    pub fn new(ledger: Ledger, line: WaitingLine, entries_max: u64, keys: Arc<ShopKeys>) -> Self {
-        Self { ledger, line, entries_max, keys, counts: Cache::new(COUNTS_MAX) }
-    }
-
+impl Draws {
     /// Enters a buyer, or moves the entry that the buyer has to the party of choice. Returns the entry.
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn enter(
+    pub(crate) async fn write_entry(
         &self,
         item: ItemId,
         buyer: UserId,
         choice: &PartyChoice,
     ) -> Result<Result<DrawEntry, EntryRefusal>, LedgerError> {
-        let permit = &self.ledger.permit(item).await?;
-        let entered = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
+        let ledger = &self.parts.core.ledger;
+        let permit = &ledger.permit(item).await?;
+        let entered = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
                 if let Err(refusal) = lock_open(transaction, permit).await? {
                     return Ok(Err(refusal));
@@ -109,7 +89,7 @@ impl Transactions {
                     return Ok(Ok(entry.clone()));
                 }
                 if found.is_none()
-                    && self.count(transaction, item).await? >= self.entries_max
+                    && self.count(transaction, item).await? >= self.parts.entries_max
                 {
                     return Ok(Err(EntryRefusal::Full));
                 }
@@ -134,22 +114,6 @@ impl Transactions {
             })
         });
         entered.await
-    }
-
-    /// Takes the entry of a buyer back. A repetition has no further effect.
-    ///
-    /// # Errors
-    /// As for [`Transactions::enter`].
-    pub async fn withdraw(
-        &self,
-        item: ItemId,
-        buyer: UserId,
-    ) -> Result<Result<(), EntryRefusal>, LedgerError> {
-        let permit = &self.ledger.permit(item).await?;
-        let withdrawn = self.ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
-            Box::pin(withdraw_in(transaction, permit, buyer))
-        });
-        withdrawn.await
     }
 
     /// The number of entries, a moment old.
@@ -182,7 +146,7 @@ pub const ENTRIES: Trace = Trace {
 };
 
 /// Takes the entry of a buyer back, if the draw is open.
-async fn withdraw_in(
+pub(crate) async fn withdraw_in(
     transaction: &mut MySqlConnection,
     permit: &ItemPermit,
     buyer: UserId,

@@ -15,8 +15,8 @@ use shop_domain::{DrawBeacon, ItemId, UserId};
 use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use super::Transactions;
 use super::rows::{self, DrawRow, ListedEntry};
+use crate::draws::Draws;
 
 /// Entries that get their places in one transaction: the stock row is held for a few hundredths of a second.
 const TOGETHER_MAX: usize = 500;
@@ -46,33 +46,36 @@ pub struct DrawRound {
     pub shop_key: String,
 }
 
-impl Transactions {
+impl Draws {
     /// Closes a draw whose time has come, and publishes the list of its entries. Returns what it waits for.
     ///
     /// # Errors
     /// The database's; what was done stays done.
     pub async fn close(&self, item: ItemId) -> sqlx::Result<Step> {
-        let pool = &self.ledger.pool;
+        let pool = &self.parts.core.ledger.pool;
         let Some(draw) = rows::find(pool, item).await? else { return Ok(Step::Nothing) };
         if draw.drawn_at.is_some() {
             return Ok(Step::Nothing);
         }
         let Some(shop_key) = draw.shop_key.clone() else { return Ok(Step::EarlierBuild) };
         if draw.listed_at.is_none() {
-            let Some(key) = self.keys.find(&shop_key) else {
+            let Some(key) = self.parts.keys.find(&shop_key) else {
                 return Ok(Step::Key { public: shop_key });
             };
             let lock = take_lock(pool, item).await?;
             if lock.is_none() {
                 return Ok(Step::Held);
             }
-            self.write(
+            let closed = self.write(
                 item,
                 "UPDATE draws SET closed_at = UTC_TIMESTAMP(6) \
                  WHERE item_id = ? AND closed_at IS NULL AND closes_at <= UTC_TIMESTAMP(6)",
                 &[],
-            )
-            .await?;
+            );
+            if closed.await? == 0 && draw.closed_at.is_none() {
+                // The clock of a new writer is behind, so buyers still enter; or another session was first.
+                return Ok(Step::Nothing);
+            }
             failpoint!("draw-closed");
             let entries = rows::all_entries(pool, item).await?;
             let latest = entries.iter().map(|entry| entry.entered_at).max();
@@ -105,7 +108,7 @@ impl Transactions {
         key: &ShopKey,
     ) -> sqlx::Result<()> {
         let permit = &ItemPermit::of_job(item);
-        let listed = transact(&self.ledger.pool, |transaction| {
+        let listed = transact(&self.parts.core.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
                 let now = stock::time(&mut **transaction, &[item]).await?;
@@ -152,7 +155,7 @@ impl Transactions {
     /// # Errors
     /// The database's.
     pub async fn places(&self, item: ItemId) -> sqlx::Result<Option<Places<'_>>> {
-        let pool = &self.ledger.pool;
+        let pool = &self.parts.core.ledger.pool;
         let lock = take_lock(pool, item).await?;
         let (Some(mut lock), Some(draw)) = (lock, rows::find(pool, item).await?) else {
             return Ok(None);
@@ -163,20 +166,21 @@ impl Transactions {
             blocking(move || in_order(&draw, entries)).await?
         });
         let ordered = lock.keep_during(ordered).await?;
-        Ok(Some(Places { transactions: self, item, ordered, lock }))
+        Ok(Some(Places { draws: self, item, ordered, lock }))
     }
 
-    /// Writes the row of a draw under the lock of its item: `values`, and then the item.
-    async fn write(&self, item: ItemId, statement: &str, values: &[&str]) -> sqlx::Result<()> {
+    /// Writes the row of a draw under the lock of its item: `values`, and then the item. Returns the number of changed
+    /// rows.
+    async fn write(&self, item: ItemId, statement: &str, values: &[&str]) -> sqlx::Result<u64> {
         let permit = &ItemPermit::of_job(item);
-        let written = transact(&self.ledger.pool, |transaction| {
+        let written = transact(&self.parts.core.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
                 let mut query = sqlx::query(statement);
                 for value in values {
                     query = query.bind(*value);
                 }
-                query.bind(item.get()).run(&mut **transaction).await
+                query.bind(item.get()).changed(&mut **transaction).await
             })
         });
         written.await
@@ -190,7 +194,7 @@ async fn take_lock(ledger: &Database, item: ItemId) -> sqlx::Result<Option<Named
 
 /// The places of a draw, which one instance at a time writes.
 pub struct Places<'a> {
-    transactions: &'a Transactions,
+    draws: &'a Draws,
     item: ItemId,
     ordered: Vec<ListedEntry>,
     lock: NamedLock,
@@ -206,7 +210,7 @@ impl Places<'_> {
         self.lock.keep().await?;
         let places = &*self;
         let permit = ItemPermit::of_job(places.item);
-        let change = transact(&places.transactions.ledger.pool, |transaction| {
+        let change = transact(&places.draws.parts.core.ledger.pool, |transaction| {
             Box::pin(places.write_in(transaction, &permit))
         });
         let change = change.await?;
@@ -240,7 +244,7 @@ impl Places<'_> {
         .binds((placed as u64, placed == self.ordered.len(), item))
         .run(&mut *transaction)
         .await?;
-        self.transactions.line.hand_out(transaction, permit).await.map(Some)
+        self.draws.parts.core.line.hand_out(transaction, permit).await.map(Some)
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! All times are the database's. [`super::deliveries`] moves them on.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
+use utoipa::ToSchema;
 
 use crate::endpoints::NewEndpoint;
 use crate::filter::Filter;
@@ -46,14 +48,15 @@ pub struct Endpoint {
     pub created_at: OffsetDateTime,
 }
 
-/// An event that was set aside.
-#[derive(Clone, Debug)]
+/// An event that its receiver refused.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = DeadLetterBody)]
 pub struct DeadLetter {
     /// Its position in the log.
     pub position: i64,
     /// The receiver's last answer.
     pub reason: String,
-    /// The time at which it was set aside.
+    #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
 }
 

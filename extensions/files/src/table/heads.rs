@@ -133,7 +133,7 @@ fn head_named(name: &str, is_export: bool) -> Option<Head> {
 fn unknown(name: &str) -> String {
     match ELSEWHERE.iter().find(|(theirs, _)| *theirs == name) {
         Some((_, "price_cents")) => {
-            "Call this column price_cents, and write 4900 for 49.00.".to_owned()
+            "Call this column price_cents, and write 4900 for 49.00 USD.".to_owned()
         }
         Some((_, ours)) => format!("Call this column {ours}."),
         None => format!("No such column: delete it. The columns are {}.", columns::list()),

@@ -249,6 +249,7 @@ impl Rows {
         let mut fields = Fields::new();
         let mut faults = Vec::new();
         let has_floats = self.has_floats(record);
+        let currency = self.currency_of(record);
         for (place, cell) in record.cells.iter().enumerate() {
             let said = content(cell);
             let read = values::trimmed(&said);
@@ -267,7 +268,7 @@ impl Rows {
                     ));
                 }
                 Some(Head::Field(column)) => {
-                    let text = values::plain(column.kind, read, has_floats);
+                    let text = values::plain(column.kind, read, has_floats, currency);
                     fields.insert(column.name, Field { place, read: read.to_owned(), text });
                 }
                 Some(Head::Record) if read != "sale" => {
@@ -295,6 +296,15 @@ impl Rows {
             faults.push(body.place(*place).read(read).column("mode"));
         }
         if faults.is_empty() { Ok(fields) } else { Err(faults) }
+    }
+
+    /// The currency of a row: that of the shop, if it names none that there is.
+    fn currency_of(&self, record: &Record) -> Currency {
+        let is_currency =
+            |head: &Head| matches!(head, Head::Field(column) if column.kind == Kind::Code);
+        let cell = self.heads.iter().position(is_currency).and_then(|at| record.cells.get(at));
+        let code = cell.map(|cell| values::trimmed(&content(cell)).to_uppercase());
+        code.and_then(|code| Currency::parse(&code)).unwrap_or(self.shop_currency)
     }
 
     /// Whether a program has written all whole numbers of a row, besides money, as floats.

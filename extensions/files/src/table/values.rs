@@ -1,5 +1,7 @@
 //! The cells of a table in the form in which the fields of a new sale are sent, where they have one reading.
 
+use shop_domain::Currency;
+
 use super::columns::Kind;
 
 /// What spreadsheets write for yes, in the languages whose spreadsheets translate it.
@@ -24,17 +26,23 @@ pub(super) fn is_float(cell: &str) -> bool {
     cell.ends_with(".0") || cell.chars().map(ascii).collect::<String>().ends_with(".0")
 }
 
-/// The text of a field. `has_floats` says whether each other whole number of the row [is a float](is_float).
+/// The text of a field. `has_floats` says whether each other whole number of the row [is a float](is_float), and
+/// `currency` what its money is in.
 ///
 /// # Errors
 /// A sentence that says how to mend the cell.
-pub(super) fn plain(kind: Kind, cell: &str, has_floats: bool) -> Result<String, String> {
+pub(super) fn plain(
+    kind: Kind,
+    cell: &str,
+    has_floats: bool,
+    currency: Currency,
+) -> Result<String, String> {
     match kind {
         Kind::Text => Ok(cell.replace('\t', " ")),
         Kind::Word => Ok(cell.to_lowercase()),
         Kind::Code => Ok(cell.to_uppercase()),
         Kind::Whole => whole(cell, is_zeros),
-        Kind::Money => money(cell, has_floats),
+        Kind::Money => money(cell, has_floats, currency),
         Kind::Time => time(cell),
         Kind::Flag => flag(cell),
     }
@@ -52,14 +60,16 @@ fn flag(cell: &str) -> Result<String, String> {
 }
 
 /// An amount in minor units. One as a float is that of a program which writes every number so, or one in major units.
-fn money(cell: &str, has_floats: bool) -> Result<String, String> {
-    let minor = money_meant(cell);
+fn money(cell: &str, has_floats: bool, currency: Currency) -> Result<String, String> {
+    let minor = money_meant(cell, currency.minor_digits().into());
     let number = whole(cell, |fraction| fraction == "0");
     match (number, minor) {
         (Ok(number), Some(minor)) if number != minor && !has_floats => {
             Err(format!("This can be {number} or {minor}: write {minor} for {number}.00."))
         }
-        (Err(_), Some(minor)) => Err(format!("Write whole minor units (cents): {minor} for this.")),
+        (Err(_), Some(minor)) => {
+            Err(format!("Write whole minor units of {currency}: {minor} for this."))
+        }
         (number, _) => number,
     }
 }
@@ -120,15 +130,20 @@ fn joined(digits: &str, separator: char) -> Option<String> {
     Some(joined)
 }
 
-/// What an amount with decimals is in minor units, such as 4900 for `49,00` and 123450 for `1.234,50`.
-fn money_meant(cell: &str) -> Option<String> {
+/// What an amount with decimals is in minor units that have `digits` of them: of two, 4900 for `49,00` and 123450 for
+/// `1.234,50`. Three decimals may be thousands where the currency has another number of them.
+fn money_meant(cell: &str, digits: usize) -> Option<String> {
     let number: String = cell.chars().map(ascii).filter(|it| !GROUPS.contains(it)).collect();
     let (units, decimals) = number.trim_start_matches('+').rsplit_once(['.', ','])?;
     let units: String = units.chars().filter(|it| !matches!(it, '.' | ',')).collect();
-    let is_amount = is_digits(&units) && is_digits(decimals) && (1..=2).contains(&decimals.len());
-    let minor = format!("{units}{decimals:0<2}");
+    let are_decimals = decimals.len() <= 2 || decimals.len() == digits;
+    let counted = decimals.trim_end_matches('0');
+    if !(is_digits(&units) && is_digits(decimals) && are_decimals && counted.len() <= digits) {
+        return None;
+    }
+    let minor = format!("{units}{counted:0<digits$}");
     let zeros = minor.bytes().take(minor.len() - 1).take_while(|digit| *digit == b'0').count();
-    is_amount.then(|| minor[zeros..].to_owned())
+    Some(minor[zeros..].to_owned())
 }
 
 /// A sign or a digit of full width, or the sign for minus, in ASCII.
@@ -215,14 +230,15 @@ mod tests {
     #[track_caller]
     fn taken(kind: Kind, forms: &[(&str, &str)]) {
         for (cell, expected) in forms {
-            assert_eq!(plain(kind, cell, true).as_deref(), Ok(*expected), "{cell:?}");
+            let taken = plain(kind, cell, true, Currency::USD);
+            assert_eq!(taken.as_deref(), Ok(*expected), "{cell:?}");
         }
     }
 
     #[track_caller]
     fn refused(kind: Kind, forms: &[(&str, &str)]) {
         for (cell, word) in forms {
-            let said = plain(kind, cell, false).expect_err(cell);
+            let said = plain(kind, cell, false, Currency::USD).expect_err(cell);
             assert!(said.contains(word), "{cell:?}: {said}");
         }
     }
@@ -256,8 +272,8 @@ mod tests {
             Kind::Money,
             &[("49.0", "49 or 4900: write 4900 for 49.00"), ("+４９.０", "49 or")],
         );
-        assert_eq!(plain(Kind::Money, "0.0", false).as_deref(), Ok("0"));
-        refused(Kind::Money, &[("0.00", "(cents): 0 for this")]);
+        assert_eq!(plain(Kind::Money, "0.0", false, Currency::USD).as_deref(), Ok("0"));
+        refused(Kind::Money, &[("0.00", "USD: 0 for this")]);
         refused(
             Kind::Money,
             &[("1.234,50", "123450"), ("1,234.50", "123450"), ("1 234,50", "123450")],
@@ -270,6 +286,30 @@ mod tests {
             Kind::Money,
             &[("$49", "whole number"), ("", "whole number"), ("1,23,456", "whole")],
         );
+    }
+
+    /// A sentence that names cents of a yen would make a sale a hundred times too dear.
+    #[test]
+    fn minor_units_are_those_of_the_currency() {
+        for (code, cell, expected) in [
+            ("JPY", "49.00", Err("JPY: 49 for this")),
+            ("JPY", "1,234.00", Err("JPY: 1234 for this")),
+            ("JPY", "49.0", Ok("49")),
+            ("JPY", "49.50", Err("whole number")),
+            ("JPY", ".0", Err("whole number")),
+            ("JPY", ",", Err("whole number")),
+            ("KWD", "49.5", Err("KWD: 49500 for this")),
+            ("KWD", "49.500", Err("KWD: 49500 for this")),
+            ("KWD", "49.0", Err("49 or 49000")),
+            ("CLF", "4.900", Err("4900 or 4.900")),
+        ] {
+            let currency = Currency::parse(code).expect("a currency");
+            match (plain(Kind::Money, cell, false, currency), expected) {
+                (Ok(taken), Ok(expected)) => assert_eq!(taken, expected, "{code} {cell}"),
+                (Err(said), Err(word)) => assert!(said.contains(word), "{code} {cell}: {said}"),
+                (other, _) => panic!("{code} {cell}: {other:?}"),
+            }
+        }
     }
 
     /// A time is taken in each form that names one moment.

@@ -220,13 +220,15 @@ pub async fn want_refunds(connection: &mut MySqlConnection, order: OrderId) -> s
     .await
 }
 
-/// Lists at most `limit` refunds that the provider is to be told of now.
-pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<Payment>> {
-    let statement = format!(
-        "SELECT {COLUMNS} FROM payments WHERE status = 'refund_wanted' \
-         AND next_try_at <= UTC_TIMESTAMP(6) ORDER BY next_try_at LIMIT ?"
-    );
-    sqlx::query_as(&statement).bind(limit).all(pool).await
+/// Lists the payments, at most `limit`, of whose refunds the provider is to be told now.
+pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<PaymentId>> {
+    sqlx::query_scalar(
+        "SELECT id FROM payments WHERE status = 'refund_wanted' \
+         AND next_try_at <= UTC_TIMESTAMP(6) ORDER BY next_try_at LIMIT ?",
+    )
+    .bind(limit)
+    .all(pool)
+    .await
 }
 
 /// Notes that the provider was told of a refund.
