@@ -47,7 +47,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::{Config, process_variables};
 use ledger::Ledger;
 use ledger::breaker::Breakers;
-use ledger::rows::{self, Fault, actions};
+use ledger::rows::actions;
+use mysql_connection::Fault;
 use output::print_line;
 use passed_sockets::PassedSockets;
 use shop_domain::{ItemId, UserId};
@@ -232,7 +233,7 @@ fn settings(file: Option<&Path>) -> Result<Config, String> {
 /// A sentence when the URL cannot be read.
 fn ledger(config: &Config) -> Result<Ledger, String> {
     let breaker = Breakers::new(&Metrics::new()).mysql;
-    rows::pool(config).map(|pool| Ledger::new(pool, breaker))
+    mysql_connection::pool(config).map(|pool| Ledger::new(pool, breaker))
 }
 
 /// Starts logging to standard error.

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::report::{Cell, Event, Run, RunRequest, RunState};
 use extension::ports::TrialSales;
-use ledger::Database;
+use mysql_connection::Database;
 use shop_domain::{Clock, UserId};
 use shop_metrics::Metrics;
 

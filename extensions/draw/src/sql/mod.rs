@@ -22,10 +22,10 @@ use draw_proof::ShopKeys;
 use ledger::cache::Cache;
 use ledger::erasure::traces::{Fate, Trace};
 use ledger::rows::erased;
-use ledger::sql::statement::{Binds, Read, Write};
 use ledger::waiting_list::WaitingLine;
 use ledger::work::stock_lock;
 use ledger::{ItemPermit, Ledger, RetryPolicy};
+use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::{ItemId, LedgerError, Refusal, UserId};
 use sqlx::MySqlConnection;
 
