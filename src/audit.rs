@@ -2,9 +2,10 @@
 //! [`domain::audit`](shop_domain::audit).
 
 use gates::redis_store::{Buckets, Counters};
+use ledger::Ledger;
 use ledger::rows::audit;
 use ledger::rows::redis_lists::CounterLayout;
-use ledger::{Database, Ledger};
+use mysql_connection::Database;
 use shop_domain::audit::{Report, verify};
 use shop_domain::{ItemId, LedgerError};
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use ledger::Database;
+use mysql_connection::Database;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use gates::redis_store::{Durability, RedisClient, Topology};
-use ledger::rows::replication::{self, Replication};
 use ledger::schema::{self, Condition, SchemaState};
 use ledger::single_flight::SingleFlight;
+use mysql_connection::replication::{self, Replication};
 use shop_domain::outcome::Dependency;
 
 /// How long a dependency may take to answer a probe.

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
-use ledger::Database;
 use ledger::breaker::Breaker;
 use ledger::cache::Cache;
 use ledger::rows::{ask, failed_read};
+use mysql_connection::Database;
 use time::{Duration, OffsetDateTime};
 
 use super::Accounts;

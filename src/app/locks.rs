@@ -13,7 +13,6 @@ use crate::readiness::Probe;
 use gates::redis_store::{SharedConnection, connect_when_used};
 use gates::{LockSources, ZookeeperLocks};
 use leaselock::redis::subscriber::Subscriber;
-use ledger::rows;
 use shop_domain::outcome::Dependency;
 
 /// Connections of the lock table to the database.
@@ -43,7 +42,7 @@ pub(super) fn lock_sources(
         redis: redis.shared(),
         subscriber,
         prefix: prefix.as_str().into(),
-        mysql: rows::pool_to(&shared.writer, config, LOCK_CONNECTIONS_MAX),
+        mysql: mysql_connection::pool_to(&shared.writer, config, LOCK_CONNECTIONS_MAX),
         redlock: redlock.unwrap_or_default(),
         etcd: servers.etcd.as_ref().map(|server| (server.locks)(&tasks)).transpose()?,
         zookeeper: servers.zookeeper.as_ref().map(|server| (server.locks)(&tasks)).transpose()?,

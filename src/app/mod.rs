@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use ledger::Database;
+use mysql_connection::Database;
 
 use crate::audit::Auditor;
 use crate::config::Config;

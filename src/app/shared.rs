@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ledger::{Database, Ledger, LedgerOptions};
+use ledger::Ledger;
+use mysql_connection::{Database, PoolOptions, Writer};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -18,7 +19,6 @@ use gates::redis_stream;
 use ledger::breaker::Breakers;
 use ledger::erasure::Eraser;
 use ledger::rows::outbox::Outbox;
-use ledger::rows::{self, Writer};
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::write::{Arbiter, BatchConnections, BatchTasks, GroupCommit, SHARED_CONNECTIONS};
 use lifecycle::Lifecycle;
@@ -80,11 +80,11 @@ impl Shared {
         let (hub, outbox) = Hub::new();
         let breakers = Breakers::new(&metrics);
         let writer = Writer::new(config.database_url.reveal())?;
-        let pool = rows::pool_to(&writer, config, config.mysql.pool_max);
-        breakers.mysql.check_by(rows::sign_of_life(&writer, config));
+        let pool = mysql_connection::pool_to(&writer, config, config.mysql.pool_max);
+        breakers.mysql.check_by(mysql_connection::sign_of_life(&writer, config));
         if writer.has_several_hosts() {
             // At once: the checks before the start ask the writer, too.
-            let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
+            let follow = writer.clone().follow(metrics.ledger.clone(), lifecycle.drained());
             lifecycle.worker("writer", follow);
         }
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
@@ -165,15 +165,15 @@ impl Writers {
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.batch_connections_max;
-        let of_batches = LedgerOptions { one_shard: true, ..config.into() };
-        let own_pool = rows::pool_to(writer, of_batches.clone(), connections_max);
+        let of_batches = PoolOptions { one_shard: true, ..config.into() };
+        let own_pool = mysql_connection::pool_to(writer, of_batches.clone(), connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);
         // A batch of many items waits for the row of one no longer than it must.
-        let impatient = LedgerOptions { lock_wait_timeout_seconds: 1, ..of_batches };
+        let impatient = PoolOptions { lock_wait_timeout_seconds: 1, ..of_batches };
         let mut batch_pools = vec![own_pool];
         let mut shared_queues = Vec::new();
         for _ in 0..config.mysql.shared_queues {
-            let pool = rows::pool_to(writer, impatient.clone(), SHARED_CONNECTIONS);
+            let pool = mysql_connection::pool_to(writer, impatient.clone(), SHARED_CONNECTIONS);
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
             batch_pools.push(pool);
         }

@@ -14,7 +14,7 @@ use extension::Worker;
 use extension::job::{self, ScheduledJob};
 use gates::redis_store::queue::Reader;
 use gates::redis_stream;
-use ledger::rows::monitor;
+use ledger::work::monitor;
 
 /// Builds every worker except those of the purchase path.
 pub(super) fn workers(

@@ -1,6 +1,7 @@
 //! Creating items. The transaction is in `ledger::catalog`.
 
-use ledger::{Database, Ledger};
+use ledger::Ledger;
+use mysql_connection::Database;
 use time::OffsetDateTime;
 
 use super::edit::check_strategy;

@@ -14,7 +14,7 @@ mod products;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ledger::Database;
+use mysql_connection::Database;
 use tokio::time::Instant;
 
 use gates::redis_store::Counters;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use crate::audit::audit;
 use crate::config::Config;
 use gates::redis_store::{Counters, RedisClient};
-use ledger::Database;
 use ledger::rows;
+use mysql_connection::Database;
 use shop_domain::ItemId;
 use shop_domain::audit::Report;
 use shop_metrics::Metrics;
@@ -27,7 +27,7 @@ pub struct Arguments {
 /// be read, since an audit without items proves nothing.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
-    let pool = rows::pool(&config)?;
+    let pool = mysql_connection::pool(&config)?;
     audit_items(&config, &pool, arguments.item).await
 }
 

@@ -10,11 +10,11 @@ use futures::stream::{self, StreamExt};
 use gates::redis_store::queue::{DeadLetter, Intention, Reader, Resolution};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
-use ledger::Database;
 use ledger::rows::actions::{self, Actor};
 use ledger::rows::outbox::Outbox;
-use ledger::rows::{self, items, orders};
+use ledger::rows::{items, orders};
 use ledger::write::Arbiter;
+use mysql_connection::Database;
 use serde_json::json;
 use shop_domain::{Clock, ItemId, OrderStatus, UserId};
 use shop_metrics::Metrics;
@@ -52,7 +52,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     if let Some(operator) = arguments.operator {
         super::operator::check(&config, operator).await?;
     }
-    let pool = rows::pool(&config)?;
+    let pool = mysql_connection::pool(&config)?;
     let redis = RedisClient::new(&config)?;
     let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
     let backlog_max = config.queue.backlog_max;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::app::lock_server_probes;
 use crate::config::Config;
 use gates::redis_store::RedisClient;
-use ledger::Database;
-use ledger::rows::{self, items, operators};
+use ledger::rows::{items, operators};
+use mysql_connection::Database;
 use serde_json::json;
 use shop_domain::ItemId;
 
@@ -55,7 +55,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
         findings.push(check::machine::check_free_space(&config.data.dir));
     }
     let mut usable_ledger = None;
-    match rows::pool(config) {
+    match mysql_connection::pool(config) {
         Ok(pool) => {
             let ledger = check::mysql::check(config, &pool).await;
             let usable = ledger.iter().all(|finding| finding.state < State::Waiting);

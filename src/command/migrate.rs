@@ -4,7 +4,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::Config;
-use ledger::rows;
 use ledger::schema::{self, MIGRATIONS};
 
 use super::ExitResult;
@@ -32,7 +31,7 @@ pub async fn run(file: Option<&Path>, arguments: Arguments) -> ExitResult {
 /// Migrates the ledger, and shows how many migrations are done. `contract` also removes what only earlier
 /// builds need.
 pub(super) async fn migrate(config: &Config, contract: bool) -> Result<(), String> {
-    let pool = &rows::pool(config)?;
+    let pool = &mysql_connection::pool(config)?;
     let progress = Progress::new("migrating the schema", MIGRATIONS.iter().count());
     let work = Box::pin(schema::migrate(config, pool));
     progress.follow(work, async || schema::migrations_done(pool).await).await?;

@@ -47,7 +47,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::{Config, process_variables};
 use ledger::Ledger;
 use ledger::breaker::Breakers;
-use ledger::rows::{self, Fault, actions, is_unconfirmed};
+use ledger::rows::actions;
+use mysql_connection::{Fault, is_unconfirmed};
 use output::print_line;
 use passed_sockets::PassedSockets;
 use shop_domain::{ItemId, UserId};
@@ -235,7 +236,7 @@ fn settings(file: Option<&Path>) -> Result<Config, String> {
 /// A sentence when the URL cannot be read.
 fn ledger(config: &Config) -> Result<Ledger, String> {
     let breaker = Breakers::new(&Metrics::new()).mysql;
-    rows::pool(config).map(|pool| Ledger::new(pool, breaker))
+    mysql_connection::pool(config).map(|pool| Ledger::new(pool, breaker))
 }
 
 /// Starts logging to standard error.
@@ -262,7 +263,7 @@ mod tests {
     /// Whoever believes that nothing was done makes a second shop, or gives the old token away.
     #[test]
     fn a_change_whose_commit_was_lost_may_have_been_made() {
-        let lost = rows::unconfirmed(ledger::Error::PoolClosed);
+        let lost = mysql_connection::unconfirmed(ledger::Error::PoolClosed);
         assert!(not_done(lost).starts_with("the ledger may have done it"));
         assert!(not_done(ledger::Error::PoolTimedOut).starts_with("the ledger did not do it"));
     }

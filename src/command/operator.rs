@@ -9,10 +9,9 @@ use serde::Deserialize;
 
 use crate::account::password;
 use crate::config::Config;
-use ledger::Database;
-use ledger::rows;
 use ledger::rows::operators;
 use ledger::rows::users::NewAccount;
+use mysql_connection::Database;
 use shop_domain::{UserId, Username};
 use web::token::Role;
 
@@ -73,7 +72,7 @@ pub struct PasswordSource {
 /// Changes or lists the operators. Exit 1 when there is no such account, or the name is taken.
 pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let config = super::settings(file)?;
-    let pool = rows::pool(&config)?;
+    let pool = mysql_connection::pool(&config)?;
     let ended = match action {
         Action::Create { name, role, source } => create(&pool, name, *role, source).await,
         Action::Grant { name, role } => grant(&pool, name, *role).await,
@@ -87,7 +86,7 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
 
 /// Checks that the user whom a command names as its operator may run sales.
 pub(super) async fn check(config: &Config, user: UserId) -> Result<(), String> {
-    let pool = rows::pool(config)?;
+    let pool = mysql_connection::pool(config)?;
     let Roles { role_claim } = config.sections.read("identity")?;
     let by_provider = !role_claim.is_empty();
     let may_operate = operators::may_operate(&pool, user, by_provider).await;

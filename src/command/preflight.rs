@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use gates::redis_store::RedisClient;
-use ledger::Database;
 use lifecycle::Lifecycle;
+use mysql_connection::Database;
 use tokio_util::sync::CancellationToken;
 
 use super::check::{self, Finding, State, first};

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use crate::config::Config;
 use gates::redis_store::RedisClient;
-use ledger::Database;
-use ledger::rows::{self, sessions};
+use ledger::rows::sessions;
+use mysql_connection::Database;
 use web::token::Tokens;
 
 use super::output::print_line;
@@ -18,7 +18,7 @@ const KEYS_MAX: u64 = 1_000_000_000;
 /// Checks the secret, Redis and the ledger. Exit 1 when something has to be done first.
 pub async fn run(file: Option<&Path>) -> ExitResult {
     let config = super::settings(file)?;
-    let pool = rows::pool(&config)?;
+    let pool = mysql_connection::pool(&config)?;
     let redis = RedisClient::new(&config)?;
     redis.takes_password().await?;
     let secret = check_secret(&config, &pool).await?;

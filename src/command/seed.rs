@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use crate::catalog::{self, StockedItem};
 use crate::config::Config;
-use ledger::Database;
 use ledger::rows::{self, items};
+use mysql_connection::Database;
 use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemId, ItemKind, NewItem, SaleWindow};
 use time::{Duration, OffsetDateTime};
 
@@ -24,7 +24,7 @@ pub async fn run(file: Option<&Path>) -> ExitResult {
 
 /// Makes the demo sales; `false` when a sale of the shop is open now.
 pub async fn seed(config: &Config) -> Result<bool, String> {
-    let pool = rows::pool(config)?;
+    let pool = mysql_connection::pool(config)?;
     let seeded = make_sales(&pool, config.currency()?).await;
     pool.close().await;
     seeded.map_err(|error| format!("the demo sales could not be made: {error}"))

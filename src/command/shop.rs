@@ -4,9 +4,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use ledger::Database;
-use ledger::rows;
 use ledger::rows::shops::{self, Creation, SHOPS_MAX, Shop};
+use mysql_connection::Database;
 use shop_domain::ShopId;
 
 use super::ExitResult;
@@ -49,7 +48,7 @@ pub enum Action {
 pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
-    let pool = rows::pool(&config)?;
+    let pool = mysql_connection::pool(&config)?;
     let ended = act(&config, &pool, action).await;
     pool.close().await;
     ended

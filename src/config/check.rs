@@ -1,6 +1,6 @@
 //! Relations between settings that must hold before anything starts.
 
-use ledger::rows::limits::ANSWER_MAX;
+use mysql_connection::limits::ANSWER_MAX;
 use settings::{check, rules};
 use shop_domain::Currency;
 use toml::Table;

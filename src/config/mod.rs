@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gates::redis_store::RedisOptions;
-use ledger::LedgerOptions;
+use ledger::schema::SchemaOptions;
+use mysql_connection::PoolOptions;
 use serde::Deserialize;
 use settings::{Secret, Sections, sections};
 use shop_domain::item::word_enum;
@@ -253,14 +254,22 @@ impl Config {
     }
 }
 
-impl From<&Config> for LedgerOptions {
+impl From<&Config> for PoolOptions {
     fn from(config: &Config) -> Self {
         Self {
             url: config.database_url.reveal().to_owned(),
-            pool_connections_max: config.mysql.pool_max,
+            connections_max: config.mysql.pool_max,
             lock_wait_timeout_seconds: config.mysql.lock_wait_timeout_seconds,
             one_shard: false,
             acquire_timeout_ms: config.mysql.acquire_timeout_ms,
+        }
+    }
+}
+
+impl From<&Config> for SchemaOptions {
+    fn from(config: &Config) -> Self {
+        Self {
+            url: config.database_url.reveal().to_owned(),
             order_routine: config.mysql.order_routine,
             currency: config.payment.currency.clone(),
         }

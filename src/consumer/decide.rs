@@ -9,8 +9,8 @@ use futures::{FutureExt, StreamExt};
 use super::Consumers;
 use gates::redis_store::queue::{Entry, Intention};
 use ledger::rows::items;
-use ledger::sql::Fault;
 use ledger::write::{StockWrite, UnguardedWrite};
+use mysql_connection::Fault;
 use shop_domain::trace::SpanKind;
 use shop_domain::{
     ArbiterMode, Item, ItemId, Order, OrderStatus, Outcome, Purchase, Trace, Unavailable,

@@ -9,12 +9,11 @@
 
 use std::time::Duration;
 
-use ledger::Database;
+use mysql_connection::{Database, Writer};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use ledger::rows::Writer;
 use ledger::rows::request_keys::{KeyRows, RequestKeys};
 use shop_domain::{ItemId, Order, RequestKey, UserId};
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 
 use super::WaitingLists;
-use ledger::rows::{Fault, nothing_was_sent, waiting_list};
+use ledger::rows::{nothing_was_sent, waiting_list};
+use mysql_connection::Fault;
 use shop_domain::ItemId;
 
 /// Items whose lines are tended at once: as many rows may be held at the same time without a delay for the

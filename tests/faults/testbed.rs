@@ -7,7 +7,7 @@ use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, OPERATOR, RedisOptions,
     RedisServer, StartError, ZookeeperOptions, ZookeeperServer,
 };
-use ledger::{rows, schema};
+use ledger::schema;
 use redis::aio::MultiplexedConnection;
 use seckill::config::Config;
 use settings::Secret;
@@ -105,7 +105,7 @@ impl Testbed {
     pub async fn migrate(url: &str) -> Run<()> {
         let mut config = Config::defaults();
         config.database_url = Secret::new(url);
-        let pool = rows::pool(&config)?;
+        let pool = mysql_connection::pool(&config)?;
         schema::migrate(&config, &pool).await?;
         pool.close().await;
         Ok(())

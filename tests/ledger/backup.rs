@@ -133,7 +133,7 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
     restored_check("a new secret for tests, of thirty-two characters and more", 0).await;
     let mut config = shop.config.clone();
     config.database_url = Secret::new(url.clone());
-    let pool = ledger::rows::pool(&config).expect("the URL is fine");
+    let pool = mysql_connection::pool(&config).expect("the URL is fine");
     let there: Vec<String> =
         sqlx::query_scalar("SELECT id FROM orders").fetch_all(&pool).await.expect("read");
     let there: BTreeSet<String> = there.into_iter().collect();

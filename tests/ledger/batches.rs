@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use ledger::rows::{self, items};
+use ledger::rows::items;
 use ledger::write::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
 use serde_json::json;
 use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
@@ -39,7 +39,7 @@ impl BatchTestbed {
         let item = instance.make_item(json!({ "stock": stock + 1, "per_buyer_limit": 2 })).await;
         let id = ItemId::new(item).expect("positive");
         let item = items::find(&shop.pool, id).await.expect("read").expect("an item").item;
-        let pool = rows::pool(&shop.config).expect("the URL is fine");
+        let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
         let metrics = Metrics::new();
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let connections = BatchConnections::new(pool, 2);

@@ -47,7 +47,7 @@ async fn linked_shop() -> (FaultyLink, Instance, Instance) {
 /// Like [`linked_shop`], with some settings changed; returns a connection pool of the ledger too.
 async fn linked_shop_with(
     change: impl FnOnce(&mut Config),
-) -> (FaultyLink, Instance, Instance, ledger::Database) {
+) -> (FaultyLink, Instance, Instance, mysql_connection::Database) {
     let mut shop = Shop::with_lock_servers(change).await;
     // The one beside leaves the queues to the linked one.
     shop.config.queue.claim_idle_ms = 7_200_000;

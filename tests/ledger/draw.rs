@@ -8,7 +8,7 @@ mod pause;
 
 use std::collections::HashSet;
 
-use ledger::Database;
+use mysql_connection::Database;
 use reqwest::Method;
 use seckill::failpoint::DRAW_POINTS;
 use serde_json::{Value, json};

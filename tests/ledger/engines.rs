@@ -8,10 +8,10 @@ use std::time::Duration;
 use dev_servers::{Replication, VitessServer};
 use leaselock::mysql::named;
 use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait};
-use ledger::failover::begin_snapshot;
-use ledger::rows::engine::Engine;
-use ledger::rows::{self, audit};
+use ledger::rows::audit;
 use ledger::schema;
+use mysql_connection::begin_snapshot;
+use mysql_connection::engine::Engine;
 use serde_json::json;
 use settings::Secret;
 use shop_domain::ItemId;
@@ -86,7 +86,7 @@ async fn assert_a_named_lock_is_renewed(shop: &Shop) {
 
 /// What reads one snapshot leaves no session behind that reads one, too: a step of an order reads after it has waited.
 async fn assert_snapshots_end(shop: &Shop) {
-    let pool = rows::pool_of(&shop.config, 1).expect("the URL is fine");
+    let pool = mysql_connection::pool_of(&shop.config, 1).expect("the URL is fine");
     let none = audit::facts(&pool, ItemId::new(1).expect("an id")).await.expect("it answers");
     assert!(none.is_none(), "{none:?}");
     drop(begin_snapshot(&pool).await.expect("it begins"));

@@ -2,11 +2,11 @@
 //! silent moment of the writer is no failover.
 
 use dev_servers::{MysqlSet, Replication};
-use ledger::rows::{self, Writer, is_unconfirmed};
 use ledger::write::Arbiter;
+use mysql_connection::{Writer, is_unconfirmed};
 use serde_json::json;
 use shop_domain::OrderStatus;
-use shop_metrics::Metrics;
+use shop_metrics::{LedgerMetrics, Metrics};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::Mutex;
@@ -214,9 +214,9 @@ async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
 async fn no_answer_comes_from_a_writer_that_was_replaced_a_moment_ago() {
     let (mut pair, shop, instance) = on(Replication::SemiSync).await;
     let writer = Writer::new(shop.config.database_url.reveal()).expect("the URL is fine");
-    let late = rows::pool_to(&writer, &shop.config, 2);
+    let late = mysql_connection::pool_to(&writer, &shop.config, 2);
     let stop = CancellationToken::new();
-    let following = tokio::spawn(writer.clone().follow(Metrics::new(), stop.clone()));
+    let following = tokio::spawn(writer.clone().follow(LedgerMetrics::default(), stop.clone()));
     let count = "SELECT COUNT(*) FROM redis_queues WHERE item_id = 7";
     let seen = async || sqlx::query_scalar::<_, i64>(count).fetch_one(&late).await;
     eventually(RECOVERY_MAX, &seen).await;

@@ -1,7 +1,7 @@
 //! A server whose own settings are others': each session sets what the program relies on.
 
 use dev_servers::{MysqlOptions, MysqlServer};
-use ledger::rows::{self, check};
+use mysql_connection::check;
 use serde_json::json;
 use settings::Secret;
 use sqlx::{Connection, MySqlConnection};
@@ -86,7 +86,7 @@ async fn what_is_answered_is_written_whatever_the_server_sets() {
 #[tokio::test]
 async fn a_session_that_lost_its_settings_is_named() {
     let shop = Shop::new().await;
-    let one = rows::pool_of(&shop.config, 1).expect("the URL is fine");
+    let one = mysql_connection::pool_of(&shop.config, 1).expect("the URL is fine");
     assert_eq!(check::session_differences(&one).await.expect("read"), Vec::<String>::new());
     let lose = "SET SESSION autocommit = 0, SESSION time_zone = '+01:00', SESSION sql_mode = ''";
     sqlx::query(lose).execute(&one).await.expect("set");

@@ -2,11 +2,11 @@
 
 use futures::future::join_all;
 use gates::redis_store::{Counters, RedisClient};
+use ledger::Ledger;
 use ledger::breaker::Breakers;
-use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use ledger::{Database, Ledger};
+use mysql_connection::Database;
 use seckill::catalog::Catalog;
 use serde_json::json;
 use shop_domain::{Clock, ItemId, ProductId};
@@ -19,7 +19,7 @@ const FRESH: std::time::Duration = std::time::Duration::ZERO;
 
 /// A catalog whose pool has a single connection.
 fn catalog(shop: &Shop) -> (Catalog, Database) {
-    let pool = rows::pool_of(&shop.config, 1).expect("the URL is fine");
+    let pool = mysql_connection::pool_of(&shop.config, 1).expect("the URL is fine");
     let metrics = Metrics::new();
     let redis = RedisClient::new(&shop.config).expect("the URL is fine");
     let counters = Counters::new(redis, pool.clone(), metrics.clone());

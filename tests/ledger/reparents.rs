@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use dev_servers::{VitessCluster, VitessServer};
-use ledger::rows::engine::Engine;
+use mysql_connection::engine::Engine;
 use serde_json::{Value, json};
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost};

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use ledger::rows::with_new_id;
+use mysql_connection::with_new_id;
 use reqwest::Method;
 use serde_json::json;
 use settings::Secret;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use faulty_link::Trap;
 use futures::future::join_all;
-use ledger::rows::{self, items};
+use ledger::rows::items;
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
 use seckill::config::Config;
 use serde_json::json;
@@ -32,10 +32,11 @@ struct Testbed {
 
 /// Group commit with one shared queue, over connections of its own.
 fn group_commit(config: &Config, metrics: &Metrics) -> GroupCommit {
-    let pool = rows::pool_of(config, 8).expect("the URL is fine");
+    let pool = mysql_connection::pool_of(config, 8).expect("the URL is fine");
     let mut impatient = config.clone();
     impatient.mysql.lock_wait_timeout_seconds = 1;
-    let shared = rows::pool_of(&impatient, SHARED_CONNECTIONS).expect("the URL is fine");
+    let shared =
+        mysql_connection::pool_of(&impatient, SHARED_CONNECTIONS).expect("the URL is fine");
     GroupCommit::new(
         Arbiter::new(pool.clone(), metrics.clone()),
         BatchConnections::new(pool, 8),

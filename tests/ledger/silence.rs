@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use faulty_link::Trap;
 use gates::redis_store::RedisClient;
-use ledger::rows;
 use seckill::config::Config;
 use serde_json::json;
 use settings::Secret;
@@ -148,7 +147,7 @@ async fn the_server_ends_sessions_that_it_hears_no_more_of() {
 #[tokio::test]
 async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_back() {
     let shop = Shop::new().await;
-    let pool = rows::pool_of(&shop.config, 1).expect("a pool");
+    let pool = mysql_connection::pool_of(&shop.config, 1).expect("a pool");
     let mut left = pool.acquire().await.expect("a connection");
     left.execute(sqlx::raw_sql("START TRANSACTION")).await.expect("begun");
     drop(left);
@@ -168,7 +167,7 @@ async fn an_answer_that_nobody_waits_for_is_nobody_elses() {
     let link = link_to_ledger(&shop).await;
     let mut config: Config = shop.config.clone();
     config.database_url = Secret::new(link.url());
-    let pool = rows::pool_of(&config, 1).expect("a pool");
+    let pool = mysql_connection::pool_of(&config, 1).expect("a pool");
     let statements =
         ["SELECT user_id, id FROM orders WHERE id IN (''", "DELETE FROM orders WHERE id IN (''"];
     for (statement, parameters) in

@@ -4,7 +4,7 @@
 //! thrown away, and good for a hundred years.
 
 use dev_servers::{MysqlOptions, MysqlServer};
-use ledger::rows::engine::Engine;
+use mysql_connection::engine::Engine;
 use serde_json::json;
 use settings::Secret;
 
@@ -62,7 +62,7 @@ async fn a_verified_server_sells_and_one_of_an_unknown_authority_is_refused(serv
     let mut config = shop.config.clone();
     let unknown = config.database_url.reveal().replace(&verified, "?ssl-mode=VERIFY_CA");
     config.database_url = Secret::new(unknown);
-    let pool = ledger::rows::pool(&config).expect("the URL is fine");
+    let pool = mysql_connection::pool(&config).expect("the URL is fine");
     let refused = pool.acquire().await.expect_err("nobody vouches for the server").to_string();
     assert!(refused.contains("certificate") || refused.contains("UnknownIssuer"), "{refused}");
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use faulty_link::FaultyLink;
-use ledger::rows::{self, Writer, check, monitor};
+use ledger::work::monitor;
+use mysql_connection::{Writer, check};
 use settings::Secret;
-use shop_domain::ItemId;
 use shop_metrics::Metrics;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
@@ -24,9 +24,9 @@ const TAKEN: &str = "SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 1062, MESSAGE_TEX
 async fn a_taken_id_is_known_behind_a_vtgate_and_no_value_is_shown() {
     let shop = Shop::new().await;
     let tries = AtomicU32::new(0);
-    let taken = rows::with_new_id(|| {
+    let taken = mysql_connection::with_new_id(|| {
         tries.fetch_add(1, Ordering::Relaxed);
-        rows::transact(&shop.pool, |transaction| {
+        mysql_connection::transact(&shop.pool, |transaction| {
             Box::pin(async move { transaction.execute(sqlx::raw_sql(TAKEN)).await.map(drop) })
         })
     });
@@ -63,7 +63,7 @@ async fn an_address_that_led_to_vitess_gets_all_settings_when_it_leads_elsewhere
     let link = FaultyLink::to_url(&server.tcp_url()).await.expect("a link");
     let mut config = shop.config.clone();
     config.database_url = Secret::new(link.url());
-    let pool = rows::pool_of(&config, 3).expect("the URL is fine");
+    let pool = mysql_connection::pool_of(&config, 3).expect("the URL is fine");
     let _first = pool.acquire().await.expect("the session that finds Vitess");
     // From now on the server does not say its version.
     link.blank(b"version");
@@ -92,7 +92,7 @@ async fn a_split_is_seen_on_a_connection_that_stays() {
     // A question to a vtgate becomes the name of a table.
     link.replace(b"SHOW VITESS_", b"SELECT*FROM ");
     let writer = Writer::new(link.url()).expect("the URL is fine");
-    let pool = rows::pool_to(&writer, &shop.config, 1);
+    let pool = mysql_connection::pool_to(&writer, &shop.config, 1);
     let stop = CancellationToken::new();
     tokio::spawn(monitor::watch(pool, writer.clone(), Metrics::new(), stop.clone()));
     let knows = async |count: usize| {
@@ -102,7 +102,7 @@ async fn a_split_is_seen_on_a_connection_that_stays() {
         })
         .await
     };
-    let queues = || [1, 5].map(|id| writer.shards().queue_of(ItemId::new(id).expect("an id"), 4));
+    let queues = || [1, 5].map(|id| writer.shards().queue_of(id, 4));
     knows(2).await;
     let [first, second] = queues();
     assert_eq!(first, second, "both items are in one shard");

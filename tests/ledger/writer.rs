@@ -1,7 +1,7 @@
 //! The ledger on two servers that replicate: the writer is lost, and its replica takes over.
 
 use dev_servers::{MysqlSet, Replication};
-use ledger::rows::replication::{self, read_from};
+use mysql_connection::replication::{self, read_from};
 use sqlx::Executor;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, lost, metric, on};

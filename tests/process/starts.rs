@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
-use ledger::{rows, schema};
+use ledger::schema;
 use serde_json::json;
 use settings::Secret;
 
@@ -37,7 +37,7 @@ async fn five_migrations_of_an_empty_database_at_once_all_succeed() {
     }
     let mut config = shop.config.clone();
     config.database_url = Secret::new(url);
-    let pool = rows::pool(&config).expect("the URL is fine");
+    let pool = mysql_connection::pool(&config).expect("the URL is fine");
     let state = schema::schema_state(&pool).await.expect("it answers");
     assert!(state.is_usable(), "{state:?}");
 }
@@ -107,7 +107,7 @@ pub const KEEPER: [&str; 2] = [
     "GRANT ALL PRIVILEGES ON *.* TO 'keeper'@'127.0.0.1'",
 ];
 
-pub async fn keeper(server: &MysqlServer) -> ledger::Database {
+pub async fn keeper(server: &MysqlServer) -> mysql_connection::Database {
     let url = format!("mysql://keeper:a-password@127.0.0.1:{}/seckill", server.port());
     sqlx::MySqlPool::connect(&url).await.expect("it answers").into()
 }

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 use dev_servers::{RedisServer, Replication};
 use gates::redis_store::{RedisClient, SharedConnection};
-use ledger::Database;
 use ledger::rows::shops::{self, Creation};
-use ledger::{rows, schema};
+use ledger::schema;
 use lifecycle::{Lifecycle, StopResult};
+use mysql_connection::Database;
 use seckill::app::App;
 use seckill::config::Config;
 use serde_json::{Value, json};
@@ -90,10 +90,10 @@ impl Shop {
         }
         let mut own = config.clone();
         own.mysql.acquire_timeout_ms = own.mysql.acquire_timeout_ms.max(ACQUIRE_MS_MIN);
-        let pool = rows::pool(&own).expect("the URL is fine");
+        let pool = mysql_connection::pool(&own).expect("the URL is fine");
         schema::migrate(&config, &pool).await.expect("the schema is made");
         pool.close().await;
-        let pool = rows::pool(&own).expect("the URL is fine");
+        let pool = mysql_connection::pool(&own).expect("the URL is fine");
         Self { config, pool }
     }
 

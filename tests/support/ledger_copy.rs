@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
 use dev_servers::{MysqlServer, VitessServer};
-use ledger::{Database, rows, schema};
+use ledger::schema;
+use mysql_connection::Database;
 use seckill::config::Config;
 use settings::Secret;
 use sqlx::{Connection, Executor, MySqlConnection, MySqlPool, Row};
@@ -153,7 +154,7 @@ fn config(url: &str) -> Config {
 }
 
 fn pool(config: &Config) -> Database {
-    rows::pool(config).expect("the URL is fine")
+    mysql_connection::pool(config).expect("the URL is fine")
 }
 
 /// A database after a migration.

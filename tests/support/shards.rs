@@ -1,7 +1,7 @@
 //! A private Vitess whose items are in shards.
 
 use dev_servers::{DATABASE, NewShard, VitessCluster, VitessServer};
-use ledger::{rows, schema};
+use ledger::schema;
 use seckill::config::Config;
 use settings::Secret;
 use sqlx::{Executor, Row};
@@ -13,7 +13,7 @@ use super::{Instance, Shop};
 pub async fn make_tables(vitess: &mut VitessServer) {
     let mut config = Config::defaults();
     config.database_url = Secret::new(vitess.server_url(DATABASE));
-    let pool = rows::pool(&config).expect("the URL is fine");
+    let pool = mysql_connection::pool(&config).expect("the URL is fine");
     schema::migrate(&config, &pool).await.expect("the schema is made");
     pool.close().await;
     // The tablets read the tables when they start.
@@ -54,7 +54,7 @@ pub async fn clustered_shop(shards: &[NewShard<'_>], tells_events: bool) -> (Vit
     };
     let mut config = Config::defaults();
     set_up(&mut config);
-    let pool = rows::pool(&config).expect("the URL is fine");
+    let pool = mysql_connection::pool(&config).expect("the URL is fine");
     schema::migrate(&config, &pool).await.expect("the tables are made");
     pool.close().await;
     cluster.add_items(shards).await.expect("the items get their shards");

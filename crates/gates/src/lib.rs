@@ -52,7 +52,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ledger::Database;
+use mysql_connection::Database;
 use tokio::time::Instant;
 
 use crate::memory_store::MemoryCounters;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use ledger::Database;
+use mysql_connection::Database;
 
 use ledger::cache::Cache;
 use ledger::rows::stock;

@@ -8,19 +8,19 @@
 //! 5. [`erasure`]: the deletion of a person.
 //! 6. [`rows`]: the statements that neither write an order nor take stock.
 //! 7. [`schema`]: the tables, and how they are brought up to date.
-//! 8. [`failover`]: the connections, which follow the writer among several hosts.
-//! 9. [`work`]: how work is called, with [`breaker`] (calls that are refused while a server does not answer),
+//! 8. [`work`]: how work is called, with [`breaker`] (calls that are refused while a server does not answer),
 //!    [`cache`], [`gathered`] and [`single_flight`] (reads that many ask for at once), and what a transaction must have
 //!    before it waits for an item.
-//! 10. [`sql`]: statements, transactions, their errors and their time limits.
+//!
+//! The connections, statements and transactions are those of the crate [`mysql_connection`].
 //!
 //! # What the SQL of an extension uses
-//! * [`sql::statement`] binds values to a statement and sends it.
-//! * [`Ledger::read`] and [`Ledger::change`] are for requests, [`sql::transact`] is for jobs.
+//! * [`mysql_connection::statement`] binds values to a statement and sends it.
+//! * [`Ledger::read`] and [`Ledger::change`] are for requests, [`mysql_connection::transact`] is for jobs.
 //! * [`work::stock_lock`] puts the changes of an item into one sequence. It takes the permit of the item, which is that of
 //!   [`Ledger::permit`] for a request, and of [`ItemPermit::of_job`] for a job.
-//! * [`failover::named_lock`] lets one instance at a time do something.
-//! * [`failover::begin_snapshot`] begins a read of several statements.
+//! * [`mysql_connection::named_lock`] lets one instance at a time do something.
+//! * [`mysql_connection::begin_snapshot`] begins a read of several statements.
 //! * [`erasure::traces::Trace`] is a column about people, and what the deletion of a person does to it.
 
 #[macro_use]
@@ -30,11 +30,9 @@ extern crate shop_domain;
 
 pub mod catalog;
 pub mod erasure;
-pub mod failover;
 pub mod order;
 pub mod rows;
 pub mod schema;
-pub mod sql;
 mod threads {
     //! The locks that threads of the batches share. The crate `interleavings` has a module of this name: it compiles
     //! the files of the batches against locks that try many interleavings of threads.
@@ -46,10 +44,8 @@ pub mod waiting_list;
 pub mod work;
 pub mod write;
 
-pub use failover::LedgerOptions;
 pub use rows::account::guests;
 pub use shop_domain::Unreachable;
-pub use sql::Database;
 /// An error of the database, and a result with it.
 pub use sqlx::{Error, Result};
 pub use work::item_concurrency::{ItemConcurrency, ItemPermit, TellWait};

@@ -8,10 +8,9 @@ use dev_servers::{DATABASE, MysqlOptions, MysqlServer};
 use faulty_link::{FaultyLink, Trap};
 use futures::future::join_all;
 use ledger::catalog::{NewItems, create};
-use ledger::failover::pool_of;
-use ledger::schema::migrate;
+use ledger::schema::{SchemaOptions, migrate};
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
-use ledger::{Database, LedgerOptions};
+use mysql_connection::{Database, PoolOptions, pool_of};
 use protocol_models::batch::replay::{explain, explain_each, lines, stock};
 use protocol_models::trace::{BATCH_TARGET, Event, Recorder};
 use rand::rngs::StdRng;
@@ -56,15 +55,13 @@ struct Round {
     names: Vec<String>,
 }
 
-fn options(url: &str, lock_wait_timeout_seconds: u32) -> LedgerOptions {
-    LedgerOptions {
+fn options(url: &str, lock_wait_timeout_seconds: u32) -> PoolOptions {
+    PoolOptions {
         url: url.to_owned(),
-        pool_connections_max: CONNECTIONS,
+        connections_max: CONNECTIONS,
         lock_wait_timeout_seconds,
         one_shard: true,
         acquire_timeout_ms: 5_000,
-        order_routine: true,
-        currency: Currency::USD.as_str().to_owned(),
     }
 }
 
@@ -87,7 +84,9 @@ impl Testbed {
         let server = MysqlServer::start(server).await.expect("the private server starts");
         let url = server.tcp_url_of(DATABASE);
         let pool = pool_of(options(&url, 5), CONNECTIONS).expect("the URL is fine");
-        migrate(options(&url, 5), &pool).await.expect("migrated");
+        let currency = Currency::USD.as_str().to_owned();
+        let made = SchemaOptions { url: url.clone(), order_routine: true, currency };
+        migrate(made, &pool).await.expect("migrated");
         let link = FaultyLink::to_url(&url).await.expect("a link");
         let instances = [instance(link.url()), instance(&url)];
         let asked = std::env::var("SECKILL_TEST_SEED").ok();

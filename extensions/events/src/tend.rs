@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ledger::Database;
+use mysql_connection::Database;
 
 use crate::metrics::EventMetrics;
 use crate::sql::{deliveries, event_log};

@@ -17,8 +17,8 @@ use crate::export_table;
 use crate::problems;
 use crate::writer::Writer;
 use ledger::Ledger;
-use ledger::failover::{self, Snapshot};
 use ledger::rows::failed_read;
+use mysql_connection::{Snapshot, begin_snapshot};
 use shop_domain::LedgerError;
 use shop_domain::item::word_enum;
 use web::problem::Problem;
@@ -140,7 +140,7 @@ impl Exporter {
     ) -> Result<Pages, ExportError> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| ExportError::Busy)?;
-        let snapshot = self.ledger.read(failover::begin_snapshot(&self.ledger.pool)).await?;
+        let snapshot = self.ledger.read(begin_snapshot(&self.ledger.pool)).await?;
         let (pages, receiver) = mpsc::channel(PAGES_MAX);
         let run = run(snapshot, Writer::new(table, form, pages.clone()), selection, permit);
         tokio::spawn(tell_end(run, table, pages));

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use crate::export::{ExportError, Selection, Table};
 use crate::sql::rows::{self, FIRST, Movement, MovementSum, OrderSum, Sale};
 use crate::writer::{Cell, Writer};
-use ledger::failover::Snapshot;
+use mysql_connection::Snapshot;
 use shop_domain::{ItemId, Order};
 
 /// Rows that are read at once.

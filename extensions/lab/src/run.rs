@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::Database;
 use ledger_audit::{Answer, Outcome};
+use mysql_connection::Database;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::evaluate::{self, Evidence, note};

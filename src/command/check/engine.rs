@@ -2,9 +2,9 @@
 //! one of them takes over.
 
 use crate::config::{Config, Risk};
-use ledger::rows::engine::Engine;
-use ledger::rows::hosts;
-use ledger::rows::replication::Replication;
+use mysql_connection::engine::Engine;
+use mysql_connection::hosts;
+use mysql_connection::replication::Replication;
 
 use super::{Finding, State};
 
@@ -44,9 +44,37 @@ fn check_losses(config: &Config, engine: &Engine) -> Vec<Finding> {
         let remedy = "see SeckillCommitsUnprotected in docs/operations.md";
         Finding::bad(CHECK, State::Warning, found, remedy)
     });
-    let losses = engine.failover_losses().into_iter();
+    let losses = failover_losses(engine).into_iter();
     let losses = losses.map(|found| Finding::risk(config, CHECK, Risk::LossyFailover, found));
     fault.into_iter().chain(losses).collect()
+}
+
+/// The ways in which another host that takes over may lack orders that were answered 201, in
+/// sentences. A commit on one server alone is as safe as its disk.
+pub fn failover_losses(engine: &Engine) -> Vec<&'static str> {
+    match &engine.replication {
+        Replication::None => {
+            vec!["the writer has no binary log, so no other host can have its orders"]
+        }
+        Replication::Asynchronous => vec![
+            "the writer answers a COMMIT before a replica has it: a failover loses the last orders that were answered 201",
+        ],
+        Replication::SemiSynchronous { after_sync: false, .. } => vec![
+            "the wait point of semi-synchronous replication is AFTER_COMMIT: another session can read an order, and tell it to its buyer, before a replica has it; set rpl_semi_sync_master_wait_point=AFTER_SYNC",
+        ],
+        Replication::Group { applies_first: false, .. } => vec![
+            "group_replication_consistency is EVENTUAL: a new primary may be asked about an order before it has applied it, and say that there is none; set BEFORE_ON_PRIMARY_FAILOVER",
+        ],
+        Replication::Galera { .. } => vec![
+            "Galera has lost committed transactions when nodes crashed and the network was cut at once (Jepsen, March 2026)",
+        ],
+        Replication::Vitess { waits: false, .. } => vec![
+            "the primary of a shard answers a COMMIT before a replica has it: a reparent that is not planned loses the last orders that were answered 201; set the durability policy semi_sync",
+        ],
+        Replication::SemiSynchronous { .. }
+        | Replication::Group { .. }
+        | Replication::Vitess { .. } => Vec::new(),
+    }
 }
 
 #[cfg(test)]

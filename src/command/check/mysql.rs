@@ -1,10 +1,11 @@
 //! Checks of the ledger: whether it can be reached, what it is, and whether it keeps its promises.
 
 use crate::config::{Config, Risk};
-use ledger::Database;
-use ledger::rows::check::{self as server, Fault};
-use ledger::rows::{self, engine::Engine};
-use ledger::schema::{SchemaState, newest_version, schema_state};
+use ledger::schema::{SchemaState, enforces_constraints, newest_version, schema_state};
+use ledger::work::monitor::is_writable;
+use mysql_connection::Database;
+use mysql_connection::check::{self as server, Fault};
+use mysql_connection::engine::Engine;
 
 use super::{Finding, State};
 
@@ -38,7 +39,7 @@ async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> l
     if !state.is_usable() {
         return Ok(());
     }
-    if !rows::is_writable(pool).await? {
+    if !is_writable(pool).await? {
         findings.push(Finding::bad(
             "ledger.writable",
             State::Waiting,
@@ -52,7 +53,7 @@ async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> l
     let is_unsynced = engine.has_binlog && engine.sync_binlog != 1;
     findings.extend(check_durability(config, engine.flush_at_commit, is_unsynced));
     findings.extend(super::engine::check(config, &engine));
-    findings.push(if server::enforces_constraints(pool).await? {
+    findings.push(if enforces_constraints(pool).await? {
         Finding::ok("ledger.constraints", "CHECK constraints are enforced")
     } else {
         Finding::bad("ledger.constraints", State::Failed, CHECKS_IGNORED, USE_CHECKS)

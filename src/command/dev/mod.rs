@@ -16,8 +16,9 @@ use crate::app::App;
 use crate::config::{Config, SECRET_LENGTH_MIN, process_variables};
 use crate::http::pages::NO_PAGES;
 use gates::redis_store::RedisClient;
-use ledger::rows::engine::Engine;
-use ledger::rows::{self, hosts, users};
+use ledger::rows::users;
+use mysql_connection::engine::Engine;
+use mysql_connection::{Database, hosts};
 use settings::Secret;
 use shop_domain::{UserId, Username};
 use time::OffsetDateTime;
@@ -25,6 +26,7 @@ use web::listener::Listener;
 use web::token::Role;
 
 use super::check::State;
+use super::check::engine::failover_losses;
 use super::{ExitResult, seed, serve};
 use private_servers::{Replication, Servers, Shape};
 use redis::RedisShape;
@@ -139,7 +141,7 @@ async fn serve_shop(
 ) -> ExitResult {
     RedisClient::new(&config)?.takes_password().await?;
     super::migrate::migrate(&config, is_alone).await?;
-    let pool = rows::pool(&config)?;
+    let pool = mysql_connection::pool(&config)?;
     if config.demo_accounts {
         make_demo_accounts(&pool).await?;
     }
@@ -168,11 +170,11 @@ async fn serve_shop(
 
 /// What the replicated ledger is, and what its failover may lose.
 async fn engine_lines(config: &Config) -> Result<Vec<String>, String> {
-    let pool = rows::pool(config)?;
+    let pool = mysql_connection::pool(config)?;
     let engine = Engine::read(&pool).await;
     pool.close().await;
     let engine = engine.map_err(|error| format!("the ledger does not say what it is: {error}"))?;
-    let losses = engine.failover_losses().into_iter().map(|loss| format!("note: {loss}"));
+    let losses = failover_losses(&engine).into_iter().map(|loss| format!("note: {loss}"));
     let hosts = format!(
         "ledger hosts: {}",
         hosts::read(config.database_url.reveal())?
@@ -184,7 +186,7 @@ async fn engine_lines(config: &Config) -> Result<Vec<String>, String> {
     Ok([hosts, format!("ledger: {engine}")].into_iter().chain(losses).collect())
 }
 
-async fn make_demo_accounts(pool: &ledger::Database) -> Result<(), String> {
+async fn make_demo_accounts(pool: &Database) -> Result<(), String> {
     for ((name, password, role), number) in DEMO_ACCOUNTS.into_iter().zip(1..) {
         let id = UserId::new(number).ok_or("a demo account has no number")?;
         let hash = password::hash(password).ok_or("a password could not be hashed")?;

@@ -21,7 +21,7 @@ mod walk;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use ledger::Database;
+use mysql_connection::Database;
 use redis::ErrorKind;
 use tokio::sync::Mutex;
 

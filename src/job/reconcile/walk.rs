@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::Database;
+use mysql_connection::Database;
 
 use gates::redis_store::{Counter, CounterAndQueue};
 use ledger::rows::redis_lists::{CountedItem, CounterLayout, Sales};

@@ -2,11 +2,11 @@
 
 use faulty_link::Trap;
 use futures::future::join_all;
+use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::erasure::Eraser;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
-use ledger::{Ledger, rows as store};
 use seckill::extensions;
 use serde_json::json;
 use settings::Secret;
@@ -121,7 +121,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     shop.change(sqlx::query("UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)")).await;
     let link = link_to_ledger(&shop).await;
     shop.config.database_url = Secret::new(link.url());
-    let pool = store::pool(&shop.config).expect("the URL is fine");
+    let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
     let line = WaitingLine::new(Clock::default(), Outbox::default(), Metrics::new(), 10);
     let ledger = Ledger::new(pool, Breakers::new(&Metrics::new()).mysql);
     let waitlist = Waitlist { ledger, line };

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use gates::redis_store::{Counter, CounterAndQueue, Counters, RedisClient};
-use ledger::rows;
 use seckill::config::Config;
 use settings::Secret;
 use shop_domain::ItemId;
@@ -84,7 +83,7 @@ fn whatever_a_server_answers_nothing_panics() {
     config.redis.command_timeout_ms = 10;
     let (_guard, item) = (runtime.enter(), ItemId::new(1).expect("positive"));
     let redis = RedisClient::new(&config).expect("a URL");
-    let pool = rows::pool(&config).expect("a URL");
+    let pool = mysql_connection::pool(&config).expect("a URL");
     let counters = Counters::new(redis.clone(), pool, Metrics::new());
     let seeds: [&[u8]; 9] = [
         b"*2\r\n$1\r\n7\r\n$2\r\n10\r\n",

@@ -1,17 +1,15 @@
 //! One server of the ledger, which no other one replaces.
 
-use shop_domain::ItemId;
-
 /// Where items are: together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shards;
 
 impl Shards {
-    pub(crate) fn queue_of(&self, _: ItemId, queues: usize) -> Option<usize> {
+    pub(crate) fn queue_of(&self, _: i64, queues: usize) -> Option<usize> {
         queues.checked_sub(1)
     }
 
-    pub(crate) fn are_together(&self, _: impl Iterator<Item = ItemId>) -> bool {
+    pub(crate) fn are_together(&self, _: impl Iterator<Item = i64>) -> bool {
         true
     }
 }

@@ -5,8 +5,8 @@
 //! **How the real modules get here.** `build.rs` copies their files, plants mistakes in the copies, and replaces those with SQL
 //! (`statements`). In this crate `tokio`, `tokio_util` and `rand` are names of the crate itself: the channels, permits and locks of
 //! [`sync`] are tokio's own with a switch before each operation, [`time`] is a clock that goes on at random moments, and
-//! [`threads`] has shuttle's locks. So are `sqlx`, `ledger`, `gates` and `shop_traces`: statements go to a ledger in memory (`book`), and
-//! the commands of queues to a Redis in memory.
+//! [`threads`] has shuttle's locks. So are `sqlx`, `mysql_connection`, `ledger`, `gates` and `shop_traces`: statements go to a ledger in
+//! memory (`book`), and the commands of queues to a Redis in memory.
 //!
 //! [`lock_runs`], [`batch_runs`] and [`service_runs`] have the runs and their assertions, and [`explore`] repeats them. A test
 //! that plants a mistake ([`threads::planted`]) asserts that it is found.
@@ -16,6 +16,7 @@
 
 extern crate self as gates;
 extern crate self as ledger;
+extern crate self as mysql_connection;
 extern crate self as rand;
 extern crate self as shop_traces;
 extern crate self as sqlx;
@@ -81,7 +82,9 @@ pub use task::spawn;
 pub use write::batch_runs;
 
 // The roots of crates whose names this crate has.
+use failover::{Shards, Writer};
 #[allow(unused_imports, reason = "the files of leaselock use them")]
 use leaselock::*;
 use live::Traces;
-use sql::{Database, Error, MySqlConnection, Result, query, query_scalar};
+use sql::{Database, Error, Fault, MySqlConnection, Result, query, query_scalar};
+use sql::{answered, begin, begin_on, confirmed, limits, statement, within};

@@ -1,5 +1,5 @@
-//! The connections of the ledger, in place of sqlx and of the module `sql` of the ledger: their statements go to the book, and
-//! may be slow, fail, or stay without an answer.
+//! The connections of the ledger, in place of sqlx and of `mysql_connection`: their statements go to the book, and may be slow,
+//! fail, or stay without an answer.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

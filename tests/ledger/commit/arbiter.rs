@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use faulty_link::{Fault, Trap};
-use ledger::rows as store;
 use ledger::write::{
     Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite, order_routine,
 };
@@ -28,7 +27,7 @@ async fn linked_arbiter(stock: i64) -> (FaultyLink, Shop, Instance, i64, Arbiter
     let item = instance.make_item(json!({ "stock": stock, "per_buyer_limit": stock })).await;
     let link = link_before(&mut shop).await;
     shop.config.mysql.pool_max = 1;
-    let pool = store::pool(&shop.config).expect("the URL is fine");
+    let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
     drop(pool.acquire().await.expect("a connection"));
     let metrics = Metrics::new();
     let arbiter = Arbiter::new(pool, metrics.clone());
@@ -213,7 +212,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     let link = link_before(&mut shop).await;
-    let pool = store::pool(&shop.config).expect("the URL is fine");
+    let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
     // Connected before, since that is not what takes its time here.
     drop(pool.acquire().await.expect("a connection"));
     let arbiter = Arbiter::new(pool.clone(), Metrics::new());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use ledger::Database;
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
+use mysql_connection::Database;
 use serde_json::json;
 use shop_domain::{ItemId, Outcome, Purchase, UserId};
 use shop_metrics::Metrics;

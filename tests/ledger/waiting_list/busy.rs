@@ -2,12 +2,12 @@
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
-use ledger::Database;
 use ledger::breaker::Breakers;
 use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::{ItemPermit, Ledger};
+use mysql_connection::Database;
 use reqwest::Method;
 use serde_json::{Value, json};
 use settings::Secret;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::StreamExt;
-use ledger::Database;
+use mysql_connection::Database;
 use rand::RngExt;
 use reqwest::Method;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! The history of one item's units, read from the ledger: how long a returned unit lay idle while
 //! a buyer waited, and whether more units were promised at a time than there are.
 
-use ledger::Database;
+use mysql_connection::Database;
 
 /// The history of an item.
 #[derive(Debug)]

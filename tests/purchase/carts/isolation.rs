@@ -13,7 +13,7 @@ use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Report, Valid, Workload};
 use futures::future::{join, join_all};
 use futures::stream::{self, StreamExt};
-use ledger::failover::begin_snapshot;
+use mysql_connection::begin_snapshot;
 use serde_json::{Value, json};
 use sqlx::MySqlConnection;
 

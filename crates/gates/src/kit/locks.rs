@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ledger::Database;
+use mysql_connection::Database;
 use tokio_util::task::TaskTracker;
 
 use crate::redis_store::SharedConnection;

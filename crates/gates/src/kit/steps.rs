@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::redis_store::CounterError;
 use crate::{StrategyContext, WaitingBuyer};
-use ledger::rows::Fault;
 use ledger::rows::stock::StockRow;
 use ledger::write::{Arbiter, StockWrite, UnguardedWrite, unavailable};
+use mysql_connection::Fault;
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal, Unavailable};
 

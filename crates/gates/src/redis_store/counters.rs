@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ledger::Database;
+use mysql_connection::Database;
 use redis::{RedisError, RedisResult};
 use redis_connection::Script;
 

@@ -5,13 +5,12 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::{read_back, rfc3339};
-use crate::failover::shards;
 use crate::rows::account::actions::{self, Actor};
 use crate::rows::item::creations::{self, Earlier, KeyedRequest};
 use crate::rows::item::items::{self, StockedItem};
 use crate::rows::item::{draws, limit_groups};
-use crate::sql::{Database, transact, with_new_id};
 use crate::write::restock::create_stock;
+use mysql_connection::{Database, shards, transact, with_new_id};
 use shop_domain::{ItemId, LimitGroupId, NewItem};
 
 /// Items that are created together.
@@ -106,7 +105,7 @@ fn ids_of(first_id: Option<ItemId>, items: &[NewItem]) -> Vec<ItemId> {
         let product = new.variant.as_ref().map(|variant| variant.product.get());
         let of_request = ids.first().map(|first| first.get());
         ids.push(match group.or(product).or(of_request) {
-            Some(other) => shards::beside(next, other),
+            Some(other) => ItemId::new(shards::beside(next.get(), other)).unwrap_or(next),
             None => next,
         });
     }

@@ -9,11 +9,11 @@ use crate::rows::account::actions::{self, Actor};
 use crate::rows::item::draws::{self, micros};
 use crate::rows::item::items::{self, ItemUpdate, StockedItem};
 use crate::rows::item::limit_groups;
-use crate::sql::Rollback;
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::work::item_concurrency::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
 use crate::write::restock::{Restock, restock};
+use mysql_connection::Rollback;
 use shop_domain::product::NewVariant;
 use shop_domain::{Currency, Item, ItemEdit, ItemId, LedgerError, LimitGroupId, SaleWindow};
 

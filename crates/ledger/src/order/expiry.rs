@@ -11,13 +11,13 @@ use super::{OrderSteps, StepError};
 use crate::rows::item::items::datetime;
 use crate::rows::item::stock;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
-use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX};
-use crate::sql::statement::{Binds, in_list};
-use crate::sql::{Database, Fault, answered, begin_on, transact_within, within};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_concurrency::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
 use crate::work::stock_lock::wait_until_free;
+use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX};
+use mysql_connection::statement::{Binds, in_list};
+use mysql_connection::{Database, Fault, answered, begin_on, transact_within, within};
 use shop_domain::order::MovementReason;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus};
 

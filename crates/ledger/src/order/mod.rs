@@ -17,10 +17,10 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::sql::{WorkError, answered};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_concurrency::{ItemPermits, step_deadline};
 use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read};
+use mysql_connection::{WorkError, answered};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
@@ -205,8 +205,8 @@ mod tests {
     use sqlx::mysql::MySqlPoolOptions;
 
     use super::*;
-    use crate::sql::Database;
     use crate::work::item_concurrency::ItemConcurrency;
+    use mysql_connection::Database;
 
     /// A row that is locked each time a step comes would have it try for ever.
     #[tokio::test]

@@ -6,8 +6,8 @@ use sqlx::MySqlConnection;
 
 use crate::rows::account::actions::{self, Actor};
 use crate::rows::order::payments;
-use crate::sql::{Database, transact};
 use crate::work::{Ledger, RetryPolicy};
+use mysql_connection::{Database, transact};
 use payments::Payment;
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
 use shop_domain::{Cents, LedgerError};

@@ -8,11 +8,11 @@ use time::OffsetDateTime;
 
 use super::{StepError, Turn, terms};
 use crate::rows::order::orders;
-use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, Fault};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::work::item_concurrency::{ItemPermit, ItemPermits};
 use crate::work::{limit_lock, stock_lock};
+use mysql_connection::statement::{Binds, Read, Write};
+use mysql_connection::{Database, Fault};
 use shop_domain::order::{MovementReason, Step, Transition};
 use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus};
 

@@ -6,7 +6,7 @@ use time::{Duration, OffsetDateTime};
 use super::StepError;
 use crate::rows::order::orders::LinesOf;
 use crate::rows::order::payments;
-use crate::sql::statement::in_list;
+use mysql_connection::statement::in_list;
 use shop_domain::{ItemId, Order};
 
 /// Extends the hold of an order whose rows are locked, by `wanted` seconds or by as many as all its items allow.

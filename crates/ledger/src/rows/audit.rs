@@ -10,10 +10,9 @@ use time::OffsetDateTime;
 use super::item::items::datetime;
 use super::order::orders::WHOLE;
 use super::tables::TABLES;
-use crate::failover::session;
-use crate::sql::limits::ended_by_server;
-use crate::sql::statement::in_list;
-use crate::sql::{Database, begin_on};
+use mysql_connection::limits::ended_by_server;
+use mysql_connection::statement::in_list;
+use mysql_connection::{Database, begin_on, session};
 use shop_domain::audit::Facts;
 use shop_domain::{ItemId, OrderId};
 

@@ -42,12 +42,4 @@ pub use account::*;
 pub use item::*;
 pub use order::*;
 
-pub use crate::failover::{
-    Writer, check, engine, hosts, is_writable, monitor, pool, pool_of, pool_to, replication,
-    sign_of_life,
-};
-pub use crate::sql::{
-    Destination, Fault, LedgerTransaction, Rollback, WorkError, all_in_use, answered, begin,
-    begin_on, confirmed, is_unconfirmed, limits, transact, unconfirmed, with_new_id, within,
-};
 pub use crate::work::{ask, change, failed_change, failed_read, nothing_was_sent};

@@ -11,7 +11,7 @@ use serde::Serialize;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::sql::statement::{Binds, Write};
+use mysql_connection::statement::{Binds, Write};
 use shop_domain::{Order, OrderId, OrderStatus, Purchase};
 
 /// Writes events into the outbox, or nothing where events are switched off.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sqlx::QueryBuilder;
 
-use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, confirmed};
+use mysql_connection::statement::{Binds, Read, Write};
+use mysql_connection::{Database, confirmed};
 use shop_domain::{ArbiterMode, ItemId};
 
 /// The layout of an item's counter in Redis. Each has a table of its own.

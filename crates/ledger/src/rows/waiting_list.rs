@@ -3,9 +3,9 @@
 use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
 
-use crate::sql::limits::LONG_READ_MAX;
-use crate::sql::statement::{Binds, Read};
-use crate::sql::{Database, within};
+use mysql_connection::limits::LONG_READ_MAX;
+use mysql_connection::statement::{Binds, Read};
+use mysql_connection::{Database, within};
 use shop_domain::{ItemId, Place, UserId};
 
 const COLUMNS: &str = Place::COLUMNS;

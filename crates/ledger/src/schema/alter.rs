@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use sqlx::{Executor, MySqlConnection};
 use tokio::time::sleep;
 
-use crate::failover::replication;
-use crate::sql::Fault;
+use mysql_connection::{Fault, replication};
 
 /// The longest time that a change waits for transactions that use the table. New purchases wait behind the change
 /// meanwhile.

@@ -3,7 +3,7 @@
 use sqlx::{Executor, MySqlConnection};
 
 use super::{alter, order_indexes};
-use crate::sql::statement::{Binds, Read};
+use mysql_connection::statement::{Binds, Read};
 use shop_domain::ItemId;
 
 /// Tables that only earlier builds use.

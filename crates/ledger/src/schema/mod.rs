@@ -9,26 +9,36 @@ mod state;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
 
-use crate::failover::named_lock::NamedLock;
-use crate::failover::{LedgerOptions, Shards, hosts, is_writable, replication, session, shards};
 use crate::rows::account::users;
 use crate::rows::item::items;
-use crate::sql::statement::Read;
-use crate::sql::{Database, answered};
+use crate::work::monitor::is_writable;
 use crate::write::order_routine;
+use mysql_connection::named_lock::NamedLock;
+use mysql_connection::statement::Read;
+use mysql_connection::{Database, Shards, answered, hosts, replication, session, shards};
 
 pub use migrations::MIGRATIONS;
-pub use state::{SchemaState, newest_version, schema_state};
+pub use state::{SchemaState, enforces_constraints, newest_version, schema_state};
 
 /// How long a start waits for another instance that migrates the schema, in seconds.
 const MIGRATION_WAIT_SECONDS: u32 = 120;
+
+/// What a change of the schema needs to know. A program makes it from its own settings.
+pub struct SchemaOptions {
+    /// The URL of the ledger's hosts, with the password.
+    pub url: String,
+    /// Whether [`migrate`] makes the procedure of an order.
+    pub order_routine: bool,
+    /// The currency of items of builds that knew none: [`migrate`] writes it down once.
+    pub currency: String,
+}
 
 /// Creates the database of the URL if it is missing and brings its schema up to date, as far as earlier builds
 /// can use it. May run in several instances at once: one does it, and the others wait for it.
 ///
 /// # Errors
 /// A sentence for the operator.
-pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
+pub async fn migrate(options: impl Into<SchemaOptions>, pool: &Database) -> Result<(), String> {
     let ledger = options.into();
     let mut schema = LockedSchema::take(&ledger, pool).await?;
     let LockedSchema { lock, connection } = &mut schema;
@@ -43,7 +53,7 @@ pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Resu
 ///
 /// # Errors
 /// A sentence for the operator.
-pub async fn contract(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
+pub async fn contract(options: impl Into<SchemaOptions>, pool: &Database) -> Result<(), String> {
     let mut schema = LockedSchema::take(&options.into(), pool).await?;
     let LockedSchema { lock, connection } = &mut schema;
     let work = Box::pin(async { Ok::<_, sqlx::Error>(contract_on(connection).await) });
@@ -70,7 +80,7 @@ struct LockedSchema {
 
 impl LockedSchema {
     /// Creates the database if it is missing, and waits for the lock.
-    async fn take(ledger: &LedgerOptions, pool: &Database) -> Result<Self, String> {
+    async fn take(ledger: &SchemaOptions, pool: &Database) -> Result<Self, String> {
         let hosts = hosts::read(&ledger.url)?;
         for host in &hosts {
             if let Some(database) = host.get_database() {
@@ -103,7 +113,7 @@ impl LockedSchema {
 /// Runs the migrations. A ledger that is made here has no earlier builds to care for.
 async fn migrate_on(
     connection: &mut MySqlConnection,
-    options: &LedgerOptions,
+    options: &SchemaOptions,
     pool: &Database,
 ) -> Result<(), String> {
     contract::check(&mut *connection).await.map_err(|why| migration_failed(&why))?;

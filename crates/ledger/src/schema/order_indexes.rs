@@ -4,7 +4,7 @@
 use sqlx::MySqlConnection;
 
 use super::alter;
-use crate::sql::statement::{Binds, Read};
+use mysql_connection::statement::{Binds, Read};
 
 /// The indexes of this build. An order changes each of them near the orders of its item, so an order costs the
 /// same however many there are of other items.

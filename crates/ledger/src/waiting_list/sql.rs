@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::waiting_list;
-use crate::sql::statement::{Binds, Write};
+use mysql_connection::statement::{Binds, Write};
 use shop_domain::{ItemId, OrderId, Purchase, UserId, WaitingStatus};
 
 /// Units of a restock that one transaction adds while more buyers than that wait, at most twice as many at the end: the

@@ -2,9 +2,9 @@
 
 use super::{JoinRefusal, LineChange, WaitingLine};
 use crate::erasure::traces::{Fate, Trace};
-use crate::sql::transact;
 use crate::work::item_concurrency::ItemPermit;
 use crate::work::{Ledger, RetryPolicy};
+use mysql_connection::transact;
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 
 /// Writes the waiting lists. Joining and leaving are idempotent, so a lost COMMIT is tried again too. Clones share

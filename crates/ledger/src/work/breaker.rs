@@ -9,9 +9,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio::time::Instant;
 
+use mysql_connection::SignOfLife;
 use shop_domain::outcome::Dependency;
 use shop_metrics::Metrics;
 
@@ -67,9 +67,6 @@ impl Breakers {
         }
     }
 }
-
-/// Finds out whether a server answers, beside the calls; its wait is bounded.
-pub type SignOfLife = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// The breaker of one dependency. Clones share it.
 #[derive(Clone)]

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::cache::Cache;
 use super::pause;
 use super::stock_lock::wait_until_free;
-use crate::sql::{Database, Fault};
+use mysql_connection::{Database, Fault};
 use shop_domain::ItemId;
 
 /// One item has at most the pool's connections divided by this.

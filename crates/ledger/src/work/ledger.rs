@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use super::breaker::{Breaker, BreakerPermit};
 use super::item_concurrency::{ItemConcurrency, ItemPermit};
 use super::{ATTEMPTS_MAX, pause};
-use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence, within_limit};
-use crate::sql::{
+use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence, within_limit};
+use mysql_connection::{
     Database, Fault, LedgerTransaction, WorkError, all_in_use, is_unconfirmed, transact,
     unconfirmed, with_new_id, within,
 };
@@ -247,7 +247,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::sql::{Rollback, contended};
+    use mysql_connection::{Rollback, contended};
 
     /// Ends the attempts with `errors`, in their order, and all later ones well; returns how the last one
     /// ended, and the number of attempts.

@@ -3,8 +3,8 @@
 
 use sqlx::MySqlConnection;
 
-use crate::sql::Fault;
-use crate::sql::statement::{Binds, Read, in_list};
+use mysql_connection::Fault;
+use mysql_connection::statement::{Binds, Read, in_list};
 use shop_domain::{ItemId, LimitGroupId, Order, UserId};
 
 /// A limit: the units of a buyer are counted in it.

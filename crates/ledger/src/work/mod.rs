@@ -8,6 +8,7 @@ pub mod gathered;
 pub(crate) mod item_concurrency;
 mod ledger;
 pub(crate) mod limit_lock;
+pub mod monitor;
 pub mod single_flight;
 pub mod stock_lock;
 

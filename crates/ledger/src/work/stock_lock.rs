@@ -3,8 +3,8 @@
 use sqlx::MySqlConnection;
 
 use super::item_concurrency::{ItemPermit, ItemPermits};
-use crate::sql::statement::{Read, in_list};
-use crate::sql::{Database, answered, begin};
+use mysql_connection::statement::{Read, in_list};
+use mysql_connection::{Database, answered, begin};
 use shop_domain::ItemId;
 
 /// Locks the stock row until the transaction ends, and returns the units that are available.
@@ -60,7 +60,7 @@ pub(crate) async fn lock_all(
 /// Waits until no transaction has the stock row, in a transaction that has nothing else.
 ///
 /// # Errors
-/// The database's; [`Fault::Transient`](crate::sql::Fault::Transient) when the row was not free in time.
+/// The database's; [`Fault::Transient`](mysql_connection::Fault::Transient) when the row was not free in time.
 pub(crate) async fn wait_until_free(pool: &Database, permit: &ItemPermit) -> sqlx::Result<()> {
     let mut transaction = begin(pool).await?;
     let locked = answered(lock(&mut transaction, permit)).await;

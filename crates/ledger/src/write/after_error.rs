@@ -4,8 +4,8 @@ use sqlx::MySqlConnection;
 
 use super::{Answer, Arbiter, Attempt, LOST_COMMIT_READS_MAX, UNANSWERED, pause, transaction};
 use crate::rows::order::orders;
-use crate::sql::Fault;
-use crate::sql::statement::{Binds, Read};
+use mysql_connection::Fault;
+use mysql_connection::statement::{Binds, Read};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Order, Outcome, Purchase, Refusal, Unavailable};
 

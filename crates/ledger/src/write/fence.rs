@@ -4,7 +4,7 @@
 use sqlx::MySqlConnection;
 
 use super::Conflict;
-use crate::sql::statement::{Binds, Read};
+use mysql_connection::statement::{Binds, Read};
 use shop_domain::Purchase;
 
 /// The longest name of a counter, as the ledger's column has it.

@@ -17,9 +17,9 @@ use sqlx::MySql;
 use sqlx::pool::PoolConnection;
 
 use crate::rows::item::stock::{self, StockRow};
-use crate::sql::limits::is_silence;
-use crate::sql::{Database, Destination, Fault, all_in_use};
 use crate::work::breaker::Breaker;
+use mysql_connection::limits::is_silence;
+use mysql_connection::{Database, Destination, Fault, all_in_use};
 use shop_domain::ItemId;
 
 /// A connection that was unused for longer goes back to the pool.

@@ -44,12 +44,11 @@ pub(crate) use crate::work::item_concurrency::in_time;
 pub(crate) use crate::work::{ATTEMPTS_MAX, pause};
 use tokio::time::Instant;
 
-use crate::failover::{Shards, Writer};
 use crate::rows::item::stock::StockRow;
 use crate::rows::outbox::Outbox;
-use crate::sql::{Database, Fault};
 use crate::work::breaker::Breaker;
 use crate::work::item_concurrency::{ItemConcurrency, ItemPermit};
+use mysql_connection::{Database, Fault, Shards, Writer};
 use shop_domain::outcome::Dependency;
 use shop_domain::{
     ArbiterMode, Doubt, ItemId, OrderId, OrderStatus, Outcome, Purchase, Quantity, RequestKey,

@@ -26,9 +26,9 @@ use super::new_order::{self, OrNull, Text, Time, Written, arguments};
 use super::stock::{self, StockWrite};
 use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded, transaction};
 use crate::rows::outbox::Outbox;
-use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::statement::Read;
-use crate::sql::{Fault, answered, within};
+use mysql_connection::limits::TRANSACTION_MAX;
+use mysql_connection::statement::Read;
+use mysql_connection::{Fault, answered, within};
 use shop_domain::Outcome;
 
 /// The text, with [`PLACEHOLDER`] for the name. Its statements are those of `new_order.rs`.

@@ -4,9 +4,9 @@
 use super::Arbiter;
 use crate::rows::order::orders;
 use crate::rows::outbox::Outbox;
-use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::{Database, Fault, begin, confirmed, within};
 use crate::write::new_order::{Written, insert_orders};
+use mysql_connection::limits::TRANSACTION_MAX;
+use mysql_connection::{Database, Fault, begin, confirmed, within};
 use shop_domain::{Order, OrderStatus, Purchase, RequestKey};
 
 impl Arbiter {

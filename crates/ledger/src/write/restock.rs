@@ -5,9 +5,9 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use crate::rows::tables::TABLES;
-use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::LineChange;
 use crate::work::item_concurrency::ItemPermit;
+use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::{Item, ItemId, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.

@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 use super::{Answer, Conflict};
 use crate::rows::outbox::Outbox;
 use crate::rows::tables::StrategyTable;
-use crate::sql::contended;
 use crate::waiting_list;
 use crate::write::new_order::stock_update;
+use mysql_connection::contended;
 use shop_domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
 
 /// The statement that takes the stock of an order.

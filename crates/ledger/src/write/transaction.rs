@@ -10,12 +10,12 @@ use super::fence::raise_fence;
 use super::{Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock};
 use crate::rows::order::orders;
 use crate::rows::outbox::Outbox;
-use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::statement::Binds;
-use crate::sql::{Database, Fault, answered, begin_on, within};
 use crate::write::new_order::{
     Written, count_buyers, count_in_groups, insert_movements, insert_orders,
 };
+use mysql_connection::limits::TRANSACTION_MAX;
+use mysql_connection::statement::Binds;
+use mysql_connection::{Database, Fault, answered, begin_on, within};
 use shop_domain::{Order, Outcome, Purchase};
 
 /// One try. `Err` means that nothing was committed and the transaction was rolled back.

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use crate::draws::Draws;
 use ledger::erasure::traces::{Fate, Trace};
 use ledger::rows::erased;
-use ledger::sql::statement::{Binds, Read, Write};
 use ledger::work::stock_lock;
 use ledger::{ItemPermit, RetryPolicy};
+use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::{ItemId, LedgerError, Refusal, UserId};
 use sqlx::MySqlConnection;
 

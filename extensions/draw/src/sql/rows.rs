@@ -1,8 +1,8 @@
 //! Reads draws and their entries; the transactions write them.
 
-use ledger::sql::limits::LONG_READ_MAX;
-use ledger::sql::statement::{Binds, Read};
-use ledger::sql::{Database, within};
+use mysql_connection::limits::LONG_READ_MAX;
+use mysql_connection::statement::{Binds, Read};
+use mysql_connection::{Database, within};
 use shop_domain::{DrawBeacon, ItemId, UserId, from_row, row};
 use sqlx::MySqlExecutor;
 use time::OffsetDateTime;

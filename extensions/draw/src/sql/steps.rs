@@ -3,14 +3,14 @@
 use draw_proof::{Entry, Hash, Head, ShopKey, rules_hash};
 use failpoint::{failpoint, hold};
 use ledger::ItemPermit;
-use ledger::failover::named_lock::NamedLock;
 use ledger::rows::draws::{beacon_of, micros};
 use ledger::rows::items::datetime;
 use ledger::rows::{erased, stock};
-use ledger::sql::statement::{Binds, Read, Write};
-use ledger::sql::{Database, transact};
 use ledger::waiting_list::LineChange;
 use ledger::work::stock_lock;
+use mysql_connection::named_lock::NamedLock;
+use mysql_connection::statement::{Binds, Read, Write};
+use mysql_connection::{Database, transact};
 use shop_domain::{DrawBeacon, ItemId, UserId};
 use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;

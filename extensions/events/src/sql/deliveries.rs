@@ -8,9 +8,8 @@ use std::time::Duration;
 use sqlx::MySqlConnection;
 
 use super::endpoints::{Endpoint, find};
-use ledger::Database;
-use ledger::sql::statement::{Binds, Read, Write};
-use ledger::sql::transact;
+use mysql_connection::statement::{Binds, Read, Write};
+use mysql_connection::{Database, transact};
 use shop_domain::{EndpointId, from_row};
 
 /// The longest error that is stored, in characters.

@@ -11,10 +11,10 @@ use utoipa::ToSchema;
 use crate::endpoints::NewEndpoint;
 use crate::filter::Filter;
 use ledger::rows::actions::{self, Actor};
-use ledger::sql::Rollback;
-use ledger::sql::statement::{Binds, Read, Write};
 use ledger::work::failed_change;
-use ledger::{Database, Ledger, RetryPolicy};
+use ledger::{Ledger, RetryPolicy};
+use mysql_connection::statement::{Binds, Read, Write};
+use mysql_connection::{Database, Rollback};
 use shop_domain::columns::Text;
 use shop_domain::{EndpointId, LedgerError, from_row};
 

@@ -6,8 +6,8 @@
 
 use time::OffsetDateTime;
 
-use ledger::Database;
-use ledger::sql::statement::{Binds, Read, Write};
+use mysql_connection::Database;
+use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::from_row;
 
 /// Numbers of the outbox that are counted at most.

@@ -7,11 +7,10 @@ use sqlx::{MySqlConnection, QueryBuilder};
 use tokio_util::sync::CancellationToken;
 
 use super::event_log::LoggedEvent;
-use ledger::Database;
-use ledger::failover::replication::leads_to_vitess;
 use ledger::rows::items::datetime;
-use ledger::sql::statement::{Binds, Read, Write, in_list};
-use ledger::sql::transact;
+use mysql_connection::replication::leads_to_vitess;
+use mysql_connection::statement::{Binds, Read, Write, in_list};
+use mysql_connection::{Database, transact};
 
 /// Rows that one transaction moves, and where they pass through this program.
 const MOVED_MAX: u64 = 256;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::{MySql, MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use ledger::sql::limits::LONG_READ_MAX;
-use ledger::sql::statement::{Binds, Read};
-use ledger::sql::within;
+use mysql_connection::limits::LONG_READ_MAX;
+use mysql_connection::statement::{Binds, Read};
+use mysql_connection::within;
 use shop_domain::columns::Text;
 use shop_domain::{Currency, ItemId, Order, from_row, row};
 

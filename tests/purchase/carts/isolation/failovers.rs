@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use dev_servers::{MysqlSet, Replication};
 use futures::future::{join, join_all};
-use ledger::rows::replication;
+use mysql_connection::replication;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::process::Child;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
-use ledger::Database;
+use mysql_connection::Database;
 use redis::Cmd;
 use redis_connection::ReplicatedWriter;
 use tokio::sync::mpsc;

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::sql::Database;
-use crate::sql::statement::Binds;
+use mysql_connection::Database;
+use mysql_connection::statement::Binds;
 use shop_domain::{ItemId, OrderId, UserId};
 
 /// The user of the system who runs this process, when it is a command.

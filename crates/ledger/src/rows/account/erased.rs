@@ -6,9 +6,9 @@ use sqlx::{MySqlConnection, MySqlExecutor};
 use time::PrimitiveDateTime;
 
 use super::sessions::GENERATION_DAYS;
-use crate::sql::limits::LONG_READ_MAX;
-use crate::sql::statement::{Binds, Read, Write, in_list};
-use crate::sql::{Database, within};
+use mysql_connection::limits::LONG_READ_MAX;
+use mysql_connection::statement::{Binds, Read, Write, in_list};
+use mysql_connection::{Database, within};
 use shop_domain::{ItemId, UserId};
 
 /// A transaction that began before a deletion has ended after this, in seconds: several times the longest transaction.

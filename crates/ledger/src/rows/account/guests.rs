@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use sqlx::{MySqlConnection, MySqlExecutor};
 
-use crate::sql::statement::{Binds, Read, Write, in_list};
 use crate::work::{Ledger, RetryPolicy};
+use mysql_connection::statement::{Binds, Read, Write, in_list};
 use shop_domain::{BuyerReference, LedgerError, ShopId, UserId};
 
 /// Finds the buyers of a shop's references; new ones get a row. There is none for a shop that does not exist.

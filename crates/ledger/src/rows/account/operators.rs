@@ -8,8 +8,8 @@ use time::OffsetDateTime;
 use super::actions::{self, Actor};
 use super::sessions;
 use super::users::{self, NewAccount};
-use crate::sql::statement::{Binds, Read};
-use crate::sql::{Database, transact, with_new_id};
+use mysql_connection::statement::{Binds, Read};
+use mysql_connection::{Database, transact, with_new_id};
 use shop_domain::{UserId, Username};
 
 /// An account that may run sales.

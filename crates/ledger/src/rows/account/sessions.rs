@@ -3,8 +3,8 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, answered, confirmed, transact};
+use mysql_connection::statement::{Binds, Read, Write};
+use mysql_connection::{Database, answered, confirmed, transact};
 use shop_domain::UserId;
 use shop_domain::columns::Text;
 

@@ -4,8 +4,8 @@ use time::OffsetDateTime;
 
 use super::sessions::GENERATION_DAYS;
 use super::users::unless_taken;
-use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, transact};
+use mysql_connection::statement::{Binds, Read, Write};
+use mysql_connection::{Database, transact};
 use shop_domain::ShopId;
 
 /// The most shops that have not ended: each instance keeps them all in memory.

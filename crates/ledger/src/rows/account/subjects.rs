@@ -11,8 +11,8 @@ use time::OffsetDateTime;
 
 use super::erased;
 use super::users::unless_taken;
-use crate::sql::statement::{Binds, Read};
-use crate::sql::{Database, answered, transact, with_new_id};
+use mysql_connection::statement::{Binds, Read};
+use mysql_connection::{Database, answered, transact, with_new_id};
 use shop_domain::UserId;
 use shop_domain::columns::Text;
 

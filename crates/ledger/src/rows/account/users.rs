@@ -4,8 +4,8 @@ use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
 
 use super::sessions;
-use crate::sql::statement::{Binds, Read, Write};
-use crate::sql::{Database, Fault, confirmed, is_taken_id, transact, with_new_id};
+use mysql_connection::statement::{Binds, Read, Write};
+use mysql_connection::{Database, Fault, confirmed, is_taken_id, transact, with_new_id};
 use shop_domain::columns::Text;
 use shop_domain::{UserId, Username, username};
 

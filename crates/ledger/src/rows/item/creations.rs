@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use crate::sql::statement::{Binds, Read, Write};
+use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::{ItemId, RequestKey, UserId};
 
 /// A request that may come again.

@@ -6,7 +6,7 @@ use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
 use super::items::datetime;
-use crate::sql::statement::{Binds, Read, Write};
+use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::{DrawBeacon, ItemId, NewDraw};
 
 /// Publishes what the draw of a new item promises. `units` are for sale.

@@ -9,8 +9,8 @@ use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::{products, stock};
-use crate::sql::statement::{Binds, Read, Write, in_list};
-use crate::sql::{Database, out_of_range};
+use mysql_connection::statement::{Binds, Read, Write, in_list};
+use mysql_connection::{Database, out_of_range};
 use shop_domain::product::NewVariant;
 use shop_domain::{
     Currency, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId, SaleWindow,

@@ -3,7 +3,7 @@
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use crate::sql::statement::{Binds, Read, Write};
+use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::{ItemId, LimitGroup, LimitGroupId};
 
 /// The most groups.

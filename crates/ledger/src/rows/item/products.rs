@@ -4,8 +4,8 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, MySqlExecutor, Row};
 use time::OffsetDateTime;
 
-use crate::sql::out_of_range;
-use crate::sql::statement::{Binds, Read};
+use mysql_connection::out_of_range;
+use mysql_connection::statement::{Binds, Read};
 use shop_domain::product::{NewProduct, VariantOption};
 use shop_domain::{Product, ProductId, Variant};
 

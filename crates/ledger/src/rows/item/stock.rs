@@ -3,8 +3,8 @@
 use sqlx::{MySqlExecutor, Row};
 use time::OffsetDateTime;
 
-use crate::sql::answered;
-use crate::sql::statement::Read;
+use mysql_connection::answered;
+use mysql_connection::statement::Read;
 use shop_domain::ItemId;
 
 /// A stock row at the moment of reading.

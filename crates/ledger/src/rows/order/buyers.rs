@@ -2,9 +2,9 @@
 
 use sqlx::MySqlExecutor;
 
-use crate::sql::limits::LONG_READ_MAX;
-use crate::sql::statement::{Binds, Read};
-use crate::sql::within;
+use mysql_connection::limits::LONG_READ_MAX;
+use mysql_connection::statement::{Binds, Read};
+use mysql_connection::within;
 use shop_domain::{ItemId, LimitGroupId, UserId};
 
 /// Reads the units of the buyer's orders that hold stock.

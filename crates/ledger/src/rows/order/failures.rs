@@ -9,9 +9,9 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use sha2::{Digest, Sha256};
 use sqlx::MySqlConnection;
 
-use crate::sql::statement::{Binds, Write};
-use crate::sql::{Database, Rollback};
 use crate::work::{Ledger, RetryPolicy};
+use mysql_connection::statement::{Binds, Write};
+use mysql_connection::{Database, Rollback};
 
 /// The address of the row that counts an account's failures from everywhere.
 const EVERYWHERE: &str = "";

@@ -6,9 +6,9 @@ use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{FromRow, MySql, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
-use crate::sql::limits::LONG_READ_MAX;
-use crate::sql::statement::{Binds, Read, in_list};
-use crate::sql::{Database, answered, within};
+use mysql_connection::limits::LONG_READ_MAX;
+use mysql_connection::statement::{Binds, Read, in_list};
+use mysql_connection::{Database, answered, within};
 use shop_domain::columns::Text;
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use crate::sql::Database;
-use crate::sql::statement::{Binds, Read, Write};
+use mysql_connection::Database;
+use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::payment::{CurrencyCode, PaymentId, PaymentStatus, ReceivedPayment, RefundReason};
 use shop_domain::{Cents, OrderId};
 

@@ -14,8 +14,9 @@ use sqlx::{Executor, MySqlConnection};
 
 use super::orders::{self, RequestOf};
 use super::running;
-use crate::failover::{Writer, replication};
-use crate::sql::{Database, Destination, Fault, is_unconfirmed, unconfirmed};
+use mysql_connection::{
+    Database, Destination, Fault, Writer, is_unconfirmed, replication, unconfirmed,
+};
 use shop_domain::{ItemId, Order, UserId};
 
 /// Reads what became of requests.

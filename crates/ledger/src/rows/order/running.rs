@@ -12,8 +12,8 @@ use shop_domain::{ItemId, UserId};
 
 pub use super::orders::RequestOf;
 use super::orders::request_of;
-use crate::sql::Database;
-use crate::sql::statement::{Read, Write};
+use mysql_connection::Database;
+use mysql_connection::statement::{Read, Write};
 
 /// How long an announcement is valid; it is renewed several times in that time.
 pub const EXPIRES_AFTER: Duration = Duration::from_secs(30);

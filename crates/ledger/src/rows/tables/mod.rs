@@ -11,7 +11,7 @@ use std::fmt;
 use async_trait::async_trait;
 use sqlx::MySqlConnection;
 
-use crate::sql::Database;
+use mysql_connection::Database;
 use shop_domain::{ItemId, Purchase};
 
 /// Every table of a strategy.

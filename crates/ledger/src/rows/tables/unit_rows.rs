@@ -19,9 +19,9 @@ use rand::seq::SliceRandom;
 use sqlx::MySqlConnection;
 
 use super::StrategyTable;
-use crate::sql::statement::{Binds, Read, Write, in_list};
-use crate::sql::{Database, transact};
 use crate::work::RetryPolicy;
+use mysql_connection::statement::{Binds, Read, Write, in_list};
+use mysql_connection::{Database, transact};
 use shop_domain::{ArbiterMode, ItemId, Purchase, Quantity};
 
 /// Rows of one item at most: so an item of a million units opens at once, and a search for a free row is short. It is

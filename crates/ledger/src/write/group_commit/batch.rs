@@ -22,14 +22,14 @@ use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{choose, items_of};
 use super::sql::{BatchError, BatchResult, commit};
 use super::statements::{find_written, locked_by_others};
-use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::{Fault, within};
 use crate::work::item_concurrency::ItemPermits;
 use crate::write::protocol::{self, protocol};
 use crate::write::{
     ATTEMPTS_MAX, Arbiter, BATCH_MAX, Fence, LOST_COMMIT_READS_MAX, OrderWrite, StockWrite,
     UNANSWERED, in_time, no_connection, pause, unavailable,
 };
+use mysql_connection::limits::TRANSACTION_MAX;
+use mysql_connection::{Fault, within};
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
 
 /// How long after its first deadline a batch may begin to take the stock: it was begun in time, and

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::rows::item::stock::StockRow;
-use crate::sql::Database;
 use crate::write::kept_connections::{KeptConnection, KeptConnections};
+use mysql_connection::Database;
 use shop_domain::ItemId;
 
 /// The connections of batches. Clones share them.

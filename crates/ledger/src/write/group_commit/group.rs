@@ -14,12 +14,12 @@ use super::quarantine::{Quarantine, QuarantineCount};
 use super::queue::{BatchQueue, Waiting};
 use super::statements::find_written;
 use super::tasks::BatchTasks;
-use crate::sql::confirmed;
 use crate::work::cache::Cache;
 use crate::work::item_concurrency::{ItemPermit, ItemPermits, TellWait};
 use crate::write::{
     Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time, pause,
 };
+use mysql_connection::confirmed;
 use shop_domain::{Doubt, ItemId, Order, Outcome, Purchase, Refusal, Unavailable};
 
 /// Items that have a queue of their own at once.
@@ -138,7 +138,7 @@ impl GroupCommit {
         let GroupCommitParts { arbiter, shared, .. } = &*self.parts;
         let item = lines[0].item.id;
         let is_apart = lines.iter().any(|line| self.is_quarantined(line.item.id));
-        let index = arbiter.shards.queue_of(item, shared.len()).filter(|_| !is_apart);
+        let index = arbiter.shards.queue_of(item.get(), shared.len()).filter(|_| !is_apart);
         match index.and_then(|index| shared.get(index)) {
             Some(shared) => Some(Arc::clone(shared)),
             None => (lines.len() == 1).then(|| self.own_queue(item)),
@@ -150,7 +150,7 @@ impl GroupCommit {
         let first = lines[0].item.id;
         let shards = &self.parts.arbiter.shards;
         let mut others = lines[1..].iter().map(|line| line.item.id);
-        others.find(|item| !shards.are_together([first, *item].into_iter()))
+        others.find(|item| !shards.are_together([first.get(), item.get()].into_iter()))
     }
 
     fn own_queue(&self, item: ItemId) -> Arc<BatchQueue> {

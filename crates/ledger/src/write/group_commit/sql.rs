@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use super::pipeline::PipelineSlot;
 use super::statements::take;
 use crate::rows::outbox::Outbox;
-use crate::sql::{Fault, answered, begin_on};
 use crate::work::item_concurrency::ItemPermits;
 use crate::work::limit_lock::{self, Limit};
 use crate::work::stock_lock;
@@ -22,6 +21,7 @@ use crate::write::new_order::{
 };
 use crate::write::protocol::protocol;
 use crate::write::{Conflict, WRITTEN_AS, in_time, is_guarded, is_late};
+use mysql_connection::{Fault, answered, begin_on};
 use shop_domain::{ItemId, Purchase, Span};
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares

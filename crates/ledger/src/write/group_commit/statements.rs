@@ -7,10 +7,10 @@ use sqlx::{MySqlConnection, QueryBuilder, Row};
 
 use super::sql::powers_of_two;
 use crate::rows::order::orders;
-use crate::sql::statement::in_list;
-use crate::sql::{Database, answered, begin_on};
 use crate::write::is_guarded;
 use crate::write::new_order::stock_update;
+use mysql_connection::statement::in_list;
+use mysql_connection::{Database, answered, begin_on};
 use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Purchase, UserId};
 
 /// What the ledger has counted of a buyer and an item.

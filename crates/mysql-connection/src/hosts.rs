@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use super::session;
+use crate::session;
 
 /// Hosts that one URL may name.
 const HOSTS_MAX: usize = 9;

@@ -1,7 +1,7 @@
 //! What may be shown of an error of the database.
 //!
 //! A vtgate of Vitess writes the statement and its values behind each message: a sign-up that fails would put the
-//! password's hash into the log. So each error is cut where work on the ledger ends: in `limits.rs`.
+//! password's hash into the log. So each error is cut where work on the database ends: in `limits.rs`.
 //! Whoever logs it, keeps its text or reads its message has no values.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use sqlx::error::{DatabaseError, ErrorKind};
 const VALUES_BEGIN: [&str; 2] = [" (CallerID: ", ": Sql: \""];
 
 /// Hides the values behind the message of an error.
-pub(super) fn without_values(error: sqlx::Error) -> sqlx::Error {
+pub(crate) fn without_values(error: sqlx::Error) -> sqlx::Error {
     match error {
         sqlx::Error::Database(whole) if shown(whole.message()) != whole.message() => {
             sqlx::Error::Database(Box::new(WithoutValues(whole)))
@@ -24,7 +24,7 @@ pub(super) fn without_values(error: sqlx::Error) -> sqlx::Error {
 }
 
 /// The message without the values behind it.
-pub(super) fn shown(message: &str) -> &str {
+pub(crate) fn shown(message: &str) -> &str {
     let ends = VALUES_BEGIN.iter().filter_map(|words| message.find(words));
     ends.min().map_or(message, |end| &message[..end])
 }
@@ -78,8 +78,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sql::limits::within_limit;
-    use crate::sql::{Rollback, unconfirmed, within};
+    use crate::limits::within_limit;
+    use crate::{Rollback, unconfirmed, within};
 
     const MARKER: &str = "$argon2id$v=19$";
 

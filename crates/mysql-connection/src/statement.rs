@@ -1,11 +1,11 @@
-//! One statement, also of an extension: sent, and its answer awaited no longer than
-//! [`ANSWER_MAX`](crate::sql::limits::ANSWER_MAX). Its errors are the database's, and a missing answer.
+//! One statement: sent, and its answer awaited no longer than
+//! [`ANSWER_MAX`](crate::limits::ANSWER_MAX). Its errors are the database's, and a missing answer.
 
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::{Query, QueryAs, QueryScalar};
 use sqlx::{Encode, FromRow, MySql, MySqlExecutor, Type};
 
-use super::limits::answered;
+use crate::limits::answered;
 
 /// Binds the values of a tuple to the question marks of a statement, in their order.
 pub trait Binds<'q>: Sized {

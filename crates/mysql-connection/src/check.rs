@@ -7,10 +7,9 @@ use futures::future::join_all;
 use sqlx::Connection;
 use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
 
-pub use super::session::session_differences;
-use super::{hosts, session};
-use crate::sql::statement::Read;
-use crate::sql::{self, Database};
+pub use crate::session::session_differences;
+use crate::statement::Read;
+use crate::{Database, hosts, session};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -87,35 +86,4 @@ pub async fn version(pool: &Database) -> sqlx::Result<String> {
 /// Reads how many connections the server takes.
 pub async fn connections_max(pool: &Database) -> sqlx::Result<u64> {
     sqlx::query_scalar("SELECT CAST(@@max_connections AS UNSIGNED)").one(pool).await
-}
-
-/// Returns whether the database takes rows, and enforces the CHECK constraints that the arbiter relies on.
-///
-/// Tries a row that `buyer_limits` allows, and then one that it forbids, in a transaction that is
-/// rolled back; `false` when the database takes both. No item and no buyer has their ids.
-///
-/// A server whose disk is full still refuses the forbidden row, but takes no other one.
-///
-/// Servers that do not know CHECK constraints accept them silently and ignore them, so only a row
-/// that violates one proves that they are enforced.
-///
-/// # Errors
-/// The database's, when it can say neither, such as 1114 (its disk is full).
-pub async fn enforces_constraints(pool: &Database) -> sqlx::Result<bool> {
-    let mut transaction = sql::begin(pool).await?;
-    let mut tried = Ok(());
-    for row in ["(-1, -2, 1, 1)", "(-1, -1, 1, 0)"] {
-        let insert =
-            format!("INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES {row}");
-        tried = sqlx::query(&insert).execute(&mut *transaction).await.map(drop);
-        if tried.is_err() {
-            break;
-        }
-    }
-    transaction.rollback().await?;
-    match tried {
-        Ok(()) => Ok(false),
-        Err(error) if sql::Fault::of(&error) == sql::Fault::CheckViolated => Ok(true),
-        Err(error) => Err(error),
-    }
 }

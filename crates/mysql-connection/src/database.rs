@@ -1,5 +1,5 @@
-//! The handle of the ledger's connections, on which this crate and the extensions send statements; and the server that
-//! they lead to, so that the answer of a server that was replaced is noticed.
+//! The handle of the connections, on which statements are sent; and the server that they lead to, so that the answer of a
+//! server that was replaced is noticed.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlStatemen
 use sqlx::pool::PoolConnection;
 use sqlx::{Describe, Either, Execute, Executor, MySql, MySqlPool, Transaction};
 
-/// The connections to the ledger. Clones share them.
+/// The connections of a pool. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Database(MySqlPool);
 
@@ -25,17 +25,21 @@ impl Database {
         self.0.close().await;
     }
 
-    /// Lends the connections to the locks that are kept in the ledger's server.
+    /// Lends the connections to the locks that are kept in the database's server.
     #[must_use]
     pub fn for_locks(&self) -> &MySqlPool {
         &self.0
     }
 
-    pub(crate) async fn acquire(&self) -> sqlx::Result<PoolConnection<MySql>> {
+    /// Takes a connection; it returns to the pool when it is dropped.
+    ///
+    /// # Errors
+    /// The database's. The wait is that of the pool.
+    pub async fn acquire(&self) -> sqlx::Result<PoolConnection<MySql>> {
         self.0.acquire().await
     }
 
-    /// Takes a connection on which the ledger is asked about a COMMIT whose answer was lost. Its next transaction reads
+    /// Takes a connection on which the database is asked about a COMMIT whose answer was lost. Its next transaction reads
     /// with locks that every engine honours: a locking read in it waits for a transaction that still holds the row, and
     /// sees what was committed last.
     ///
@@ -43,7 +47,10 @@ impl Database {
     /// autocommit, and under READ COMMITTED it does not lock a missing key. On Galera a node may be
     /// behind the one that has committed, unless it is told to catch up before it reads. The
     /// connection is closed after use, since it keeps that setting.
-    pub(crate) async fn after_lost_commit(&self) -> sqlx::Result<PoolConnection<MySql>> {
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn after_lost_commit(&self) -> sqlx::Result<PoolConnection<MySql>> {
         let mut connection = self.acquire().await?;
         connection.close_on_drop();
         // Other engines do not know the variable, and refuse it with an error that means nothing here.
@@ -53,11 +60,13 @@ impl Database {
         Ok(connection)
     }
 
-    pub(super) async fn begin(&self) -> sqlx::Result<Transaction<'static, MySql>> {
+    pub(crate) async fn begin(&self) -> sqlx::Result<Transaction<'static, MySql>> {
         self.0.begin().await
     }
 
-    pub(crate) fn connect_options(&self) -> Arc<MySqlConnectOptions> {
+    /// The options of the next connection: they lead to the writer once one connection was made.
+    #[must_use]
+    pub fn connect_options(&self) -> Arc<MySqlConnectOptions> {
         self.0.connect_options()
     }
 
@@ -65,7 +74,9 @@ impl Database {
         self.0.set_connect_options(options);
     }
 
-    pub(crate) fn connections_max(&self) -> u32 {
+    /// The most connections that the pool opens.
+    #[must_use]
+    pub fn connections_max(&self) -> u32 {
         self.0.options().get_max_connections()
     }
 
@@ -73,7 +84,9 @@ impl Database {
         self.0.is_closed()
     }
 
-    pub(crate) fn connections_busy(&self) -> u32 {
+    /// The connections that are in use.
+    #[must_use]
+    pub fn connections_busy(&self) -> u32 {
         let idle = u32::try_from(self.0.num_idle()).unwrap_or(u32::MAX);
         self.0.size().saturating_sub(idle)
     }

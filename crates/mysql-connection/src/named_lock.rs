@@ -1,4 +1,4 @@
-//! A named lock of the ledger's server, on a session that does nothing else.
+//! A named lock of the database's server, on a session that does nothing else.
 
 use std::time::Duration;
 
@@ -6,10 +6,9 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{Connection, Executor};
 use tokio::time::timeout;
 
-use super::session;
-use crate::sql::limits::ANSWER_MAX;
-use crate::sql::statement::Binds;
-use crate::sql::{Database, answered, within};
+use crate::limits::ANSWER_MAX;
+use crate::statement::Binds;
+use crate::{Database, answered, session, within};
 
 /// The statement that takes a lock. The name is hashed with that of the database, because MySQL allows 64 characters; MySQL
 /// has no MD5 since 9.6.
@@ -40,7 +39,7 @@ impl NamedLock {
     ///
     /// # Errors
     /// The server's.
-    pub(crate) async fn take(
+    pub async fn take(
         options: &MySqlConnectOptions,
         kind: &str,
         of: &str,
@@ -86,7 +85,7 @@ impl NamedLock {
     }
 
     /// Gives the lock back.
-    pub(crate) async fn release(self) {
+    pub async fn release(self) {
         let _ = answered(self.session.close()).await;
     }
 }

@@ -9,8 +9,7 @@ use std::time::Duration;
 use sqlx::mysql::MySqlRow;
 use sqlx::{Executor, MySqlConnection, Row};
 
-use super::shards;
-use crate::sql::{Database, answered};
+use crate::{Database, answered, shards};
 
 /// The variables and states that tell how a server replicates. Each engine knows some of them.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', \
@@ -133,7 +132,7 @@ impl fmt::Display for Replication {
                 let replica = if *waits { "waits for a replica" } else { "waits for no replica" };
                 write!(
                     formatter,
-                    "Vitess, {serving} of {primaries} primaries serve, a commit {replica}, orders as statements"
+                    "Vitess, {serving} of {primaries} primaries serve, a commit {replica}, no procedures"
                 )
             }
         }
@@ -203,11 +202,11 @@ async fn group_members(connection: &mut MySqlConnection) -> (u64, u64) {
 }
 
 /// Returns whether a server's version is that of a vtgate of Vitess.
-pub(super) fn is_vitess(version: &str) -> bool {
+pub(crate) fn is_vitess(version: &str) -> bool {
     version.contains("Vitess")
 }
 
-/// Returns whether a connection leads to a vtgate of Vitess, behind which rows of items may lie in shards.
+/// Returns whether a connection leads to a vtgate of Vitess, behind which rows may lie in shards.
 ///
 /// # Errors
 /// The database's.

@@ -2,16 +2,16 @@
 //!
 //! A host that is followed is left when it says that it does not write, or after several looks without its
 //! answer: one silent moment is no failover. It is never left for a host that took writes beside it. Of two
-//! such hosts nobody but the operators can tell which one is right, and orders that the first has accepted are
+//! such hosts nobody but the operators can tell which one is right, and commits that the first has confirmed are
 //! missing at the second. So the service stays, and reports the conflict until the other host has been seen
 //! without writes, or the followed one says that it does not write.
 //!
-//! Galera is different: all its nodes take writes and none misses an order. There each instance takes the first
+//! Galera is different: all its nodes take writes and none misses a commit. There each instance takes the first
 //! node in the URL that is in good standing, at once.
 
 use std::collections::BTreeSet;
 
-use super::replication::Role;
+use crate::replication::Role;
 
 /// Looks in a row without an answer of the writer before another host may be followed. Two may be lost by a
 /// machine that is busy for a moment; each takes half a second, or as long as a host may take to answer.
@@ -19,7 +19,7 @@ const LOOKS_MISSED_MAX: u32 = 3;
 
 /// What earlier looks have shown.
 #[derive(Debug, Default)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// Looks in a row without an answer of the followed host.
     missed: u32,
     /// The hosts that took writes beside the followed one, by their places in the URL; while none is followed, those
@@ -29,7 +29,7 @@ pub(super) struct Choice {
 
 impl Choice {
     /// Chooses by one look at all hosts; `None` when the writer is not known or not to be changed.
-    pub(super) fn after(
+    pub(crate) fn after(
         &mut self,
         roles: &[Option<Role>],
         followed: Option<usize>,
@@ -74,7 +74,7 @@ impl Choice {
     }
 
     /// Returns whether another host took writes beside the followed one, and nobody has decided since.
-    pub(super) fn is_contested(&self) -> bool {
+    pub(crate) fn is_contested(&self) -> bool {
         !self.rivals.is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! The one place where a transaction of the ledger begins and ends.
+//! The one place where a transaction begins and ends.
 //!
 //! An answer to COMMIT is believed only when it comes in time and from the server that is the writer
 //! now. Anything else is an unknown outcome: the change may have been made, or may be gone with a
@@ -11,9 +11,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use sqlx::{Connection, MySql, MySqlConnection, Transaction};
 
-use super::error::{Fault, unconfirmed};
-use super::limits::{TRANSACTION_MAX, answered, is_silence, within_limit};
-use super::{Database, Destination};
+use crate::error::{Fault, unconfirmed};
+use crate::limits::{TRANSACTION_MAX, answered, is_silence, within_limit};
+use crate::{Database, Destination};
 
 /// A transaction with the server that it began on. It is rolled back when it is dropped.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct LedgerTransaction<'c> {
 
 /// An error of the work within a transaction.
 pub trait WorkError: From<sqlx::Error> {
-    /// The database's error; `None` when the work was refused, which is an answer of the ledger.
+    /// The database's error; `None` when the work was refused, which is an answer of the database.
     fn database(&self) -> Option<&sqlx::Error>;
 
     /// Replaces the database's error.
@@ -86,7 +86,10 @@ pub async fn transact<'w, T, E: WorkError>(
 }
 
 /// [`transact`] with another limit of time.
-pub(crate) async fn transact_within<'w, T, E: WorkError>(
+///
+/// # Errors
+/// Those of [`transact`]; a missing answer after `limit`.
+pub async fn transact_within<'w, T, E: WorkError>(
     limit: Duration,
     pool: &Database,
     work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
@@ -141,7 +144,7 @@ impl LedgerTransaction<'_> {
     /// Commits.
     ///
     /// # Errors
-    /// [`is_unconfirmed`](crate::sql::is_unconfirmed) when the change may have been made: the answer was lost or came too late, or the
+    /// [`is_unconfirmed`](crate::is_unconfirmed) when the change may have been made: the answer was lost or came too late, or the
     /// server that gave it is not the writer any more. The error has its cause. Any other error means that the
     /// server has rolled back.
     pub async fn commit(self) -> sqlx::Result<()> {
@@ -199,7 +202,7 @@ impl DerefMut for LedgerTransaction<'_> {
 /// has answered with the present writer.
 ///
 /// # Errors
-/// The work's; [`is_unconfirmed`](crate::sql::is_unconfirmed) when the server was replaced meanwhile.
+/// The work's; [`is_unconfirmed`](crate::is_unconfirmed) when the server was replaced meanwhile.
 pub async fn confirmed<T>(
     pool: &Database,
     work: impl Future<Output = sqlx::Result<T>>,

@@ -12,7 +12,7 @@
 
 use sqlx::mysql::MySqlDatabaseError;
 
-use super::shown::shown;
+use crate::shown::shown;
 
 /// The error of a call that got no connection although the server answers.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -54,13 +54,14 @@ pub fn is_unconfirmed(error: &sqlx::Error) -> bool {
 }
 
 /// Makes the error for a column whose value is out of its range: a damaged row, not a missing one.
-pub(crate) fn out_of_range(column: &str) -> sqlx::Error {
+#[must_use]
+pub fn out_of_range(column: &str) -> sqlx::Error {
     let source = "the value is out of its range".into();
     sqlx::Error::ColumnDecode { index: column.to_owned(), source }
 }
 
 /// The class of a database error. The transaction is rolled back after each of them: 1205 and 1062
-/// undo only their own statement, and a COMMIT after them would keep half an order.
+/// undo only their own statement, and a COMMIT after them would keep half of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// 1062: a unique key is taken.
@@ -187,8 +188,8 @@ fn is_over_shards(message: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::new_id::is_of_primary;
     use super::*;
+    use crate::new_id::is_of_primary;
 
     #[test]
     fn both_servers_numbers_are_sorted() {
@@ -216,7 +217,7 @@ mod tests {
         let changed = "Information schema is changed during the execution of the statement";
         assert_eq!(Fault::of_answer(1105, changed), Fault::Transient);
         assert_eq!(Fault::of_answer(1105, "something else"), Fault::Other);
-        // The hook may have failed before or after the group agreed: the ledger has to be asked.
+        // The hook may have failed before or after the group agreed: the database has to be asked.
         assert_eq!(Fault::of_number(3100), Fault::Other);
     }
 

@@ -6,7 +6,7 @@
 //! not answer in time is closed. If it had idled, all connections that have idled as long are closed too: they share
 //! the link, so one lost wait is enough for all.
 //!
-//! Work whose time is over is dropped (`sql/limits.rs`), and the checks close the connection that it leaves behind.
+//! Work whose time is over is dropped (`limits.rs`), and the checks close the connection that it leaves behind.
 //! When the work had sent a statement to be prepared, sqlx does not know that an answer is on its way, and
 //! takes it for that of ROLLBACK. That ends with an error, too late, or with a panic of sqlx in the task
 //! that gives the connection back (its issue 4139): the connection is never used again.
@@ -19,26 +19,43 @@ use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{Connection, Executor, MySqlConnection};
 use tokio_util::sync::CancellationToken;
 
-use super::session::PoolSession;
-use super::writer::WriterState;
-use super::{LedgerOptions, Writer, replication, session};
-use crate::sql::{Database, within};
-use crate::work::breaker::SignOfLife;
-use shop_metrics::Metrics;
+use crate::session::PoolSession;
+use crate::writer::WriterState;
+use crate::{Database, Writer, replication, session, within};
+use shop_metrics::LedgerMetrics;
 
 /// How long the answer to a ping may take.
 const SIGN_OF_LIFE_MAX: Duration = Duration::from_secs(1);
 /// A connection that idled for less than this is not pinged before its next use.
 const TRUSTED: Duration = Duration::from_secs(1);
 
+/// Finds out whether a server answers, beside the calls; its wait is bounded.
+pub type SignOfLife = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// The options of a pool. A program makes them from its own settings.
+#[derive(Clone)]
+pub struct PoolOptions {
+    /// The URL of the hosts, with the password.
+    pub url: String,
+    /// Connections of the pool, unless its maker gives another number.
+    pub connections_max: u32,
+    /// How long a statement waits for a locked row, in seconds.
+    pub lock_wait_timeout_seconds: u32,
+    /// Whether each transaction writes rows of one shard, where the database has several. Others may write rows of two,
+    /// at a higher price.
+    pub one_shard: bool,
+    /// How long a caller waits for a connection, in milliseconds.
+    pub acquire_timeout_ms: u64,
+}
+
 /// Makes a pool for a command or a test, which follows the writer by itself; connects when first
 /// used.
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
-pub fn pool(options: impl Into<LedgerOptions>) -> Result<Database, String> {
+pub fn pool(options: impl Into<PoolOptions>) -> Result<Database, String> {
     let options = options.into();
-    let connections_max = options.pool_connections_max;
+    let connections_max = options.connections_max;
     pool_of(options, connections_max)
 }
 
@@ -46,16 +63,13 @@ pub fn pool(options: impl Into<LedgerOptions>) -> Result<Database, String> {
 ///
 /// # Errors
 /// A sentence when the URL cannot be read.
-pub fn pool_of(
-    options: impl Into<LedgerOptions>,
-    connections_max: u32,
-) -> Result<Database, String> {
+pub fn pool_of(options: impl Into<PoolOptions>, connections_max: u32) -> Result<Database, String> {
     let options = options.into();
     let writer = Writer::new(&options.url)?;
     let pool = pool_to(&writer, options, connections_max);
     if writer.has_several_hosts() {
         // Until the pool is closed.
-        tokio::spawn(writer.follow(Metrics::new(), CancellationToken::new()));
+        tokio::spawn(writer.follow(LedgerMetrics::default(), CancellationToken::new()));
     }
     Ok(pool)
 }
@@ -66,11 +80,7 @@ pub fn pool_of(
 /// fails before anything was written, and the caller tries again. With several hosts, the server says before each use
 /// that it still takes writes.
 #[must_use]
-pub fn pool_to(
-    writer: &Writer,
-    options: impl Into<LedgerOptions>,
-    connections_max: u32,
-) -> Database {
+pub fn pool_to(writer: &Writer, options: impl Into<PoolOptions>, connections_max: u32) -> Database {
     let options = options.into();
     let session = PoolSession {
         lock_wait_seconds: options.lock_wait_timeout_seconds,
@@ -102,7 +112,7 @@ pub fn pool_to(
 /// The sign of life of the writer: a connection of its own, which is made when first asked for. So it says
 /// something of the server also while all connections of the other pools are in use.
 #[must_use]
-pub fn sign_of_life(writer: &Writer, options: impl Into<LedgerOptions>) -> SignOfLife {
+pub fn sign_of_life(writer: &Writer, options: impl Into<PoolOptions>) -> SignOfLife {
     let options = options.into();
     // The caller has waited for a connection already.
     let limit = SIGN_OF_LIFE_MAX.min(Duration::from_millis(options.acquire_timeout_ms));

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Writer;
-use super::replication::{self, Replication};
-use crate::sql::{Database, Fault, answered};
+use mysql_connection::replication::{self, Replication};
+use mysql_connection::{Database, Fault, Writer, answered};
 use shop_metrics::Metrics;
 
 /// The pause between two checks.

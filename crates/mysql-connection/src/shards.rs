@@ -1,11 +1,11 @@
-//! The shards of a ledger: in which one an item's rows are.
+//! The shards of a database: in which one the rows of an id are.
 //!
-//! One transaction writes rows of one shard. So orders are gathered by shard before they are written together, items that
-//! share a limit get ids of one place ([`ItemId`]s are chosen by [`beside`]), and an order over two shards is refused
-//! before anything is written. The engine has the last word: it refuses a transaction that touches a second shard, so a
-//! list of shards that is out of date costs time, and no unit.
+//! One transaction writes rows of one shard. So a caller gathers work by shard before it is written together
+//! ([`Shards::queue_of`]), chooses ids of one place for rows that are written together ([`beside`]), and refuses work over
+//! two shards before anything is written ([`Shards::are_together`]). The engine has the last word: it refuses a
+//! transaction that touches a second shard, so a list of shards that is out of date costs time, and no row.
 //!
-//! Today's only such engine is Vitess. Its tables of items lie in a keyspace of their own, by its vindex `hash`: one block
+//! Today's only such engine is Vitess. The tables in shards lie in a keyspace of their own, by its vindex `hash`: one block
 //! of DES with the key 0.
 
 use std::ops::Range;
@@ -17,10 +17,9 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{Executor, MySqlConnection, Row};
 
-use crate::sql::statement::Read;
-use shop_domain::ItemId;
+use crate::statement::Read;
 
-/// The keyspace of the items' tables is the database with this behind its name.
+/// The keyspace of the tables in shards is the database with this behind its name.
 const KEYSPACE_END: &str = "_items";
 /// ER_PARSE_ERROR.
 const PARSE_ERROR: u16 = 1064;
@@ -34,22 +33,22 @@ pub struct Shards(Arc<RwLock<Found>>);
 /// What is known of the shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Found {
-    /// The ledger has none: all rows are in one place.
+    /// The database has none: all rows are in one place.
     #[default]
     None,
     /// Their ranges of places. While shards are split, the new ones stand beside the old ones.
     Ranges(Vec<Range<u128>>),
-    /// The engine places items in another way than we compute.
+    /// The engine places ids in another way than we compute.
     Unknown,
 }
 
 impl Shards {
-    /// Returns which of `queues` takes an item's orders. All orders of one queue are of one shard. `None`: there are fewer
-    /// queues than shards, so each item needs one of its own.
+    /// Returns which of `queues` takes the work of an id. All work of one queue is of one shard. `None`: there are fewer
+    /// queues than shards, so each id needs one of its own.
     #[must_use]
-    pub fn queue_of(&self, item: ItemId, queues: usize) -> Option<usize> {
+    pub fn queue_of(&self, id: i64, queues: usize) -> Option<usize> {
         let spread = |among: usize| {
-            let number = usize::try_from(item.get()).ok()?;
+            let number = usize::try_from(id).ok()?;
             number.checked_rem(among)
         };
         match &*self.found() {
@@ -57,23 +56,23 @@ impl Shards {
             Found::Ranges(ranges) => {
                 let shards = ranges.len();
                 let rest = spread(queues / shards)?;
-                Some(shard_of(ranges, item)? + shards * rest)
+                Some(shard_of(ranges, id)? + shards * rest)
             }
             Found::Unknown => None,
         }
     }
 
-    /// Returns whether rows of these items can be written by one transaction.
+    /// Returns whether rows of these ids can be written by one transaction.
     #[must_use]
-    pub fn are_together(&self, mut items: impl Iterator<Item = ItemId>) -> bool {
-        let Some(first) = items.next() else { return true };
+    pub fn are_together(&self, mut ids: impl Iterator<Item = i64>) -> bool {
+        let Some(first) = ids.next() else { return true };
         match &*self.found() {
             Found::None => true,
             Found::Ranges(ranges) => {
                 let shard = shard_of(ranges, first);
-                items.all(|item| shard_of(ranges, item) == shard)
+                ids.all(|id| shard_of(ranges, id) == shard)
             }
-            Found::Unknown => items.all(|item| item == first),
+            Found::Unknown => ids.all(|id| id == first),
         }
     }
 
@@ -90,10 +89,10 @@ impl Shards {
     ///
     /// # Errors
     /// The vtgate's; what was known stays.
-    pub(crate) async fn read(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    pub async fn read(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
         let listed = list(&mut *connection).await?;
         let keyspace = listed.keyspace();
-        let mut ranges: Vec<_> = listed.of_items().filter_map(range_of).collect();
+        let mut ranges: Vec<_> = listed.in_keyspace().filter_map(range_of).collect();
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         let found = if ranges.is_empty() { Found::None } else { Found::Ranges(ranges) };
         if *self.found() == found {
@@ -103,7 +102,7 @@ impl Shards {
         if !is_known {
             tracing::error!(
                 keyspace,
-                "items are not placed by the vindex `hash`; orders of different items are not written together"
+                "rows are not placed by the vindex `hash`; those of different ids are not written together"
             );
         }
         let found = if is_known { found } else { Found::Unknown };
@@ -120,23 +119,23 @@ impl Shards {
     }
 }
 
-/// The shards of a ledger, as a vtgate lists them: those that serve by its topology.
+/// The shards of a database, as a vtgate lists them: those that serve by its topology.
 #[derive(Default)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     /// The keyspace of the connection.
     database: String,
-    /// Of this keyspace and of the items', each as `KEYSPACE/SHARD`.
-    pub(super) names: Vec<String>,
+    /// Of this keyspace and of that of the tables in shards, each as `KEYSPACE/SHARD`.
+    pub(crate) names: Vec<String>,
 }
 
 impl Listed {
-    /// The keyspace of the items' tables.
+    /// The keyspace of the tables in shards.
     fn keyspace(&self) -> String {
         format!("{}{KEYSPACE_END}", self.database)
     }
 
-    /// The names of the items' shards.
-    fn of_items(&self) -> impl Iterator<Item = &str> {
+    /// The names of its shards.
+    fn in_keyspace(&self) -> impl Iterator<Item = &str> {
         let keyspace = self.keyspace();
         let shard = move |name: &'_ String| name.split_once('/').is_some_and(|at| at.0 == keyspace);
         let names = self.names.iter().filter(move |name| shard(name));
@@ -145,7 +144,7 @@ impl Listed {
 }
 
 /// Lists the shards; none where the server is no vtgate.
-pub(super) async fn list(connection: &mut MySqlConnection) -> sqlx::Result<Listed> {
+pub(crate) async fn list(connection: &mut MySqlConnection) -> sqlx::Result<Listed> {
     let rows = match connection.fetch_all(sqlx::raw_sql("SHOW VITESS_SHARDS")).await {
         Err(sqlx::Error::Database(error)) if is_unknown_statement(&*error) => {
             return Ok(Listed::default());
@@ -166,16 +165,16 @@ pub(super) async fn list(connection: &mut MySqlConnection) -> sqlx::Result<Liste
     Ok(listed)
 }
 
-/// Runs a change in each shard of the items' tables, for a table that each of them has whole: a vtgate writes it in none.
+/// Runs a change in each shard, for a table that each of them has whole: a vtgate writes it in none.
 ///
 /// # Errors
 /// That of the first shard that refuses; the connection may stay at it.
-pub(crate) async fn in_each(
+pub async fn in_each(
     connection: &mut MySqlConnection,
     change: impl AsyncFn(&mut MySqlConnection) -> sqlx::Result<()>,
 ) -> sqlx::Result<()> {
     let listed = list(&mut *connection).await?;
-    for shard in listed.of_items() {
+    for shard in listed.in_keyspace() {
         let place = format!("USE `{}:{shard}`", listed.keyspace());
         connection.execute(sqlx::raw_sql(&place)).await?;
         change(&mut *connection).await?;
@@ -210,13 +209,12 @@ fn place_of(id: i64) -> u64 {
     u64::from_be_bytes(block.into())
 }
 
-/// Chooses an id from `item` on that lies beside another id in every split of up to 256 shards.
+/// Chooses an id from `id` on that lies beside another id in every split of up to 256 shards.
 #[must_use]
-pub(crate) fn beside(item: ItemId, other: i64) -> ItemId {
+pub fn beside(id: i64, other: i64) -> i64 {
     let region = |id: i64| place_of(id) >> 56;
     let wanted = region(other);
-    let ids = (item.get()..).filter_map(ItemId::new);
-    ids.into_iter().find(|id| region(id.get()) == wanted).unwrap_or(item)
+    (id..).find(|id| region(*id) == wanted).unwrap_or(id)
 }
 
 /// The range of places of a shard, by its name such as `-80` or `80-c0`.
@@ -233,10 +231,10 @@ fn range_of(name: &str) -> Option<Range<u128>> {
     Some(bound(start, 0)?..bound(end, 1 << 64)?)
 }
 
-/// The number of the narrowest shard that an item's place is in: while a shard is split, all places of a new one are
+/// The number of the narrowest shard that an id's place is in: while a shard is split, all places of a new one are
 /// in one old one, too.
-fn shard_of(ranges: &[Range<u128>], item: ItemId) -> Option<usize> {
-    let place = u128::from(place_of(item.get()));
+fn shard_of(ranges: &[Range<u128>], id: i64) -> Option<usize> {
+    let place = u128::from(place_of(id));
     let with_it = ranges.iter().enumerate().filter(|(_, range)| range.contains(&place));
     with_it.min_by_key(|(_, range)| range.end - range.start).map(|(index, _)| index)
 }
@@ -244,10 +242,6 @@ fn shard_of(ranges: &[Range<u128>], item: ItemId) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn item(id: i64) -> ItemId {
-        ItemId::new(id).expect("positive")
-    }
 
     fn shards(names: &[&str]) -> Shards {
         let ranges = names.iter().map(|name| range_of(name).expect("a range")).collect();
@@ -265,18 +259,18 @@ mod tests {
     }
 
     #[test]
-    fn orders_of_one_queue_are_of_one_shard() {
+    fn work_of_one_queue_is_of_one_shard() {
         let two = shards(&["-80", "80-"]);
         for queues in [2, 3, 4, 7] {
             for (one, other) in (1..200).zip(2..) {
-                let is_one = two.queue_of(item(one), queues) == two.queue_of(item(other), queues);
-                let both = [item(one), item(other)].into_iter();
+                let is_one = two.queue_of(one, queues) == two.queue_of(other, queues);
+                let both = [one, other].into_iter();
                 assert!(!is_one || two.are_together(both), "{queues}: {one} and {other}");
             }
-            assert!((1..200).all(|id| two.queue_of(item(id), queues) < Some(queues)));
+            assert!((1..200).all(|id| two.queue_of(id, queues) < Some(queues)));
         }
-        assert_eq!(two.queue_of(item(5), 1), None, "one queue is not enough for two shards");
-        assert_eq!(Shards::default().queue_of(item(5), 2), Some(1), "by the item's number");
+        assert_eq!(two.queue_of(5, 1), None, "one queue is not enough for two shards");
+        assert_eq!(Shards::default().queue_of(5, 2), Some(1), "by the id's number");
     }
 
     /// Before the switch the old shards serve, and afterwards the new ones. The list has both meanwhile.
@@ -285,7 +279,7 @@ mod tests {
         let split = shards(&["-40", "-80", "40-80", "80-"]);
         let after = shards(&["-40", "40-80", "80-"]);
         for (one, other) in (1..200).zip(2..) {
-            let both = || [item(one), item(other)].into_iter();
+            let both = || [one, other].into_iter();
             assert_eq!(split.are_together(both()), after.are_together(both()));
         }
     }
@@ -299,8 +293,8 @@ mod tests {
         names[255] = "ff-";
         let many = shards(&names);
         for id in [1, 77, 1 << 40] {
-            let chosen = beside(item(id), 5);
-            assert!(chosen >= item(id) && many.are_together([chosen, item(5)].into_iter()));
+            let chosen = beside(id, 5);
+            assert!(chosen >= id && many.are_together([chosen, 5].into_iter()));
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Time limits for the ledger: no wait for a statement is endless.
+//! Time limits: no wait for a statement is endless.
 //!
 //! A link can die without a notice to either end: a firewall drops its state, a cable is pulled.
-//! sqlx then waits for ever, and offers no time-out on its socket. So work on the ledger is awaited through
+//! sqlx then waits for ever, and offers no time-out on its socket. So work on the database is awaited through
 //! [`answered`] or [`within`]. When its time is over it is dropped, with an error that counts as a lost connection:
 //! after COMMIT was sent the outcome is unknown, before it nothing happened, since the transaction ends with its
-//! connection. The connection that it leaves behind is closed by the checks of its pool (`failover/pool.rs`).
+//! connection. The connection that it leaves behind is closed by the checks of its pool (`pool.rs`).
 
 use std::io;
 use std::time::Duration;
 
-use super::WorkError;
-use super::shown::without_values;
+use crate::WorkError;
+use crate::shown::without_values;
 
 /// How long one statement may take, the wait for a connection and for a row lock included.
 pub const ANSWER_MAX: Duration = Duration::from_secs(6);
@@ -27,7 +27,7 @@ pub async fn answered<T>(work: impl Future<Output = sqlx::Result<T>>) -> sqlx::R
     within(ANSWER_MAX, work).await
 }
 
-/// Waits for work on the ledger no longer than `limit`.
+/// Waits for work on the database no longer than `limit`.
 ///
 /// # Errors
 /// The work's; an error of input and output when its time is over.
@@ -39,7 +39,10 @@ pub fn within<T>(
 }
 
 /// Waits like [`within`] for work whose error may be a refusal.
-pub(crate) async fn within_limit<T, E: WorkError>(
+///
+/// # Errors
+/// The work's; an error of input and output when its time is over.
+pub async fn within_limit<T, E: WorkError>(
     limit: Duration,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
@@ -53,7 +56,8 @@ pub(crate) async fn within_limit<T, E: WorkError>(
 /// Makes a SELECT that its server ends by itself after [`LONG_READ_MAX`]: nobody waits for its answer any more.
 ///
 /// MariaDB reads the first of the two limits, MySQL the second one; each takes the other's for a comment.
-pub(crate) fn ended_by_server(select: &str) -> String {
+#[must_use]
+pub fn ended_by_server(select: &str) -> String {
     let of_mysql = format!("SELECT /*+ MAX_EXECUTION_TIME({}) */", LONG_READ_MAX.as_millis());
     let select = select.replacen("SELECT", &of_mysql, 1);
     format!("/*M! SET STATEMENT max_statement_time = {} FOR */ {select}", LONG_READ_MAX.as_secs())

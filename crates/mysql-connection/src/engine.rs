@@ -1,15 +1,14 @@
-//! The database server behind the ledger: its version, and the settings on which promises rest.
+//! The database server: its version, and the settings on which promises rest.
 
 use std::fmt;
 
 use sqlx::MySqlConnection;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use super::hosts;
-use super::replication::{self, Replication};
-use crate::sql::{Database, answered};
+use crate::replication::{self, Replication};
+use crate::{Database, answered, hosts};
 
-/// A database server and the settings that matter for the ledger.
+/// A database server and the settings on which the promises of a COMMIT rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// The server's own version text.
@@ -62,35 +61,6 @@ impl Engine {
             })
         };
         answered(read).await
-    }
-
-    /// The ways in which another host that takes over may lack orders that were answered 201, in
-    /// sentences. A commit on one server alone is as safe as its disk.
-    #[must_use]
-    pub fn failover_losses(&self) -> Vec<&'static str> {
-        match &self.replication {
-            Replication::None => {
-                vec!["the writer has no binary log, so no other host can have its orders"]
-            }
-            Replication::Asynchronous => vec![
-                "the writer answers a COMMIT before a replica has it: a failover loses the last orders that were answered 201",
-            ],
-            Replication::SemiSynchronous { after_sync: false, .. } => vec![
-                "the wait point of semi-synchronous replication is AFTER_COMMIT: another session can read an order, and tell it to its buyer, before a replica has it; set rpl_semi_sync_master_wait_point=AFTER_SYNC",
-            ],
-            Replication::Group { applies_first: false, .. } => vec![
-                "group_replication_consistency is EVENTUAL: a new primary may be asked about an order before it has applied it, and say that there is none; set BEFORE_ON_PRIMARY_FAILOVER",
-            ],
-            Replication::Galera { .. } => vec![
-                "Galera has lost committed transactions when nodes crashed and the network was cut at once (Jepsen, March 2026)",
-            ],
-            Replication::Vitess { waits: false, .. } => vec![
-                "the primary of a shard answers a COMMIT before a replica has it: a reparent that is not planned loses the last orders that were answered 201; set the durability policy semi_sync",
-            ],
-            Replication::SemiSynchronous { .. }
-            | Replication::Group { .. }
-            | Replication::Vitess { .. } => Vec::new(),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The sessions of the ledger: the one place where one is opened and set up.
+//! The sessions: the one place where one is opened and set up.
 //!
 //! A server's own settings and its `init_connect` belong to others: with `autocommit = 0` each single statement would
 //! be taken back after its answer. So each session sets what the program relies on ([`SETTINGS`]), and
@@ -16,16 +16,15 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::pool::PoolConnection;
 use sqlx::{ConnectOptions, Executor, MySql};
 
-use super::replication;
-use crate::sql::limits::TRANSACTION_MAX;
-use crate::sql::statement::Read;
-use crate::sql::{Database, answered};
+use crate::limits::TRANSACTION_MAX;
+use crate::statement::Read;
+use crate::{Database, answered, replication};
 
 /// Seconds without a statement after which the server ends a session.
 const IDLE_SECONDS: u32 = 20;
 /// How long a pool keeps an unused connection. It may be kept twice as long, which is still less than
 /// [`IDLE_SECONDS`]: so the server seldom ends a session that an instance would use.
-pub(super) const UNUSED_MAX: Duration = Duration::from_secs(9);
+pub(crate) const UNUSED_MAX: Duration = Duration::from_secs(9);
 
 /// The rules for SQL: what does not fit is refused, and a quote has one meaning.
 const SQL_MODE: &str = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
@@ -81,7 +80,7 @@ const NOT_OF_VITESS: &str = "sql_select_limit";
 /// What a session on Vitess sets. A vtgate would compare each further variable with the tablet's server, at a round trip
 /// each, and keep connections of their own kind for those that differ. So the servers behind have the settings
 /// themselves (`deploy/vitess/mysqld.cnf`), and [`session_differences`] says so if not.
-/// A change of two shards is atomic there, such as a new item with its line in the operators' log.
+/// A change of two shards is atomic there.
 const OF_VITESS: &str = "SET autocommit = 1, transaction_mode = 'twopc'";
 
 /// Has Vitess wait a day for each statement, in milliseconds. By itself it ends one after a minute
@@ -102,10 +101,10 @@ const ONE_SHARD: &str = "SET transaction_mode = 'single'; ";
 
 /// What the sessions of a pool have of their own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PoolSession {
-    pub(super) lock_wait_seconds: u32,
+pub(crate) struct PoolSession {
+    pub(crate) lock_wait_seconds: u32,
     /// Whether each transaction is of one shard.
-    pub(super) is_of_one_shard: bool,
+    pub(crate) is_of_one_shard: bool,
 }
 
 /// The statements that set up each session on other engines.
@@ -123,7 +122,7 @@ fn of_each(is_vitess: bool) -> &'static str {
 }
 
 /// Leaves to the driver what it sets itself, whatever the URL says: the program's times are UTC, and its texts UTF-8.
-pub(super) fn by_the_driver(options: MySqlConnectOptions) -> MySqlConnectOptions {
+pub(crate) fn by_the_driver(options: MySqlConnectOptions) -> MySqlConnectOptions {
     options
         .timezone(Some("+00:00".to_owned()))
         .charset("utf8mb4")
@@ -136,7 +135,7 @@ pub(super) fn by_the_driver(options: MySqlConnectOptions) -> MySqlConnectOptions
 ///
 /// # Errors
 /// The server's. The wait is not bounded here.
-pub(crate) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
+pub async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
     let mut connection = options.connect().await?;
     match connection.execute(sqlx::raw_sql(of_each(false))).await {
         Err(error) if is_of_vitess(&error, &mut connection).await => {
@@ -151,9 +150,7 @@ pub(crate) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlCon
 ///
 /// # Errors
 /// The server's. The wait is not bounded here.
-pub(crate) async fn open_without_limit(
-    options: &MySqlConnectOptions,
-) -> sqlx::Result<MySqlConnection> {
+pub async fn open_without_limit(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
     let mut connection = open(options).await?;
     if replication::leads_to_vitess(&mut connection).await? {
         connection.execute(sqlx::raw_sql(WITHOUT_LIMIT)).await?;
@@ -172,7 +169,7 @@ async fn is_of_vitess(error: &sqlx::Error, connection: &mut MySqlConnection) -> 
 ///
 /// # Errors
 /// The database's.
-pub(crate) async fn for_snapshot(pool: &Database) -> sqlx::Result<PoolConnection<MySql>> {
+pub async fn for_snapshot(pool: &Database) -> sqlx::Result<PoolConnection<MySql>> {
     let mut connection = pool.acquire().await?;
     if replication::leads_to_vitess(&mut connection).await? {
         connection.close_on_drop();
@@ -187,7 +184,7 @@ pub(crate) async fn for_snapshot(pool: &Database) -> sqlx::Result<PoolConnection
 /// of a pool.
 pub type Snapshot = PoolConnection<MySql>;
 
-/// Begins a snapshot: a transaction that sees the ledger as it is at its first read.
+/// Begins a snapshot: a transaction that sees the database as it is at its first read.
 ///
 /// # Errors
 /// The database's.
@@ -202,7 +199,7 @@ pub async fn begin_snapshot(pool: &Database) -> sqlx::Result<Snapshot> {
 }
 
 /// The statements that set up a session of a pool.
-pub(super) fn of_pool(is_vitess: bool, pool: PoolSession) -> String {
+pub(crate) fn of_pool(is_vitess: bool, pool: PoolSession) -> String {
     let PoolSession { lock_wait_seconds, is_of_one_shard } = pool;
     let of_each = of_each(is_vitess);
     let short = if is_vitess { SHORT.as_str() } else { "" };

@@ -21,12 +21,11 @@ use sqlx::{Executor, Row};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::choice::Choice;
-use super::replication::{self, Lag, Role};
-use super::session::PoolSession;
-use super::{Shards, hosts, session};
-use crate::sql::{Database, within};
-use shop_metrics::Metrics;
+use crate::choice::Choice;
+use crate::replication::{self, Lag, Role};
+use crate::session::PoolSession;
+use crate::{Database, Shards, hosts, session, within};
+use shop_metrics::LedgerMetrics;
 
 /// The pause between two questions to the hosts.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
@@ -58,7 +57,7 @@ pub struct Writer {
 
 /// What the connections of the pools ask.
 #[derive(Debug)]
-pub(super) struct WriterState {
+pub(crate) struct WriterState {
     hosts: Vec<MySqlConnectOptions>,
     writer: watch::Sender<Option<CurrentWriter>>,
     /// Wakes the task that asks the hosts.
@@ -107,7 +106,7 @@ impl Writer {
         self.found.hosts.len() > 1
     }
 
-    /// Returns whether an order may be a call of the procedure.
+    /// Returns whether the statements of a transaction may be a call of a procedure.
     ///
     /// Not on a node of Galera: it may roll a transaction back because another node's came first. Statements that were
     /// sent together would go on outside the transaction, so each must be sent after the answer to the one before it.
@@ -118,14 +117,17 @@ impl Writer {
             && !self.found.is_vitess.load(Ordering::Relaxed)
     }
 
-    /// The shards of the ledger, as the last connection or the last look found them.
+    /// The shards of the database, as the last connection or the last look found them.
     #[must_use]
     pub fn shards(&self) -> &Shards {
         &self.found.shards
     }
 
     /// Reads the shards on a connection to a vtgate.
-    pub(super) async fn look_at_shards(&self, vtgate: &mut MySqlConnection) -> sqlx::Result<()> {
+    ///
+    /// # Errors
+    /// The vtgate's; what was known stays.
+    pub async fn look_at_shards(&self, vtgate: &mut MySqlConnection) -> sqlx::Result<()> {
         self.found.shards.read(vtgate).await
     }
 
@@ -141,18 +143,18 @@ impl Writer {
         self.found.suspected.notify_one();
     }
 
-    pub(super) fn found(&self) -> Arc<WriterState> {
+    pub(crate) fn found(&self) -> Arc<WriterState> {
         Arc::clone(&self.found)
     }
 
     /// The options for the next connection of a new pool.
-    pub(super) fn connect_options(&self) -> MySqlConnectOptions {
+    pub(crate) fn connect_options(&self) -> MySqlConnectOptions {
         let writer = self.found.writer.borrow().as_ref().map_or(0, |known| known.host);
         self.found.hosts[writer].clone()
     }
 
     /// Lets a pool follow the writer.
-    pub(super) fn lead(&self, pool: &Database) {
+    pub(crate) fn lead(&self, pool: &Database) {
         if self.has_several_hosts() {
             self.pools().push(pool.clone());
             // The writer may have been found since the pool was made.
@@ -161,7 +163,7 @@ impl Writer {
     }
 
     /// Finds the writer and follows it until `stop` fires, or until all of its pools are closed.
-    pub async fn follow(self, metrics: Metrics, stop: CancellationToken) {
+    pub async fn follow(self, metrics: LedgerMetrics, stop: CancellationToken) {
         let mut choice = Choice::default();
         let mut lines: Vec<Option<MySqlConnection>> = Vec::new();
         lines.resize_with(self.found.hosts.len(), || None);
@@ -185,15 +187,15 @@ impl Writer {
     }
 
     /// Chooses the writer by the answers of the hosts, and moves the pools to it if it is another one.
-    fn use_writer(&self, choice: &mut Choice, roles: &[Option<Role>], metrics: &Metrics) {
+    fn use_writer(&self, choice: &mut Choice, roles: &[Option<Role>], metrics: &LedgerMetrics) {
         let writers = roles.iter().flatten().filter(|role| role.writes).count();
-        metrics.ledger.writers.set(i64::try_from(writers).unwrap_or(i64::MAX));
+        metrics.writers.set(i64::try_from(writers).unwrap_or(i64::MAX));
         let one_may = roles.iter().flatten().any(|role| role.writes && !role.is_galera);
         let known = self.found.writer.borrow().clone();
         let was_contested = choice.is_contested();
         let chosen = choice.after(roles, known.as_ref().map(|known| known.host));
         let is_contested = choice.is_contested();
-        metrics.ledger.writers_in_conflict.set((is_contested || (writers > 1 && one_may)).into());
+        metrics.writers_in_conflict.set((is_contested || (writers > 1 && one_may)).into());
         if is_contested && !was_contested {
             tracing::error!(
                 "several hosts of DATABASE_URL take writes; the writer is kept: {}",
@@ -221,13 +223,13 @@ impl Writer {
         for pool in self.pools().iter() {
             pool.set_connect_options(self.found.hosts[host].clone());
         }
-        metrics.ledger.writer.set(i64::try_from(host + 1).unwrap_or(i64::MAX));
+        metrics.writer.set(i64::try_from(host + 1).unwrap_or(i64::MAX));
         let name = hosts::name(&self.found.hosts[host]);
         let of = roles.len();
         if is_first {
             tracing::info!("ledger writer found: {name}, host {} of {of}", host + 1);
         } else {
-            metrics.ledger.writer_changes.inc();
+            metrics.writer_changes.inc();
             tracing::warn!("ledger writer changed: {name}, host {} of {of}", host + 1);
         }
     }
@@ -246,7 +248,7 @@ impl Writer {
 
 impl WriterState {
     /// Returns whether a connection of this age was opened before the writer changed.
-    pub(super) fn is_outdated(&self, age: Duration) -> bool {
+    pub(crate) fn is_outdated(&self, age: Duration) -> bool {
         if self.hosts.len() < 2 {
             return false;
         }
@@ -255,23 +257,23 @@ impl WriterState {
     }
 
     /// Asks the hosts soon.
-    pub(super) fn recheck_writer(&self) {
+    pub(crate) fn recheck_writer(&self) {
         self.suspected.notify_one();
     }
 
     /// Returns whether a server is asked before each use of a connection whether it still takes writes.
     ///
     /// After a switch, another instance may have found the new writer half a second before this one does, and have
-    /// answered a buyer. The old writer was read-only before that. So an answer counts only if the server said after the
+    /// answered a caller. The old writer was read-only before that. So an answer counts only if the server said after the
     /// request came that it takes writes. Galera does not need this: its reads wait for what other nodes committed.
-    pub(super) fn is_asked_each_time(&self) -> bool {
+    pub(crate) fn is_asked_each_time(&self) -> bool {
         self.hosts.len() > 1 && !self.is_galera.load(Ordering::Relaxed)
     }
 
     /// Sets up the session of a new connection, and notes whether it leads to a node of Galera, or to Vitess. Instances
     /// may use different nodes of Galera for a moment, so each read waits there until the node has applied what the
     /// others committed.
-    pub(super) async fn set_up(
+    pub(crate) async fn set_up(
         &self,
         connection: &mut MySqlConnection,
         pool: PoolSession,
@@ -313,7 +315,7 @@ impl WriterState {
     ///
     /// # Errors
     /// That it is another server: the pool then tries again.
-    pub(super) fn confirm_again(&self, identity: &str) -> sqlx::Result<()> {
+    pub(crate) fn confirm_again(&self, identity: &str) -> sqlx::Result<()> {
         let is_it = |known: &CurrentWriter| known.identity == identity;
         match self.hosts.len() < 2 || self.writer.borrow().as_ref().is_some_and(is_it) {
             true => Ok(()),
@@ -326,7 +328,7 @@ impl WriterState {
     ///
     /// # Errors
     /// The server's, or that it is another server: the pool then tries again.
-    pub(super) async fn confirm(&self, connection: &mut MySqlConnection) -> sqlx::Result<String> {
+    pub(crate) async fn confirm(&self, connection: &mut MySqlConnection) -> sqlx::Result<String> {
         if self.hosts.len() < 2 {
             return Ok(String::new());
         }
@@ -362,14 +364,14 @@ fn not_the_writer(sentence: &str) -> sqlx::Error {
 }
 
 /// Sets the metrics of the replicas among the hosts.
-fn note_lags(lags: &[Option<Lag>], metrics: &Metrics) {
+fn note_lags(lags: &[Option<Lag>], metrics: &LedgerMetrics) {
     let stopped = lags.iter().filter(|lag| **lag == Some(Lag::Stopped)).count();
-    metrics.ledger.replicas_stopped.set(i64::try_from(stopped).unwrap_or(i64::MAX));
+    metrics.replicas_stopped.set(i64::try_from(stopped).unwrap_or(i64::MAX));
     let behind = lags.iter().flatten().filter_map(|lag| match lag {
         Lag::Behind(time) => i64::try_from(time.as_secs()).ok(),
         Lag::Stopped => None,
     });
-    metrics.ledger.replica_lag.set(behind.max().unwrap_or(0));
+    metrics.replica_lag.set(behind.max().unwrap_or(0));
 }
 
 /// Asks a host on a connection that is kept for it; its role is `None` when it does not answer.
