@@ -11,7 +11,6 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use extension::Core;
-use mysql_connection::Database;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use webhooks::{Failure, WebhookClient};
