@@ -337,7 +337,7 @@ async fn an_import_has_limits() {
 #[tokio::test]
 async fn the_command_imports_as_the_console_does() {
     let (shop, instance) = Shop::open().await;
-    let file = std::env::temp_dir().join(crate::support::unique("table"));
+    let file = std::env::temp_dir().join(unique("table"));
     let path = file.to_str().expect("text");
     std::fs::write(&file, TABLE).expect("written");
     let (code, said) = process::run(&shop, &["import", path, "--dry-run"]).await;

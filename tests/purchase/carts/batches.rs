@@ -100,7 +100,7 @@ async fn a_batch_sells_no_unit_twice() {
     assert_eq!((sold, left(&instance, &items).await), (10, vec![0, 0, 0]));
     // The limit of a buyer is counted over the carts of one request, too.
     let many = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 4 })).await;
-    let beside = instance.make_item(json!({ "stock": 100 })).await;
+    let beside = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 4 })).await;
     let of_cleo = ["c", "d", "e"].map(|key| line("cleo", key, &[(many, 2), (beside, 1)]));
     let answered = answers(&send(&programs[0], of_cleo.join("\n")).await);
     let codes = answered.iter().filter_map(|one| one["problem"]["code"].as_str());
