@@ -27,7 +27,7 @@ const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// How much of a log goes into an error message.
 const TAIL_LINES_MAX: usize = 15;
-const TAIL_BYTES_MAX: u64 = 4096;
+const TAIL_BYTES_MAX: u64 = 16 << 10;
 
 /// A server's directory, locked.
 #[derive(Debug)]
@@ -172,7 +172,8 @@ impl Home {
         ))
     }
 
-    /// The last lines that were logged since this start.
+    /// The last lines that were logged since this start; those from the first error of MySQL on, because a crash writes
+    /// a long list of addresses after it.
     pub(super) fn tail(&self) -> String {
         let read = || -> io::Result<String> {
             let mut log = File::open(self.path(LOG))?;
@@ -185,7 +186,9 @@ impl Home {
         };
         let text = read().unwrap_or_else(|error| format!("(unreadable: {error})"));
         let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES_MAX)..].join("\n")
+        let last = lines.len().saturating_sub(TAIL_LINES_MAX);
+        let from = lines.iter().position(|line| line.contains("[ERROR]")).unwrap_or(last).min(last);
+        lines[from..].iter().take(TAIL_LINES_MAX).copied().collect::<Vec<_>>().join("\n")
     }
 }
 
