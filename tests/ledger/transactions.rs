@@ -53,7 +53,7 @@ async fn an_emptied_redis_is_noticed_and_loaded_from_the_ledger() {
 #[tokio::test]
 async fn planted_faults_are_named_by_the_audit() {
     let (shop, instance) = Shop::open().await;
-    // Each with what is broken then, and whether nothing else is.
+    // Each with the broken invariants, and whether all others hold.
     for (statement, invariants, is_all) in [
         ("DELETE FROM orders WHERE item_id = :item LIMIT 1", &["I1", "I4"][..], false),
         ("UPDATE orders SET quantity = 2 WHERE item_id = :item LIMIT 1", &["I1", "I2"], false),

@@ -34,6 +34,14 @@ async fn connections(redis: &mut SharedConnection) -> usize {
     list.lines().filter(|line| !line.contains(" flags=t ")).count()
 }
 
+async fn until_connections(redis: &SharedConnection, wanted: usize) {
+    eventually("as many connections as before", || {
+        let mut redis = redis.clone();
+        async move { (connections(&mut redis).await == wanted).then_some(()) }
+    })
+    .await;
+}
+
 /// How many commands clients have sent so far, with the messages that scripts publish, and without
 /// what this test asks itself.
 async fn commands(redis: &mut SharedConnection) -> u64 {
@@ -83,7 +91,8 @@ async fn w7_ten_thousand_waiters_cost_the_server_no_more_than_one() {
             (crowd.stats().snapshot().waiting_now == WAITERS - 1).then_some(())
         })
         .await;
-        assert_eq!(connections(&mut redis).await, before, "connections while they wait");
+        // A connection that begins to track a hold is counted until it says what it is for.
+        until_connections(&redis, before).await;
         let asked = commands(&mut redis).await;
         assert_eq!(holder.release().await, ReleaseOutcome::Released);
         while let Some(outcome) = waiters.join_next().await {
@@ -95,7 +104,7 @@ async fn w7_ten_thousand_waiters_cost_the_server_no_more_than_one() {
             resident_kib()
         );
         assert!(asked <= COMMANDS_MAX * WAITERS, "{asked} commands");
-        assert_eq!(connections(&mut redis).await, before, "connections afterwards");
+        until_connections(&redis, before).await;
         nothing_is_left(&crowd, &mut redis).await;
     }
 }
