@@ -171,16 +171,6 @@ pub fn step(highest: f64) -> f64 {
         .unwrap_or(rough)
 }
 
-/// `1,234`.
-pub fn grouped(number: f64) -> String {
-    crate::document::grouped(number.max(0.0).round() as u64)
-}
-
-/// A number with its thousands grouped; numbers below one keep their decimals.
-pub fn grouped_small(number: f64) -> String {
-    if number < 1.0 { format!("{number}") } else { grouped(number) }
-}
-
 /// Text as it stands in an element or in an attribute.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -9,7 +9,6 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 
-use crate::draw::PARTY_MAX;
 use crate::drive::Instance;
 use crate::drive::call::Call;
 use crate::drive::connection::{Exchange, Reply};
@@ -17,6 +16,8 @@ use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::{DrawOptions, RunOptions};
 
+/// Friends who are drawn as one, at most.
+pub const PARTY_MAX: u8 = 4;
 /// An admin request or the service's own audit may take this long.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// A service that the previous load has overwhelmed answers "nothing changed, try again" to an admin,

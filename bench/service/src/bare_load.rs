@@ -6,9 +6,8 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 
 use crate::bare_http::{self, BareHttp};
-use crate::load::halves;
+use crate::load::{REQUESTS_PER_SECOND, halves};
 use crate::processes::{Moment, Services, Usage};
-use crate::sample::REQUESTS_PER_SECOND;
 use loadtest::drive::{self, Drive, Instance, Policy};
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;

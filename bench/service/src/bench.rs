@@ -15,9 +15,10 @@ use loadtest::program::CommandResult;
 use loadtest::tokens::seckill_program;
 
 use crate::figures::Figures;
-use crate::measure::Build;
+use crate::load::planned;
+use crate::measure::{Build, CLIENTS_MAX};
 use crate::report::Report;
-use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Subjects, planned};
+use crate::round::{Bench, CLIENTS_OPEN, Subjects};
 use crate::sample::Round;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;

@@ -4,11 +4,11 @@ use loadtest::spread::Spread;
 use serde::Serialize;
 
 use crate::measure::{
-    BATCH, Build, CLIENTS, CLIENTS_FEW, CLIENTS_MANY, DIRECT, LOCK, Measure, Opening,
+    BATCH, Build, CLIENTS, CLIENTS_FEW, CLIENTS_MANY, DIRECT, LOCK, Measure, Opening, Shape,
 };
 use crate::processes::{BARE, DATABASE, SERVICE};
 use crate::sample::{Round, Sample};
-use crate::shapes::{AS_COMPOSE, AS_RUN, Shape, WITH_LOG};
+use crate::shapes::{AS_COMPOSE, AS_RUN, WITH_LOG};
 use Bound::{AtLeast, AtMost};
 
 /// A ratio, and what it is to reach.

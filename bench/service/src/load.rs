@@ -26,6 +26,10 @@ use loadtest::plan::{Pace, Plan};
 use loadtest::report::TrafficSummary;
 use loadtest::service;
 
+/// Purchases that are planned for each second of a load: more than are made.
+pub const REQUESTS_PER_SECOND: f64 = 60_000.0;
+/// Requests of one load at least and at most.
+const REQUESTS: (f64, f64) = (500.0, 1_000_000.0);
 /// How long the orders of one item may take to be in the ledger after the last answer.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// How long a load beside another one may take to get its first answers.
@@ -44,6 +48,13 @@ pub struct Load {
     pub beside_per_second: f64,
     /// What the audit found, with the item.
     pub broken: Vec<String>,
+}
+
+impl Load {
+    /// One of its figures, with what the load cost.
+    pub fn sample(&self, value: f64) -> Sample {
+        Sample { value, ..self.cost.clone() }
+    }
 }
 
 /// What one load is aimed at.
@@ -254,6 +265,17 @@ impl LoadGenerator {
         let before = self.ledgers(&target.items).await?;
         Ok(ReadyLoad { drive: Arc::new(drive), before })
     }
+}
+
+/// The requests that a closed load of `span` plans, and the buyers of its items.
+pub fn planned(span: Duration) -> u32 {
+    bounded(REQUESTS_PER_SECOND * span.as_secs_f64())
+}
+
+/// A number of requests that neither says nothing nor takes for ever.
+pub fn bounded(requests: f64) -> u32 {
+    // In the range by construction.
+    requests.clamp(REQUESTS.0, REQUESTS.1) as u32
 }
 
 fn accepted(drive: &Drive) -> u64 {

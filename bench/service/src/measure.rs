@@ -6,13 +6,13 @@ use serde::{Serialize, Serializer};
 
 use loadtest::document::grouped;
 
-use crate::shapes::Shape;
-
 /// The clients of P1, P2c, P5, P10 and of baseline H.
 pub const CLIENTS: u32 = 256;
 /// The clients of P4, and those that they are compared with.
 pub const CLIENTS_MANY: u32 = 4_096;
 pub const CLIENTS_FEW: u32 = 64;
+/// The most connections of any load, where the system allows them.
+pub const CLIENTS_MAX: u32 = 10_000;
 /// The numbers of clients at which strategies are measured, P14 among them.
 pub const CLIENTS_OF_STRATEGIES: [u32; 2] = [64, CLIENTS];
 /// The numbers of items of P10.
@@ -80,6 +80,19 @@ pub enum Opening {
     NotAccepted,
     /// The most memory of the service meanwhile.
     Memory,
+}
+
+/// A way to run the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    pub is_mysql: bool,
+    pub is_tcp: bool,
+    /// Whether it writes a binary log.
+    pub has_log: bool,
+    /// Shards behind a vtgate of Vitess; 0: the server itself.
+    pub shards: usize,
+    /// Items that are sold at once.
+    pub items: usize,
 }
 
 /// What a figure belongs to.
@@ -204,6 +217,20 @@ impl fmt::Display for Measure {
                 write!(formatter, "{strategy}, {CLIENTS} clients, {shape}")
             }
         }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = if self.is_mysql { "MySQL" } else { "MariaDB" };
+        let way = if self.is_tcp { "TCP" } else { "a socket" };
+        let log = if self.has_log { ", with a binary log" } else { "" };
+        match self.shards {
+            0 => write!(formatter, "{server} by {way}{log}")?,
+            1 => formatter.write_str("vtgate, one shard")?,
+            shards => write!(formatter, "vtgate, {shards} shards")?,
+        }
+        if self.items > 1 { write!(formatter, ", {} items", self.items) } else { Ok(()) }
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use loadtest::failure::CannotJudge;
 
 use crate::bare_load::BareLoad;
-use crate::load::Load;
+use crate::load::{Load, REQUESTS_PER_SECOND};
 use crate::measure::Measure;
 use crate::processes::Usage;
-use crate::sample::{REQUESTS_PER_SECOND, Sample, Samples};
+use crate::sample::{Sample, Samples};
 use crate::subject::Subject;
 
 /// Items that sell as usual.
@@ -29,10 +29,10 @@ pub async fn crowd(
     let mut measured: Samples = (Vec::new(), Vec::new());
     for beside_crowd in [!alone_first, alone_first] {
         let load = hundred(subject, span, beside_crowd, &mut measured.1).await?;
-        let p99 = Sample::of(&load, load.summary.accepted.from_plan.p99_us as f64);
+        let p99 = load.sample(load.summary.accepted.from_plan.p99_us as f64);
         measured.0.push((Measure::Hundred { beside_crowd }, p99));
         if beside_crowd {
-            let rate = Sample::of(&load, load.beside_per_second);
+            let rate = load.sample(load.beside_per_second);
             measured.0.push((Measure::Crowd, rate));
         }
     }

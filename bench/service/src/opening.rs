@@ -9,10 +9,9 @@ use loadtest::failure::CannotJudge;
 use loadtest::process::resident_mib_max;
 
 use crate::bare_load::BareLoad;
-use crate::load::Target;
-use crate::measure::{Measure, Opening};
+use crate::load::{Target, planned};
+use crate::measure::{CLIENTS_MAX, Measure, Opening};
 use crate::processes::Usage;
-use crate::round::{CLIENTS_MAX, planned};
 use crate::sample::{Sample, Samples};
 use crate::subject::Subject;
 
@@ -45,7 +44,7 @@ async fn loads(
         measured.1.extend(load.broken.iter().cloned());
         let [first, second] = load.halves_per_second;
         let mut add = |part, value| {
-            let sample = Sample::of(&load, value);
+            let sample = load.sample(value);
             measured.0.push((Measure::Opening(part), sample));
         };
         if connects_first {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::bare_load::BareLoad;
 use crate::by_hand::ByHand;
-use crate::load::{Load, Target};
+use crate::load::{Load, REQUESTS_PER_SECOND, Target, bounded, planned};
 use crate::measure::{BATCH, Build, CLIENTS, Measure};
 use crate::per_order::PerOrder;
-use crate::sample::{REQUESTS_PER_SECOND, Round, Sample, Samples};
+use crate::sample::{Round, Sample, Samples};
 use crate::shapes::Shapes;
-use crate::steps::{self, Selection, Step};
+use crate::steps::{self, NOISE_SPAN, Selection, Step};
 use crate::subject::Subject;
 use crate::tokens::FIRST_BUYER;
 use crate::{neighbours, opening};
@@ -23,10 +23,6 @@ use loadtest::plan::Pace;
 
 /// Connections of the open models.
 pub const CLIENTS_OPEN: u32 = 4_096;
-/// The most connections of any load, where the system allows them.
-pub const CLIENTS_MAX: u32 = 10_000;
-/// How long H is asked before each step, for the machine's own noise.
-pub const NOISE_SPAN: Duration = Duration::from_millis(250);
 /// How many times its peak the service is offered for P7.
 const OVERLOAD: f64 = 5.0;
 /// The part of its peak that it is offered for P8.
@@ -40,8 +36,6 @@ const LONE_PER_SECOND: f64 = 5_000.0;
 const MANY_ITEMS_PER_SECOND: f64 = 20_000.0;
 /// Connections of HAProxy at most: this machine may not have files for twenty thousand.
 const PROXY_CONNECTIONS_MAX: u32 = 2_000;
-/// Requests of one load at least and at most.
-const REQUESTS: (f64, f64) = (500.0, 1_000_000.0);
 
 /// Everything that rounds use.
 pub struct Bench {
@@ -244,7 +238,7 @@ impl Bench {
             Measure::Lone { .. } => accepted.from_plan.p50_us as f64,
             _ => accepted.per_second,
         };
-        let sample = Sample::of(&load, value);
+        let sample = load.sample(value);
         Ok((vec![(measure.clone(), sample)], load.broken))
     }
 
@@ -338,15 +332,4 @@ impl Bench {
         };
         Ok(Sample::of_baseline(value, operations, &used))
     }
-}
-
-/// The requests that a closed load of `span` plans, and the buyers of its items.
-pub fn planned(span: Duration) -> u32 {
-    bounded(REQUESTS_PER_SECOND * span.as_secs_f64())
-}
-
-/// A number of requests that neither says nothing nor takes for ever.
-fn bounded(requests: f64) -> u32 {
-    // In the range by construction.
-    requests.clamp(REQUESTS.0, REQUESTS.1) as u32
 }

@@ -4,13 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::load::Load;
 use crate::measure::{Build, Measure};
 use crate::processes::Usage;
 use crate::work::Counters;
-
-/// Purchases that are planned for each second of a load: more than are made.
-pub const REQUESTS_PER_SECOND: f64 = 60_000.0;
 
 /// What one step measured, and the verdicts that were not clean.
 pub type Samples = (Vec<(Measure, Sample)>, Vec<String>);
@@ -36,11 +32,6 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of a load on the service.
-    pub fn of(load: &Load, value: f64) -> Self {
-        Self { value, ..load.cost.clone() }
-    }
-
     /// Of a baseline that did something `operations` times.
     pub fn of_baseline(value: f64, operations: u64, used: &Usage) -> Self {
         let cpu_us = used.us_for_each(operations);

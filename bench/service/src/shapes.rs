@@ -6,16 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dev_servers::{DATABASE, MysqlOptions, MysqlServer, ONLY_SHARD, VitessCluster, VitessServer};
 
-use crate::load::Target;
-use crate::measure::{BATCH, Build, CLIENTS, DIRECT, LOCK, Measure};
-use crate::round::planned;
-use crate::sample::{Sample, Samples};
+use crate::load::{Target, planned};
+use crate::measure::{BATCH, Build, CLIENTS, DIRECT, LOCK, Measure, Shape};
+use crate::sample::Samples;
 use crate::subject::{Place, Subject};
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, OrCannotJudge};
@@ -28,19 +26,6 @@ const LOG: &str = "--log-bin=binlog --server-id=1 --binlog-format=ROW --sync-bin
 
 /// The strategies that are measured.
 pub const SHAPE_LOADS: [&str; 3] = [BATCH, DIRECT, LOCK];
-
-/// A way to run the database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shape {
-    pub is_mysql: bool,
-    pub is_tcp: bool,
-    /// Whether it writes a binary log.
-    pub has_log: bool,
-    /// Shards behind a vtgate of Vitess; 0: the server itself.
-    pub shards: usize,
-    /// Items that are sold at once.
-    pub items: usize,
-}
 
 /// As `make run` starts it.
 pub const AS_RUN: Shape =
@@ -182,7 +167,7 @@ impl Shapes {
                 let measure = Measure::Shape { shape: *shape, strategy };
                 let faults = load.broken.iter().map(|fault| format!("{measure}: {fault}"));
                 measured.1.extend(faults);
-                measured.0.push((measure, Sample::of(&load, load.summary.accepted.per_second)));
+                measured.0.push((measure, load.sample(load.summary.accepted.per_second)));
             }
         }
         Ok(measured)
@@ -199,19 +184,5 @@ impl Shapes {
         for cluster in &self.clusters {
             cluster.stop().await;
         }
-    }
-}
-
-impl fmt::Display for Shape {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let server = if self.is_mysql { "MySQL" } else { "MariaDB" };
-        let way = if self.is_tcp { "TCP" } else { "a socket" };
-        let log = if self.has_log { ", with a binary log" } else { "" };
-        match self.shards {
-            0 => write!(formatter, "{server} by {way}{log}")?,
-            1 => formatter.write_str("vtgate, one shard")?,
-            shards => write!(formatter, "vtgate, {shards} shards")?,
-        }
-        if self.items > 1 { write!(formatter, ", {} items", self.items) } else { Ok(()) }
     }
 }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use crate::measure::{
-    BATCH, CLIENTS_FEW, CLIENTS_MANY, CLIENTS_OF_STRATEGIES, DIRECT, INSTANCES, ITEMS, Measure,
-    Opening,
+    BATCH, CLIENTS_FEW, CLIENTS_MANY, CLIENTS_MAX, CLIENTS_OF_STRATEGIES, DIRECT, INSTANCES, ITEMS,
+    Measure, Opening,
 };
 use crate::neighbours;
-use crate::round::{CLIENTS_MAX, NOISE_SPAN};
 use crate::shapes::{SHAPE_LOADS, SHAPES};
 
 /// Rounds without an option: with them, what counts takes five minutes.
@@ -15,6 +14,8 @@ pub const ROUNDS: u32 = 3;
 /// The strategies that `--strategies` measures when it names none.
 pub const STRATEGIES: &str =
     "mysql-atomic,mysql-for-update,mysql-version,redis-watch,redis-lua,lock-redis,mysql-batch";
+/// How long H is asked before each step, for the machine's own noise.
+pub const NOISE_SPAN: Duration = Duration::from_millis(250);
 /// What a load takes beside its span: an item, connections, the audit.
 const BESIDE_A_LOAD: Duration = Duration::from_millis(900);
 /// What a load for the noise takes beside its span.

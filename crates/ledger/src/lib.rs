@@ -48,5 +48,6 @@ pub use rows::account::guests;
 pub use shop_domain::Unreachable;
 /// An error of the database, and a result with it.
 pub use sqlx::{Error, Result};
-pub use work::item_concurrency::{ItemConcurrency, ItemPermit, TellWait};
+pub use work::item_concurrency::{ItemConcurrency, TellWait};
+pub use work::item_permit::ItemPermit;
 pub use work::{Ledger, RetryPolicy, breaker, cache, gathered, single_flight};

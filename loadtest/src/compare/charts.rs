@@ -3,9 +3,8 @@
 use super::figures::Row;
 use super::result::Comparison;
 use super::verdict::Verdict;
-use crate::canvas::{
-    Canvas, Chart, Legend, NAMES, Place, SCALE, Scale, Tone, WIDTH, grouped, grouped_small, step,
-};
+use crate::canvas::{Canvas, Chart, Legend, NAMES, Place, SCALE, Scale, Tone, WIDTH, step};
+use crate::document;
 use crate::options::Switch;
 use crate::spread::Spread;
 use ledger_audit::Expectation;
@@ -210,6 +209,16 @@ fn panel(row: &Row, sales: &[(u64, i64)], stock: i64) -> Canvas {
     let end = if uncaught { "not caught".to_owned() } else { format!("{left_units} left") };
     canvas.text(&end, (left, bottom + 5), tone, 11, "start");
     canvas
+}
+
+/// `1,234`.
+fn grouped(number: f64) -> String {
+    document::grouped(number.max(0.0).round() as u64)
+}
+
+/// A number with its thousands grouped; numbers below one keep their decimals.
+fn grouped_small(number: f64) -> String {
+    if number < 1.0 { format!("{number}") } else { grouped(number) }
 }
 
 #[cfg(test)]

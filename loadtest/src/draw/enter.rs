@@ -14,9 +14,8 @@ use crate::drive::Instance;
 use crate::drive::call::Call;
 use crate::drive::connection::{Connection, Exchange};
 use crate::failure::{CannotJudge, OrCannotJudge};
+use crate::service::PARTY_MAX;
 
-/// Friends who are drawn as one, at most.
-pub const PARTY_MAX: u8 = 4;
 /// One request may take this long; then it is sent again, which has no further effect.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often a request is sent again, and the pause between two times.

@@ -21,10 +21,9 @@ use crate::options::DrawOptions;
 use crate::process;
 use crate::program::CommandResult;
 use crate::report;
-use crate::service::{self, Admin};
+use crate::service::{self, Admin, PARTY_MAX};
 use crate::tokens::{Mint, seckill_program};
 use enter::BuyerEntry;
-pub use enter::PARTY_MAX;
 
 /// Id of the first buyer; the others follow. It lies above all real accounts.
 const FIRST_BUYER: i64 = 1_000_000_001;

@@ -4,6 +4,8 @@
 mod attempts;
 #[path = "../../../crates/ledger/src/work/cache.rs"]
 pub mod cache;
+#[path = "../../../crates/ledger/src/work/item_permit.rs"]
+pub(crate) mod item_permit;
 include!(concat!(env!("OUT_DIR"), "/item_concurrency.rs"));
 
 pub(crate) use attempts::{ATTEMPTS_MAX, pause};
@@ -54,7 +56,7 @@ pub(crate) mod stock_lock {
 
     use crate::book::Row;
     use crate::sql::{Database, MySqlConnection, Result, begin};
-    use crate::work::item_concurrency::{ItemPermit, ItemPermits};
+    use crate::work::item_permit::{ItemPermit, ItemPermits};
 
     /// Locks the stock rows of several items: the one that was waited for alone, and the others without waiting.
     pub(crate) async fn lock_all(

@@ -48,9 +48,13 @@ impl Keys {
 
     /// The key of the fence counter, in the same slot.
     pub(crate) fn fence(&self, name: &LockName) -> String {
-        let tag = name.hash_tag().unwrap_or(name.as_str());
-        [&*self.prefix, "fence:{", tag, "}"].concat()
+        [&*self.prefix, "fence:{", tag(name), "}"].concat()
     }
+}
+
+/// What chooses the slot of a name's keys. All names of a group have one hash tag.
+pub(super) fn tag(name: &LockName) -> &str {
+    name.hash_tag().unwrap_or(name.as_str())
 }
 
 #[cfg(test)]

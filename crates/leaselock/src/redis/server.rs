@@ -6,6 +6,7 @@ use std::time::Duration;
 use ::redis::{FromRedisValue, ToRedisArgs, from_redis_value};
 use ::redis_connection::{Script, is_unknown_script};
 
+use super::keys::tag;
 use super::script::{CLOCK, MINT};
 use super::subscriber::Subscriber;
 use super::tracker::TrackedHold;
@@ -128,9 +129,4 @@ impl<C: Connection> Server<C> {
         let Some(subscriber) = &self.subscriber else { return Ok(None) };
         subscriber.watch(token, tag(name)).await.map(Some)
     }
-}
-
-/// What chooses the slot of a name's keys. All names of a group have one hash tag.
-pub(super) fn tag(name: &LockName) -> &str {
-    name.hash_tag().unwrap_or(name.as_str())
 }

@@ -46,15 +46,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::InvalidName;
 use crate::redis::Keys;
-use crate::redis::tracker::{self, Tracked, TrackedHold, Tracker};
+use crate::redis::tracker::{self, PING_PERIOD, RECONNECT_PAUSE, Tracked, TrackedHold, Tracker};
 use crate::store::{BackendError, Grant, Notifications, StoreResult, Subscription, Token};
 
 /// How long connecting and subscribing may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait before a lost connection is tried again.
-pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
-/// How often the link is looked after, and how long the answer may take.
-pub(super) const PING_PERIOD: Duration = Duration::from_secs(5);
 
 /// Receives the notifications for the locks of one program. Clones share one connection, which is
 /// made when a lock first waits, and ends with the last clone and the last lock that has one.

@@ -27,11 +27,14 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, interval, sleep};
 
 use super::Keys;
-use super::server::tag;
-use super::subscriber::{PING_PERIOD, RECONNECT_PAUSE};
+use super::keys::tag;
 use crate::LockName;
 use crate::store::WatchedHold;
 
+/// How long to wait before a lost connection is tried again.
+pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// How often the link is looked after, and how long the answer may take.
+pub(super) const PING_PERIOD: Duration = Duration::from_secs(5);
 /// How long a hold lasts before its key is tracked: most holds end sooner.
 const TRACKED_AFTER: Duration = Duration::from_millis(50);
 /// When a key that could not be read is read again.

@@ -10,7 +10,7 @@ use crate::rows::item::draws::{self, micros};
 use crate::rows::item::items::{self, ItemUpdate, StockedItem};
 use crate::rows::item::limit_groups;
 use crate::waiting_list::{LineChange, WaitingLine};
-use crate::work::item_concurrency::ItemPermit;
+use crate::work::item_permit::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
 use crate::write::restock::{Restock, restock};
 use mysql_connection::Rollback;

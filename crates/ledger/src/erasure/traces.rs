@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use sqlx::MySqlConnection;
 
 use crate::waiting_list::{self, LineChange, WaitingLine};
-use crate::work::item_concurrency::ItemPermit;
+use crate::work::item_permit::ItemPermit;
 use shop_domain::UserId;
 
 /// A column that names a person, or says something of one.

@@ -12,7 +12,7 @@ use crate::rows::item::items::datetime;
 use crate::rows::item::stock;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::waiting_list::WaitingLine;
-use crate::work::item_concurrency::{ItemPermit, ItemPermits};
+use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
 use crate::work::stock_lock::wait_until_free;
 use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX};

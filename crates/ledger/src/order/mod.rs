@@ -18,7 +18,8 @@ use std::sync::{Mutex, PoisonError};
 use tokio::time::Instant;
 
 use crate::waiting_list::WaitingLine;
-use crate::work::item_concurrency::{ItemPermits, step_deadline};
+use crate::work::item_concurrency::step_deadline;
+use crate::work::item_permit::ItemPermits;
 use crate::work::{Ledger, RetryPolicy, change, failed_change, failed_read};
 use mysql_connection::{WorkError, answered};
 use shop_domain::order::Step;

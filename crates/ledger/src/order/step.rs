@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use super::{StepError, Turn, terms};
 use crate::rows::order::orders;
 use crate::waiting_list::{LineChange, WaitingLine};
-use crate::work::item_concurrency::{ItemPermit, ItemPermits};
+use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::work::{limit_lock, stock_lock};
 use mysql_connection::statement::{Binds, Read, Write};
 use mysql_connection::{Database, Fault};

@@ -23,7 +23,7 @@ use crate::rows::account::erased;
 use crate::rows::order::buyers;
 use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::waiting_list;
-use crate::work::item_concurrency::ItemPermit;
+use crate::work::item_permit::ItemPermit;
 use crate::work::stock_lock;
 use mysql_connection::Fault;
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, SaleWindow, UserId, WaitingStatus};

@@ -2,7 +2,7 @@
 
 use super::{JoinRefusal, LineChange, WaitingLine};
 use crate::erasure::traces::{Fate, Trace};
-use crate::work::item_concurrency::ItemPermit;
+use crate::work::item_permit::ItemPermit;
 use crate::work::{Ledger, RetryPolicy};
 use mysql_connection::transact;
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};

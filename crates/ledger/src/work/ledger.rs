@@ -4,7 +4,8 @@
 use futures::future::BoxFuture;
 
 use super::breaker::{Breaker, BreakerPermit};
-use super::item_concurrency::{ItemConcurrency, ItemPermit};
+use super::item_concurrency::ItemConcurrency;
+use super::item_permit::ItemPermit;
 use super::{ATTEMPTS_MAX, pause};
 use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence, within_limit};
 use mysql_connection::{

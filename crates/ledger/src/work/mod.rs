@@ -6,6 +6,7 @@ pub mod breaker;
 pub mod cache;
 pub mod gathered;
 pub(crate) mod item_concurrency;
+pub(crate) mod item_permit;
 mod ledger;
 pub(crate) mod limit_lock;
 pub mod monitor;

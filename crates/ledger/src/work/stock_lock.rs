@@ -2,7 +2,7 @@
 
 use sqlx::MySqlConnection;
 
-use super::item_concurrency::{ItemPermit, ItemPermits};
+use super::item_permit::{ItemPermit, ItemPermits};
 use mysql_connection::statement::{Read, in_list};
 use mysql_connection::{Database, answered, begin};
 use shop_domain::ItemId;

@@ -47,7 +47,8 @@ use tokio::time::Instant;
 use crate::rows::item::stock::StockRow;
 use crate::rows::outbox::Outbox;
 use crate::work::breaker::Breaker;
-use crate::work::item_concurrency::{ItemConcurrency, ItemPermit};
+use crate::work::item_concurrency::ItemConcurrency;
+use crate::work::item_permit::ItemPermit;
 use mysql_connection::{Database, Fault, Shards, Writer};
 use shop_domain::outcome::Dependency;
 use shop_domain::{

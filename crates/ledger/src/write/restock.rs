@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use crate::rows::tables::TABLES;
 use crate::waiting_list::LineChange;
-use crate::work::item_concurrency::ItemPermit;
+use crate::work::item_permit::ItemPermit;
 use mysql_connection::statement::{Binds, Read, Write};
 use shop_domain::{Item, ItemId, OrderId, UserId};
 

@@ -22,7 +22,7 @@ use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{choose, items_of};
 use super::sql::{BatchError, BatchResult, commit};
 use super::statements::{find_written, locked_by_others};
-use crate::work::item_concurrency::ItemPermits;
+use crate::work::item_permit::ItemPermits;
 use crate::write::protocol::{self, protocol};
 use crate::write::{
     ATTEMPTS_MAX, Arbiter, BATCH_MAX, Fence, LOST_COMMIT_READS_MAX, OrderWrite, StockWrite,

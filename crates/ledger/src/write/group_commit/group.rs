@@ -15,7 +15,8 @@ use super::queue::{BatchQueue, Waiting};
 use super::statements::find_written;
 use super::tasks::BatchTasks;
 use crate::work::cache::Cache;
-use crate::work::item_concurrency::{ItemPermit, ItemPermits, TellWait};
+use crate::work::item_concurrency::TellWait;
+use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::write::{
     Answer, AnswerSender, Answers, Arbiter, OrderWrite, StockWrite, in_time, pause,
 };

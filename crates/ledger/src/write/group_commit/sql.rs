@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
+use super::batch_orders::powers_of_two;
 use super::pipeline::PipelineSlot;
 use super::statements::take;
 use crate::rows::outbox::Outbox;
-use crate::work::item_concurrency::ItemPermits;
+use crate::work::item_permit::ItemPermits;
 use crate::work::limit_lock::{self, Limit};
 use crate::work::stock_lock;
 use crate::write::fence::{Fence, raise_fence};
@@ -248,30 +249,4 @@ async fn take_stock(
         }
     }
     Ok(true)
-}
-
-/// Cuts a batch into pieces whose lengths are powers of two, largest first: a handful of statement
-/// shapes, so that each is prepared once and used for ever.
-pub(super) fn powers_of_two<T>(mut rest: &[T]) -> impl Iterator<Item = &[T]> {
-    std::iter::from_fn(move || {
-        let length = 1 << rest.len().checked_ilog2()?;
-        let (piece, tail) = rest.split_at(length);
-        rest = tail;
-        Some(piece)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_powers_of_two_and_miss_nothing() {
-        for length in 0..600 {
-            let all: Vec<usize> = (0..length).collect();
-            let pieces: Vec<&[usize]> = powers_of_two(&all).collect();
-            assert!(pieces.iter().all(|piece| piece.len().is_power_of_two()));
-            assert_eq!(pieces.concat(), all);
-        }
-    }
 }

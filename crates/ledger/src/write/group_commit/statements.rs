@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use sqlx::{MySqlConnection, QueryBuilder, Row};
 
-use super::sql::powers_of_two;
+use super::batch_orders::powers_of_two;
 use crate::rows::order::orders;
 use crate::write::is_guarded;
 use crate::write::new_order::stock_update;
