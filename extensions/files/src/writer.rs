@@ -1,4 +1,4 @@
-//! The form of an export: records as lines of CSV or JSON, collected into pages.
+//! The form of an export: what it has, how it ends, and records as lines of CSV or JSON, collected into pages.
 
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
