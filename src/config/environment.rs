@@ -1,14 +1,25 @@
-//! The process's variables, and those among them that look like ours and are no settings.
+//! The defaults of all settings with their variables, and the process's variables that look like ours and are no
+//! settings.
 //!
 //! A platform makes variables for each service that runs beside this one, with the service's name before them: for one
 //! named `seckill` they begin like settings. These are ignored. A name that is nearly a setting is refused, since its
 //! value would silently not be used; so is any other name with our prefix.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
-use super::load::settings_of_variables;
+use toml::{Table, Value};
+
+use crate::extensions;
+
+/// The commented defaults of the core and of all extensions.
+pub static DEFAULTS: LazyLock<String> = LazyLock::new(|| {
+    let parts = extensions::ALL.iter().map(|extension| extension.defaults);
+    std::iter::once(include_str!("defaults.toml")).chain(parts).collect::<Vec<_>>().join("\n")
+});
 
 /// The beginning of each setting's variable.
 const PREFIX: &str = "SECKILL_";
@@ -62,6 +73,31 @@ fn texts(
         }
     }
     Ok(all)
+}
+
+/// The variables of all settings.
+fn settings_of_variables() -> Vec<String> {
+    let defaults: Table = toml::from_str(&DEFAULTS).expect("the defaults are TOML");
+    variables_of(&defaults).into_keys().collect()
+}
+
+/// The path of each variable's setting: `SECKILL_HTTP_ADDR` → `["http", "addr"]`.
+pub(super) fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
+    let mut variables = BTreeMap::new();
+    for (key, value) in defaults {
+        if let Value::Table(section) = value {
+            for inner in section.keys() {
+                let name = format!("SECKILL_{key}_{inner}").to_uppercase();
+                variables.insert(name, vec![key.clone(), inner.clone()]);
+            }
+        } else {
+            variables.insert(format!("SECKILL_{key}").to_uppercase(), vec![key.clone()]);
+        }
+    }
+    for url in ["database_url", "redis_url"] {
+        variables.insert(url.to_uppercase(), vec![url.to_owned()]);
+    }
+    variables
 }
 
 /// Refuses a variable that is no setting and could be meant for one of `settings`.

@@ -2,20 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
+use super::Config;
 use super::check::check_numbers;
-use super::{Config, environment};
+use super::environment::{DEFAULTS, check_stranger, variables_of};
 use crate::extensions;
 use settings::Sections;
-
-/// The commented defaults of the core and of all extensions.
-pub static DEFAULTS: LazyLock<String> = LazyLock::new(|| {
-    let parts = extensions::ALL.iter().map(|extension| extension.defaults);
-    std::iter::once(include_str!("defaults.toml")).chain(parts).collect::<Vec<_>>().join("\n")
-});
 
 /// Sections of extensions of which the core reads a key, too.
 const READ_BY_BOTH: [&str; 2] = ["events", "payment"];
@@ -61,31 +55,6 @@ impl Config {
     }
 }
 
-/// The variables of all settings.
-pub(super) fn settings_of_variables() -> Vec<String> {
-    let defaults: Table = toml::from_str(&DEFAULTS).expect("the defaults are TOML");
-    variables_of(&defaults).into_keys().collect()
-}
-
-/// The path of each variable's setting: `SECKILL_HTTP_ADDR` → `["http", "addr"]`.
-fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
-    let mut variables = BTreeMap::new();
-    for (key, value) in defaults {
-        if let Value::Table(section) = value {
-            for inner in section.keys() {
-                let name = format!("SECKILL_{key}_{inner}").to_uppercase();
-                variables.insert(name, vec![key.clone(), inner.clone()]);
-            }
-        } else {
-            variables.insert(format!("SECKILL_{key}").to_uppercase(), vec![key.clone()]);
-        }
-    }
-    for url in ["database_url", "redis_url"] {
-        variables.insert(url.to_uppercase(), vec![url.to_owned()]);
-    }
-    variables
-}
-
 fn overlay_variable(
     table: &mut Table,
     variables: &BTreeMap<String, Vec<String>>,
@@ -93,7 +62,7 @@ fn overlay_variable(
     text: &str,
 ) -> Result<(), String> {
     let Some(path) = variables.get(name) else {
-        return environment::check_stranger(name, text, variables.keys().map(String::as_str));
+        return check_stranger(name, text, variables.keys().map(String::as_str));
     };
     let slot = match path.as_slice() {
         [key] => table.get_mut(key),

@@ -21,8 +21,7 @@ use shop_traces::TraceOptions;
 use web::listen_address::{ListenAddress, SocketMode};
 
 pub use check::SECRET_LENGTH_MIN;
-pub use environment::process_variables;
-pub use load::DEFAULTS;
+pub use environment::{DEFAULTS, process_variables};
 pub use runtime_count::RuntimeCount;
 
 /// Time of a transaction beside its wait for a row, and of its answer on the way to the buyer.

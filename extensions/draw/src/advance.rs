@@ -1,16 +1,16 @@
 //! The steps of draws that are due. Any instance may take them, at any time and again.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 
-use crate::draws::Draws;
-use crate::sql::Step;
+use crate::draws::DrawParts;
 use crate::sql::rows::{self, DueDraw};
+use crate::sql::{self, Step};
 use extension::job::Job;
 use ledger::rows::nothing_was_sent;
 use shop_domain::ItemId;
@@ -39,8 +39,15 @@ pub struct Advanced {
 }
 
 /// The job that advances the draws.
+pub struct DrawJob {
+    parts: DrawParts,
+    held: HeldDraws,
+    /// The last item of the draws with a list that a run has looked at.
+    reached: AtomicI64,
+}
+
 #[async_trait]
-impl Job for Draws {
+impl Job for DrawJob {
     async fn run(&self) -> Result<String, String> {
         let Advanced { due, failed, held } =
             self.advance().await.map_err(|error| error.to_string())?;
@@ -56,7 +63,7 @@ impl Job for Draws {
 
 /// The draws whose lock another session has.
 #[derive(Default)]
-pub(crate) struct HeldDraws(Mutex<HashMap<ItemId, HeldDraw>>);
+struct HeldDraws(Mutex<HashMap<ItemId, HeldDraw>>);
 
 /// A draw whose lock another session has.
 struct HeldDraw {
@@ -72,12 +79,18 @@ enum Ended {
     Held,
 }
 
-impl Draws {
+impl DrawJob {
+    /// The job over `parts`.
+    #[must_use]
+    pub fn new(parts: DrawParts) -> Self {
+        Self { parts, held: HeldDraws::default(), reached: AtomicI64::default() }
+    }
+
     /// Takes the next steps of the draws. An error belongs to its draw: it is logged, and the others go on.
     ///
     /// # Errors
     /// The database's, when it does not answer; what was done stays done.
-    pub async fn advance(&self) -> ledger::Result<Advanced> {
+    async fn advance(&self) -> ledger::Result<Advanced> {
         let pool = &self.parts.core.ledger.pool;
         let mut due = rows::due(pool).await?;
         self.held.keep_only(&due);
@@ -132,27 +145,29 @@ impl Draws {
     }
 
     async fn advance_one(&self, item: ItemId) -> Result<Ended, StepError> {
-        match self.close(item).await? {
+        let core = &self.parts.core;
+        let pool = &core.ledger.pool;
+        match sql::close(pool, &self.parts.keys, item).await? {
             Step::Nothing => return Ok(Ended::Done),
             Step::Held => return self.held(item).await,
             Step::EarlierBuild => return Err(StepError::EarlierBuild),
             Step::Key { public } => return Err(StepError::Key(public)),
             Step::Value(round) => {
-                let now = self.parts.core.kit.clock.now();
+                let now = core.kit.clock.now();
                 let signature = self.parts.beacons.signature(&round, now).await;
                 let Some(signature) = signature.map_err(StepError::Beacon)? else {
                     return Ok(Ended::Done);
                 };
-                self.take_value(item, &signature).await?;
+                sql::take_value(pool, item, &signature).await?;
             }
             Step::Places => {}
         }
-        let Some(mut places) = self.places(item).await? else { return self.held(item).await };
+        let Some(mut places) = sql::places(core, item).await? else { return self.held(item).await };
         let mut looked = Instant::now();
         while let Some(change) = places.write_next().await? {
-            self.parts.core.waiting_lists.publish(item, &change).await;
+            core.waiting_lists.publish(item, &change).await;
             if looked.elapsed() >= PLACING_MAX {
-                let due = rows::due(&self.parts.core.ledger.pool).await?;
+                let due = rows::due(pool).await?;
                 if due.iter().any(|other| other.item != item) {
                     break;
                 }
@@ -160,7 +175,7 @@ impl Draws {
             }
         }
         self.held.forget(item);
-        self.parts.core.items.forget(item);
+        core.items.forget(item);
         Ok(Ended::Done)
     }
 

@@ -1,14 +1,12 @@
 //! The use case: announcing a draw, entering it, and finding it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 use std::time::{Duration, Instant};
 
-use crate::advance::HeldDraws;
 use crate::beacon::Beacons;
 use crate::problems::{self, of_entry};
 use crate::sql::rows::{self, DrawEntry, DrawRow};
-use crate::sql::{PartyChoice, withdraw_in};
+use crate::sql::{EntryLimit, PartyChoice, enter_in, withdraw_in};
 use draw_proof::{Hash, Promise, PublicKey, Rules, ShopKeys};
 use extension::Core;
 use extension::ports::{AnnounceDraws, DrawPromise};
@@ -50,11 +48,7 @@ pub struct Draws {
     found: Cache<ItemId, (Instant, DrawRow)>,
     reads: SingleFlight<ItemId, Result<Option<DrawRow>, LedgerError>>,
     signed: Cache<ItemId, Arc<SignedRules>>,
-    /// The entries of an item when they were last counted.
-    pub(crate) counts: Cache<ItemId, (Instant, u64)>,
-    pub(crate) held: Arc<HeldDraws>,
-    /// The last item of the draws with a list that a run has looked at.
-    pub(crate) reached: Arc<AtomicI64>,
+    limit: EntryLimit,
     /// The turns of [`PAGES_AT_ONCE`].
     pub(crate) pages: Arc<Semaphore>,
 }
@@ -78,14 +72,13 @@ impl Draws {
     /// The draws over `parts`.
     #[must_use]
     pub fn new(parts: DrawParts) -> Self {
+        let counts = Cache::new(REMEMBERED_MAX);
         Self {
+            limit: EntryLimit { entries_max: parts.entries_max, counts },
             parts,
             found: Cache::new(REMEMBERED_MAX),
             reads: SingleFlight::new(),
             signed: Cache::new(REMEMBERED_MAX),
-            counts: Cache::new(REMEMBERED_MAX),
-            held: Arc::default(),
-            reached: Arc::default(),
             pages: Arc::new(Semaphore::new(PAGES_AT_ONCE)),
         }
     }
@@ -103,8 +96,13 @@ impl Draws {
             // The settings do not have the key that the rules of the draw name, so nothing can be promised.
             return Err(problems::DRAW_KEY_MISSING.problem());
         }
-        let entered = self.write_entry(item, buyer, choice).await?;
-        let entry = entered.map_err(of_entry)?;
+        let ledger = &self.parts.core.ledger;
+        let permit = &ledger.permit(item).await?;
+        let limit = &self.limit;
+        let entered = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
+            Box::pin(enter_in(transaction, permit, buyer, choice, limit))
+        });
+        let entry = entered.await?.map_err(of_entry)?;
         Ok(self.promised(item, entry, &rules))
     }
 

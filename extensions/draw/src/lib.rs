@@ -24,6 +24,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
 
+use crate::advance::DrawJob;
 use crate::beacon::Beacons;
 use crate::draws::{DrawParts, Draws};
 use crate::settings::Draw as Settings;
@@ -43,18 +44,19 @@ pub static EXTENSION: Extension = Extension {
 
 fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
     let settings = Settings::read(sections)?;
-    let draws = draws(core, &settings)?;
+    let parts = parts(core, &settings)?;
+    let draws = Draws::new(parts.clone());
     let state = RoutesState::new(Arc::clone(&core.kit), RoutesParts { draws: draws.clone() });
     let period = Duration::from_millis(settings.poll_ms);
     Ok(Parts {
         routes: routes().with_state(state),
-        jobs: vec![ScheduledJob::new("draws", period, draws.clone())],
+        jobs: vec![ScheduledJob::new("draws", period, DrawJob::new(parts))],
         draws: Some(Arc::new(draws)),
         ..Parts::default()
     })
 }
 
-fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
+fn parts(core: &Core, settings: &Settings) -> Result<DrawParts, String> {
     let timeout = Duration::from_millis(settings.timeout_ms);
     let client = PrivateNetworks::parse(&settings.private_networks)
         .and_then(|networks| HttpsClient::new(networks, Path::new(""), timeout))
@@ -62,13 +64,13 @@ fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
     let keys = Arc::new(settings.keys().ok_or("draw.signing_key is no key")?);
     let url = &settings.drand_url;
     let beacons = Beacons::new(client, &settings.beacon, url, Arc::clone(&keys))?;
-    Ok(Draws::new(DrawParts {
+    Ok(DrawParts {
         core: core.clone(),
         beacons,
         keys,
         round_after: Duration::from_secs(settings.round_after_seconds.into()),
         entries_max: settings.entries_max.into(),
-    }))
+    })
 }
 
 fn routes() -> OpenApiRouter<RoutesState> {

@@ -2,12 +2,9 @@
 
 use ledger::Ledger;
 use outgoing_https::Target;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
-use crate::filter::Filter;
 use crate::problems;
-use crate::sql::endpoints::{self, Endpoint, EndpointChange};
+use crate::sql::endpoints::{self, Endpoint, EndpointChange, NewEndpoint};
 use crate::sql::event_log;
 use ledger::rows::actions::Actor;
 use shop_domain::{EndpointId, LedgerError};
@@ -16,20 +13,6 @@ use web::too_long;
 
 /// The most endpoints.
 pub const ENDPOINTS_MAX: usize = 32;
-
-/// A new endpoint.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[schema(as = CreateEndpointBody)]
-#[serde(deny_unknown_fields)]
-pub struct NewEndpoint {
-    /// The https address.
-    pub target: String,
-    /// Whether it gets all events that the log still has; if it is left out, only new ones.
-    pub from_start: Option<bool>,
-    /// Which events it gets; all if it is left out.
-    #[serde(default)]
-    pub filter: Filter,
-}
 
 /// The endpoints, for operators. Clones share everything.
 #[derive(Clone)]

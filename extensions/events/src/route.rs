@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::endpoints::{Endpoints, NewEndpoint};
+use crate::endpoints::Endpoints;
 use crate::filter::Filter;
 use crate::problems;
-use crate::sql::endpoints::{self, DeadLetter, EndpointChange};
+use crate::sql::endpoints::{self, DeadLetter, EndpointChange, NewEndpoint};
 use crate::sql::event_log;
 use extension::actor_of;
 use web::body::{Integer, JsonBody};

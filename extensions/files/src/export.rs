@@ -14,16 +14,12 @@ use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::export_table;
-use crate::problems;
-use crate::writer::Writer;
+use crate::writer::{PageSender, Writer};
 use ledger::Ledger;
-use ledger::rows::failed_read;
 use mysql_connection::{Snapshot, begin_snapshot};
-use shop_domain::LedgerError;
-use shop_domain::item::word_enum;
-use web::problem::Problem;
 
 pub use crate::sql::rows::Selection;
+pub use crate::writer::{ExportError, Form, Format, Table};
 
 /// Exports that run at once in one instance: each has a connection to the ledger.
 const EXPORTS_MAX: usize = 2;
@@ -32,84 +28,8 @@ const PAGES_MAX: usize = 2;
 /// How long an export may take: the ledger keeps old rows for its snapshot.
 const EXPORT_MAX: Duration = Duration::from_secs(1_800);
 
-word_enum! {
-    /// What is exported.
-    Table {
-        /// Sales with their figures.
-        Sales = "sales",
-        /// Orders.
-        Orders = "orders",
-        /// Movements of stock, restocks among them.
-        Movements = "movements",
-    }
-}
-
-word_enum! {
-    /// How it is written.
-    Format {
-        /// Comma-separated values with a line of column names.
-        Csv = "csv",
-        /// One JSON object a line.
-        JsonLines = "jsonl",
-    }
-}
-
-/// How an export is written.
-#[derive(Clone, Copy, Debug)]
-pub struct Form {
-    pub format: Format,
-    /// Whether CSV begins with a byte order mark, by which spreadsheets know UTF-8.
-    pub has_mark: bool,
-}
-
-/// The reason why an export did not begin, or broke off.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExportError {
-    /// Too many run.
-    #[error("too many exports run")]
-    Busy,
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The rows do not add up to the sums of the ledger.
-    #[error("the rows do not add up to the sums of the ledger: {0}")]
-    Unequal(String),
-    /// The export took too long.
-    #[error("the export took too long")]
-    TooLong,
-    /// Its reader has gone.
-    #[error("the reader has gone")]
-    NoReader,
-    /// A fault of the program ended it.
-    #[error("a fault of the program ended it")]
-    Panicked,
-}
-
-impl From<ExportError> for Problem {
-    fn from(error: ExportError) -> Self {
-        match error {
-            ExportError::Busy => problems::OVERLOADED
-                .detail("Too many exports are running; try again when one has ended."),
-            ExportError::Ledger(error) => error.into(),
-            ExportError::Unequal(_)
-            | ExportError::TooLong
-            | ExportError::NoReader
-            | ExportError::Panicked => problems::INTERNAL.problem(),
-        }
-    }
-}
-
-/// For `?` while rows are read.
-impl From<ledger::Error> for ExportError {
-    fn from(error: ledger::Error) -> Self {
-        Self::Ledger(failed_read(&error))
-    }
-}
-
 /// The pages of an export.
 pub type Pages = mpsc::Receiver<Result<Bytes, ExportError>>;
-/// Where an export sends them.
-pub(super) type PageSender = mpsc::Sender<Result<Bytes, ExportError>>;
 /// An export that runs.
 type Run = BoxFuture<'static, Result<(), ExportError>>;
 
@@ -142,7 +62,9 @@ impl Exporter {
         let permit = permit.map_err(|_| ExportError::Busy)?;
         let snapshot = self.ledger.read(begin_snapshot(&self.ledger.pool)).await?;
         let (pages, receiver) = mpsc::channel(PAGES_MAX);
-        let run = run(snapshot, Writer::new(table, form, pages.clone()), selection, permit);
+        let columns = export_table::columns(table);
+        let writer = Writer::new(table, columns, form, pages.clone());
+        let run = run(snapshot, writer, selection, permit);
         tokio::spawn(tell_end(run, table, pages));
         Ok(receiver)
     }

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 
-use crate::export::{ExportError, Selection, Table};
-use crate::sql::rows::{self, FIRST, Movement, MovementSum, OrderSum, Sale};
-use crate::writer::{Cell, Writer};
+use crate::sql::rows::{self, FIRST, Movement, MovementSum, OrderSum, Sale, Selection};
+use crate::writer::{Cell, ExportError, Table, Writer};
 use mysql_connection::Snapshot;
 use shop_domain::{ItemId, Order};
 

@@ -1,19 +1,99 @@
-//! The form of an export: records as lines of CSV or JSON, collected into pages.
+//! The form of an export: what it has, how it ends, and records as lines of CSV or JSON, collected into pages.
 
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::sync::mpsc;
 
-use crate::export::{ExportError, Form, Format, PageSender, Table};
-use crate::export_table::columns;
-use crate::formula;
+use crate::{formula, problems};
+use ledger::rows::failed_read;
+use shop_domain::LedgerError;
+use shop_domain::item::word_enum;
+use web::problem::Problem;
 
 /// The size of a page, in bytes.
 const PAGE_BYTES: usize = 64 << 10;
 
 /// The byte order mark in UTF-8.
 const BYTE_ORDER_MARK: [u8; 3] = *b"\xef\xbb\xbf";
+
+word_enum! {
+    /// What is exported.
+    Table {
+        /// Sales with their figures.
+        Sales = "sales",
+        /// Orders.
+        Orders = "orders",
+        /// Movements of stock, restocks among them.
+        Movements = "movements",
+    }
+}
+
+word_enum! {
+    /// How it is written.
+    Format {
+        /// Comma-separated values with a line of column names.
+        Csv = "csv",
+        /// One JSON object a line.
+        JsonLines = "jsonl",
+    }
+}
+
+/// How an export is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    pub format: Format,
+    /// Whether CSV begins with a byte order mark, by which spreadsheets know UTF-8.
+    pub has_mark: bool,
+}
+
+/// The reason why an export did not begin, or broke off.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    /// Too many run.
+    #[error("too many exports run")]
+    Busy,
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The rows do not add up to the sums of the ledger.
+    #[error("the rows do not add up to the sums of the ledger: {0}")]
+    Unequal(String),
+    /// The export took too long.
+    #[error("the export took too long")]
+    TooLong,
+    /// Its reader has gone.
+    #[error("the reader has gone")]
+    NoReader,
+    /// A fault of the program ended it.
+    #[error("a fault of the program ended it")]
+    Panicked,
+}
+
+impl From<ExportError> for Problem {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Busy => problems::OVERLOADED
+                .detail("Too many exports are running; try again when one has ended."),
+            ExportError::Ledger(error) => error.into(),
+            ExportError::Unequal(_)
+            | ExportError::TooLong
+            | ExportError::NoReader
+            | ExportError::Panicked => problems::INTERNAL.problem(),
+        }
+    }
+}
+
+/// For `?` while rows are read.
+impl From<ledger::Error> for ExportError {
+    fn from(error: ledger::Error) -> Self {
+        Self::Ledger(failed_read(&error))
+    }
+}
+
+/// Where an export sends its pages.
+pub(super) type PageSender = mpsc::Sender<Result<Bytes, ExportError>>;
 
 /// A field of a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,11 +145,17 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(table: Table, form: Form, pages: PageSender) -> Self {
+    /// A writer of the `columns` of a table.
+    pub(super) fn new(
+        table: Table,
+        columns: Vec<&'static str>,
+        form: Form,
+        pages: PageSender,
+    ) -> Self {
         let Form { format, has_mark } = form;
         let is_marked = has_mark && format == Format::Csv;
         let page = if is_marked { BYTE_ORDER_MARK.to_vec() } else { Vec::new() };
-        Self { table, columns: columns(table), format, page, pages, has_head: false }
+        Self { table, columns, format, page, pages, has_head: false }
     }
 
     /// Writes one record, and sends a page when it is full.

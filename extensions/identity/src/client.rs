@@ -11,11 +11,11 @@ use time::OffsetDateTime;
 
 use crate::claim_path::{ClaimPath, Values};
 use crate::keys::{self, Keys, Source};
-use crate::problems;
+use crate::problems::{self, TokenFault};
 use crate::provider::Provider;
 use crate::settings::Identity as Settings;
 use crate::signature;
-use crate::token::{IdentityClaims, Rules, SUBJECT_LENGTH_MAX, TokenFault};
+use crate::token::{IdentityClaims, Rules, SUBJECT_LENGTH_MAX};
 use extension::Core;
 use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider};
 use shop_domain::{LedgerError, UserId};
@@ -30,11 +30,6 @@ const NAME_LENGTH_MAX: usize = 320;
 const NAME_DEFAULT: &str = "user";
 /// Claims that have a name to show, the best first; the last three are those of Auth0 and Amazon Cognito.
 const NAMES: [&str; 5] = ["preferred_username", "name", "nickname", "cognito:username", "username"];
-
-/// The problem of a provider that does not answer.
-pub(crate) fn unavailable() -> Problem {
-    Problem::dependency("the identity provider")
-}
 
 /// The identity provider, and the users that it knows.
 pub struct Client {
@@ -119,7 +114,7 @@ impl Client {
                 too_long("token", length, IDENTITY_TOKEN_BYTES_MAX)
             )),
             TokenFault::Expired => problems::TOKEN_EXPIRED.problem(),
-            TokenFault::Unavailable => unavailable(),
+            TokenFault::Unavailable => problems::unavailable(),
         })
     }
 

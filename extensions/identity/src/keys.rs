@@ -12,9 +12,9 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::problems::TokenFault;
 use crate::provider::{KEYS_BYTES_MAX, Provider};
 use crate::signature::OF_RSA;
-use crate::token::TokenFault;
 
 /// The most keys of a set; further ones are left out.
 const KEYS_MAX: usize = 100;

@@ -1,5 +1,7 @@
 //! The types of problem of a sign-in by the identity provider.
 
+use web::problem::Problem;
+
 pub use web::problems::*;
 
 web::problem_types! {
@@ -7,4 +9,30 @@ web::problem_types! {
         "Get a new token of the identity provider for this service, or sign in again.";
     SIGN_IN_NOT_STARTED: 403 "sign_in_not_started", "Sign-in not started in this browser",
         "Start again on the page of sign-in, and finish within ten minutes.";
+}
+
+/// The problem of a provider that does not answer.
+pub(crate) fn unavailable() -> Problem {
+    Problem::dependency("the identity provider")
+}
+
+/// The problem of a sign-in that is refused; `why` is for the log.
+pub(crate) fn refused(why: &str) -> Problem {
+    tracing::warn!(%why, "sign-in by the identity provider refused");
+    IDENTITY_REFUSED.problem()
+}
+
+/// The reason why a token is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenFault {
+    /// The token is not believed; the text is for the log.
+    Refused(String),
+    /// The token has this many bytes.
+    TooLong(usize),
+    /// The token was genuine, and its subject has this many characters.
+    SubjectTooLong(usize),
+    /// The token was genuine, and has expired.
+    Expired,
+    /// The provider's keys cannot be read.
+    Unavailable,
 }

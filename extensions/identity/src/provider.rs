@@ -13,9 +13,8 @@ use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::client::unavailable;
+use crate::problems::{refused, unavailable};
 use crate::settings::Identity as Settings;
-use crate::sign_in::refused;
 use extension::ports::IDENTITY_TOKEN_BYTES_MAX;
 use web::problem::Problem;
 

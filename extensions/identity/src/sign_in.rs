@@ -9,8 +9,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use crate::client::{Client, unavailable};
-use crate::problems;
+use crate::client::Client;
+use crate::problems::{self, refused};
 use web::problem::Problem;
 use web::session::Session;
 
@@ -71,7 +71,7 @@ impl Client {
         let settings = self.for_browsers().ok_or(&problems::IDENTITY_OFF)?;
         let endpoints = self.provider.endpoints().await.map_err(|why| {
             tracing::warn!(%why, "identity provider not reached");
-            unavailable()
+            problems::unavailable()
         })?;
         let seed: [u8; SEED_BYTES] = rand::random();
         let PendingSignIn { state, nonce, verifier } = PendingSignIn::of(&seed);
@@ -134,11 +134,6 @@ impl Client {
         let session = self.open_session(&claims, None::<OffsetDateTime>).await?;
         Ok((session, path))
     }
-}
-
-pub(crate) fn refused(why: &str) -> Problem {
-    tracing::warn!(%why, "sign-in by the identity provider refused");
-    problems::IDENTITY_REFUSED.problem()
 }
 
 fn read_cookie(cookie: &str) -> Option<(PendingSignIn, String)> {

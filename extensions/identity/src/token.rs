@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use crate::keys::{Key, Keys};
+use crate::problems::TokenFault;
 
 /// The longest id of a key, in bytes.
 const KEY_ID_BYTES_MAX: usize = 256;
@@ -29,21 +30,6 @@ const KEYCLOAK_OTHERS: [&str; 3] = ["Refresh", "Offline", "Logout"];
 const GOOGLE: [&str; 2] = ["https://accounts.google.com", "accounts.google.com"];
 /// How much of a claim that does not fit is written into the log, in characters.
 const SHOWN_MAX: usize = 200;
-
-/// The reason why a token is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenFault {
-    /// The token is not believed; the text is for the log.
-    Refused(String),
-    /// The token has this many bytes.
-    TooLong(usize),
-    /// The token was genuine, and its subject has this many characters.
-    SubjectTooLong(usize),
-    /// The token was genuine, and has expired.
-    Expired,
-    /// The provider's keys cannot be read.
-    Unavailable,
-}
 
 /// What tokens must say.
 pub(crate) struct Rules {

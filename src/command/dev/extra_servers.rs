@@ -11,8 +11,7 @@ use dev_servers::{
 use futures::future::{self, LocalBoxFuture};
 use settings::Secret;
 
-use super::private_servers::{Running, Servers};
-use super::redis::RedisShape;
+use super::private_servers::{RedisShape, Running, Servers};
 use super::say;
 
 /// A server, or a group of servers, that `SECKILL_WITH` may name.

@@ -4,7 +4,6 @@
 mod extra_servers;
 mod install;
 mod private_servers;
-mod redis;
 
 use std::fs;
 use std::io::Write;
@@ -28,8 +27,7 @@ use web::token::Role;
 use super::check::State;
 use super::check::engine::failover_losses;
 use super::{ExitResult, seed, serve};
-use private_servers::{Replication, Servers, Shape};
-use redis::RedisShape;
+use private_servers::{RedisShape, Replication, Servers, Shape};
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
 /// Their numbers are 1 and 2.

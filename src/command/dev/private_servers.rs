@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use dev_servers::{
-    EtcdServer, MysqlOptions, MysqlServer, MysqlSet, RedisCluster, RedisSentinels, RedisServer,
-    StartError, VitessServer, ZookeeperServer,
+    Certificates, EtcdServer, MysqlOptions, MysqlServer, MysqlSet, RedisCluster,
+    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, StartError, VitessServer,
+    ZookeeperServer,
 };
 use futures::future::{self, LocalBoxFuture};
 
-use super::redis::{self, RedisShape};
 use crate::config::Config;
 use settings::Secret;
 
 /// A way to replicate the ledger, for `--mysql`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Replication {
     /// Two MariaDB servers with semi-synchronous replication.
     Semisync,
@@ -23,6 +24,27 @@ pub enum Replication {
     Galera,
     /// Vitess over one MySQL server; needs `scripts/vitess-program` and `scripts/mysql-sid`.
     Vitess,
+}
+
+/// What stands behind REDIS_URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RedisShape {
+    /// One server.
+    #[default]
+    Single,
+    /// One server with TLS.
+    Tls,
+    /// A primary, two replicas, and three Sentinels.
+    Sentinel,
+    /// Three primaries with a replica each.
+    Cluster,
+}
+
+impl RedisShape {
+    /// The shape that a word of `SECKILL_WITH` names.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::from_str(word.strip_prefix("redis-")?, false).ok()
+    }
 }
 
 /// The shapes of the servers.
@@ -86,7 +108,7 @@ impl Servers {
     /// # Errors
     /// The error of the server that did not start.
     pub async fn start(shape: Shape, config: &mut Config, dir: &Path) -> Result<Self, StartError> {
-        let redis = redis::start(shape.redis, config, dir);
+        let redis = start_redis(shape.redis, config, dir);
         let ledger = start_ledger(shape.mysql, dir);
         let (redis, ledger) = tokio::try_join!(redis, ledger)?;
         config.database_url = Secret::new(ledger.1);
@@ -130,4 +152,45 @@ async fn start_ledger(
     let set = MysqlSet::start(engine, &dir.join(folder)).await?;
     let url = set.url();
     Ok((Box::new(set), url))
+}
+
+/// Starts the servers of a shape of Redis, with their data below `dir`, and writes their address, and the files of the
+/// certificates, into `config`.
+async fn start_redis(
+    shape: RedisShape,
+    config: &mut Config,
+    dir: &Path,
+) -> Result<Box<dyn Running>, StartError> {
+    match shape {
+        RedisShape::Single => {
+            let server = RedisServer::start(RedisOptions::new(dir.join("redis"))).await?;
+            config.redis_url = Secret::new(server.url());
+            Ok(Box::new(server))
+        }
+        RedisShape::Tls => {
+            let mut options = RedisOptions::new(dir.join("redis-tls"));
+            options.certificates = Some(Certificates::make(true)?);
+            let server = RedisServer::start(options).await?;
+            // A unix socket needs no TLS.
+            config.redis_url = Secret::new(server.tcp_url());
+            if let Some([root, client, key]) = server.certificate_files() {
+                config.redis.root_file = root;
+                config.redis.client_file = client;
+                config.redis.client_key_file = key;
+            }
+            Ok(Box::new(server))
+        }
+        RedisShape::Sentinel => {
+            let group = RedisSentinels::start(Some(dir.join("redis-sentinel"))).await?;
+            config.redis_url = Secret::new(group.url());
+            Ok(Box::new(group))
+        }
+        RedisShape::Cluster => {
+            let data_dir = Some(dir.join("redis-cluster"));
+            let options = RedisClusterOptions { data_dir, ..RedisClusterOptions::default() };
+            let cluster = RedisCluster::start(options).await?;
+            config.redis_url = Secret::new(cluster.url());
+            Ok(Box::new(cluster))
+        }
+    }
 }

@@ -17,18 +17,18 @@ mod steps;
 
 use std::time::{Duration, Instant};
 
-use crate::draws::Draws;
+use ledger::ItemPermit;
+use ledger::cache::Cache;
 use ledger::erasure::traces::{Fate, Trace};
 use ledger::rows::erased;
 use ledger::work::stock_lock;
-use ledger::{ItemPermit, RetryPolicy};
 use mysql_connection::statement::{Binds, Read, Write};
-use shop_domain::{ItemId, LedgerError, Refusal, UserId};
+use shop_domain::{ItemId, Refusal, UserId};
 use sqlx::MySqlConnection;
 
 use rows::DrawEntry;
 
-pub use steps::{DrawRound, Step};
+pub use steps::{DrawRound, Step, close, places, take_value};
 
 /// Entries are counted again after this; more than the limit may enter meanwhile.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
@@ -63,71 +63,76 @@ pub enum PartyChoice {
     Of(String),
 }
 
-impl Draws {
-    /// Enters a buyer, or moves the entry that the buyer has to the party of choice. Returns the entry.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
-    pub(crate) async fn write_entry(
-        &self,
-        item: ItemId,
-        buyer: UserId,
-        choice: &PartyChoice,
-    ) -> Result<Result<DrawEntry, EntryRefusal>, LedgerError> {
-        let ledger = &self.parts.core.ledger;
-        let permit = &ledger.permit(item).await?;
-        let entered = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
-            Box::pin(async move {
-                if let Err(refusal) = lock_open(transaction, permit).await? {
-                    return Ok(Err(refusal));
-                }
-                if erased::contains(&mut **transaction, buyer).await? {
-                    return Ok(Err(EntryRefusal::AccountDeleted));
-                }
-                let found = rows::entry(&mut **transaction, item, buyer).await?;
-                if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
-                    return Ok(Ok(entry.clone()));
-                }
-                if found.is_none()
-                    && self.count(transaction, item).await? >= self.parts.entries_max
-                {
-                    return Ok(Err(EntryRefusal::Full));
-                }
-                if let Err(refusal) = lock_party(transaction, item, choice).await? {
-                    return Ok(Err(refusal));
-                }
-                let id = random_id();
-                let party = match choice {
-                    PartyChoice::Unchanged => id.clone(),
-                    PartyChoice::New => random_id(),
-                    PartyChoice::Of(key) => key.clone(),
-                };
-                sqlx::query(
-                    "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at) \
-                     VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE party = IF(?, VALUES(party), party)",
-                )
-                .binds((item.get(), buyer.get(), &id, &party, *choice != PartyChoice::Unchanged))
-                .run(&mut **transaction)
-                .await?;
-                let entry = rows::entry(&mut **transaction, item, buyer).await?;
-                entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
-            })
-        });
-        entered.await
-    }
+/// The most entries of an item. Clones share the counts.
+#[derive(Clone)]
+pub(crate) struct EntryLimit {
+    pub entries_max: u64,
+    /// The entries of an item when they were last counted.
+    pub counts: Cache<ItemId, (Instant, u64)>,
+}
 
-    /// The number of entries, a moment old.
-    async fn count(&self, transaction: &mut MySqlConnection, item: ItemId) -> sqlx::Result<u64> {
+impl EntryLimit {
+    /// Returns whether an item has as many entries as it may, by a count that is a moment old.
+    async fn is_reached(
+        &self,
+        transaction: &mut MySqlConnection,
+        item: ItemId,
+    ) -> sqlx::Result<bool> {
         if let Some((at, count)) = self.counts.get(item)
             && at.elapsed() < COUNT_AGE_MAX
         {
-            return Ok(count);
+            return Ok(count >= self.entries_max);
         }
         let at = Instant::now();
         let count = rows::count(transaction, item).await?;
         self.counts.insert(item, (at, count));
-        Ok(count)
+        Ok(count >= self.entries_max)
     }
+}
+
+/// Enters a buyer, or moves the entry that the buyer has to the party of choice. Returns the entry.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn enter_in(
+    transaction: &mut MySqlConnection,
+    permit: &ItemPermit,
+    buyer: UserId,
+    choice: &PartyChoice,
+    limit: &EntryLimit,
+) -> sqlx::Result<Result<DrawEntry, EntryRefusal>> {
+    let item = permit.item();
+    if let Err(refusal) = lock_open(transaction, permit).await? {
+        return Ok(Err(refusal));
+    }
+    if erased::contains(&mut *transaction, buyer).await? {
+        return Ok(Err(EntryRefusal::AccountDeleted));
+    }
+    let found = rows::entry(&mut *transaction, item, buyer).await?;
+    if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
+        return Ok(Ok(entry.clone()));
+    }
+    if found.is_none() && limit.is_reached(transaction, item).await? {
+        return Ok(Err(EntryRefusal::Full));
+    }
+    if let Err(refusal) = lock_party(transaction, item, choice).await? {
+        return Ok(Err(refusal));
+    }
+    let id = random_id();
+    let party = match choice {
+        PartyChoice::Unchanged => id.clone(),
+        PartyChoice::New => random_id(),
+        PartyChoice::Of(key) => key.clone(),
+    };
+    sqlx::query(
+        "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at) \
+         VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE party = IF(?, VALUES(party), party)",
+    )
+    .binds((item.get(), buyer.get(), &id, &party, *choice != PartyChoice::Unchanged))
+    .run(&mut *transaction)
+    .await?;
+    let entry = rows::entry(&mut *transaction, item, buyer).await?;
+    entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
 }
 
 /// A deleted person's entry. After the close it stays in the published list, and gets no live place.

@@ -1,6 +1,7 @@
 //! The steps of a draw after its close.
 
-use draw_proof::{Entry, Hash, Head, ShopKey, rules_hash};
+use draw_proof::{Entry, Hash, Head, ShopKey, ShopKeys, rules_hash};
+use extension::Core;
 use failpoint::{failpoint, hold};
 use ledger::ItemPermit;
 use ledger::rows::draws::{beacon_of, micros};
@@ -16,7 +17,6 @@ use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
 use super::rows::{self, DrawRow, ListedEntry};
-use crate::draws::Draws;
 
 /// Entries that get their places in one transaction: the stock row is held for a few hundredths of a second.
 const TOGETHER_MAX: usize = 500;
@@ -46,147 +46,150 @@ pub struct DrawRound {
     pub shop_key: String,
 }
 
-impl Draws {
-    /// Closes a draw whose time has come, and publishes the list of its entries. Returns what it waits for.
-    ///
-    /// # Errors
-    /// The database's; what was done stays done.
-    pub async fn close(&self, item: ItemId) -> sqlx::Result<Step> {
-        let pool = &self.parts.core.ledger.pool;
-        let Some(draw) = rows::find(pool, item).await? else { return Ok(Step::Nothing) };
-        if draw.drawn_at.is_some() {
+/// Closes a draw whose time has come, and publishes the list of its entries. Returns what it waits for.
+///
+/// # Errors
+/// The database's; what was done stays done.
+pub async fn close(pool: &Database, keys: &ShopKeys, item: ItemId) -> sqlx::Result<Step> {
+    let Some(draw) = rows::find(pool, item).await? else { return Ok(Step::Nothing) };
+    if draw.drawn_at.is_some() {
+        return Ok(Step::Nothing);
+    }
+    let Some(shop_key) = draw.shop_key.clone() else { return Ok(Step::EarlierBuild) };
+    if draw.listed_at.is_none() {
+        let Some(key) = keys.find(&shop_key) else {
+            return Ok(Step::Key { public: shop_key });
+        };
+        let lock = take_lock(pool, item).await?;
+        if lock.is_none() {
+            return Ok(Step::Held);
+        }
+        let closed = write(
+            pool,
+            item,
+            "UPDATE draws SET closed_at = UTC_TIMESTAMP(6) \
+             WHERE item_id = ? AND closed_at IS NULL AND closes_at <= UTC_TIMESTAMP(6)",
+            &[],
+        );
+        if closed.await? == 0 && draw.closed_at.is_none() {
+            // The clock of a new writer is behind, so buyers still enter; or another session was first.
             return Ok(Step::Nothing);
         }
-        let Some(shop_key) = draw.shop_key.clone() else { return Ok(Step::EarlierBuild) };
-        if draw.listed_at.is_none() {
-            let Some(key) = self.parts.keys.find(&shop_key) else {
-                return Ok(Step::Key { public: shop_key });
-            };
-            let lock = take_lock(pool, item).await?;
-            if lock.is_none() {
-                return Ok(Step::Held);
-            }
-            let closed = self.write(
-                item,
-                "UPDATE draws SET closed_at = UTC_TIMESTAMP(6) \
-                 WHERE item_id = ? AND closed_at IS NULL AND closes_at <= UTC_TIMESTAMP(6)",
-                &[],
-            );
-            if closed.await? == 0 && draw.closed_at.is_none() {
-                // The clock of a new writer is behind, so buyers still enter; or another session was first.
-                return Ok(Step::Nothing);
-            }
-            failpoint!("draw-closed");
-            let entries = rows::all_entries(pool, item).await?;
-            let latest = entries.iter().map(|entry| entry.entered_at).max();
-            let leaves = leaves(&entries)?;
-            let root = blocking(move || draw_proof::root(&leaves)).await?;
+        failpoint!("draw-closed");
+        let entries = rows::all_entries(pool, item).await?;
+        let latest = entries.iter().map(|entry| entry.entered_at).max();
+        let leaves = leaves(&entries)?;
+        let root = blocking(move || draw_proof::root(&leaves)).await?;
+        let rules = rules_hash(&draw.rules);
+        let entries = entries.len() as u64;
+        let item_number = item.get().unsigned_abs();
+        let head = Head { rules, item: item_number, entries, root, listed: 0 };
+        list(pool, item, &draw, head, latest, key).await?;
+        failpoint!("draw-listed");
+    }
+    Ok(match draw.beacon_signature {
+        Some(_) => Step::Places,
+        None => {
             let rules = rules_hash(&draw.rules);
-            let entries = entries.len() as u64;
-            let item_number = item.get().unsigned_abs();
-            let head = Head { rules, item: item_number, entries, root, listed: 0 };
-            self.list(item, &draw, head, latest, key).await?;
-            failpoint!("draw-listed");
+            Step::Value(DrawRound { beacon: draw.beacon, round: draw.round, rules, shop_key })
         }
-        Ok(match draw.beacon_signature {
-            Some(_) => Step::Places,
-            None => {
-                let rules = rules_hash(&draw.rules);
-                Step::Value(DrawRound { beacon: draw.beacon, round: draw.round, rules, shop_key })
-            }
-        })
-    }
-
-    /// Signs the head of a list, with the time of the ledger, and publishes it, unless that was done. The clock of a new
-    /// writer may be behind: the list is no earlier than the latest entry in it.
-    async fn list(
-        &self,
-        item: ItemId,
-        draw: &DrawRow,
-        head: Head,
-        latest: Option<OffsetDateTime>,
-        key: &ShopKey,
-    ) -> sqlx::Result<()> {
-        let permit = &ItemPermit::of_job(item);
-        let listed = transact(&self.parts.core.ledger.pool, |transaction| {
-            Box::pin(async move {
-                stock_lock::lock(transaction, permit).await?;
-                let now = stock::time(&mut **transaction, &[item]).await?;
-                let now = now.ok_or(sqlx::Error::RowNotFound)?;
-                let now = latest.map_or(now, |latest| latest.max(now));
-                let signed = Head { listed: micros(now), ..head }.signed(key);
-                let listed = sqlx::query(
-                    "UPDATE draws SET entries = ?, root = ?, head = ?, listed_at = ? \
-                     WHERE item_id = ? AND closed_at IS NOT NULL AND listed_at IS NULL",
-                )
-                .binds((head.entries, hex::encode(head.root), signed))
-                .binds((datetime(now), item.get()))
-                .changed(&mut **transaction)
-                .await?;
-                Ok::<_, sqlx::Error>((listed > 0).then(|| micros(now)))
-            })
-        });
-        let listed = listed.await?;
-        let round = beacon_of(draw.beacon).time_of(draw.round);
-        if listed.is_some_and(|listed| listed >= round) {
-            tracing::warn!(%item, "the list of a draw was published after its round: each check of it says late");
-        }
-        Ok(())
-    }
-
-    /// Stores the beacon's signature of the round. The caller has checked it.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn take_value(&self, item: ItemId, signature: &[u8]) -> sqlx::Result<()> {
-        self.write(
-            item,
-            "UPDATE draws SET beacon_signature = ? \
-             WHERE item_id = ? AND listed_at IS NOT NULL AND beacon_signature IS NULL",
-            &[&hex::encode(signature)],
-        )
-        .await?;
-        failpoint!("draw-valued");
-        Ok(())
-    }
-
-    /// Computes the places of a draw whose value is known; `None` while another session has its lock.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn places(&self, item: ItemId) -> sqlx::Result<Option<Places<'_>>> {
-        let pool = &self.parts.core.ledger.pool;
-        let lock = take_lock(pool, item).await?;
-        let (Some(mut lock), Some(draw)) = (lock, rows::find(pool, item).await?) else {
-            return Ok(None);
-        };
-        let ordered = Box::pin(async {
-            let entries = rows::all_entries(pool, item).await?;
-            hold!("draw-entries-read", item.get());
-            blocking(move || in_order(&draw, entries)).await?
-        });
-        let ordered = lock.keep_during(ordered).await?;
-        Ok(Some(Places { draws: self, item, ordered, lock }))
-    }
-
-    /// Writes the row of a draw under the lock of its item: `values`, and then the item. Returns the number of changed
-    /// rows.
-    async fn write(&self, item: ItemId, statement: &str, values: &[&str]) -> sqlx::Result<u64> {
-        let permit = &ItemPermit::of_job(item);
-        let written = transact(&self.parts.core.ledger.pool, |transaction| {
-            Box::pin(async move {
-                stock_lock::lock(transaction, permit).await?;
-                let mut query = sqlx::query(statement);
-                for value in values {
-                    query = query.bind(*value);
-                }
-                query.bind(item.get()).changed(&mut **transaction).await
-            })
-        });
-        written.await
-    }
+    })
 }
 
+/// Signs the head of a list, with the time of the ledger, and publishes it, unless that was done. The clock of a new
+/// writer may be behind: the list is no earlier than the latest entry in it.
+async fn list(
+    pool: &Database,
+    item: ItemId,
+    draw: &DrawRow,
+    head: Head,
+    latest: Option<OffsetDateTime>,
+    key: &ShopKey,
+) -> sqlx::Result<()> {
+    let permit = &ItemPermit::of_job(item);
+    let listed = transact(pool, |transaction| {
+        Box::pin(async move {
+            stock_lock::lock(transaction, permit).await?;
+            let now = stock::time(&mut **transaction, &[item]).await?;
+            let now = now.ok_or(sqlx::Error::RowNotFound)?;
+            let now = latest.map_or(now, |latest| latest.max(now));
+            let signed = Head { listed: micros(now), ..head }.signed(key);
+            let listed = sqlx::query(
+                "UPDATE draws SET entries = ?, root = ?, head = ?, listed_at = ? \
+                 WHERE item_id = ? AND closed_at IS NOT NULL AND listed_at IS NULL",
+            )
+            .binds((head.entries, hex::encode(head.root), signed))
+            .binds((datetime(now), item.get()))
+            .changed(&mut **transaction)
+            .await?;
+            Ok::<_, sqlx::Error>((listed > 0).then(|| micros(now)))
+        })
+    });
+    let listed = listed.await?;
+    let round = beacon_of(draw.beacon).time_of(draw.round);
+    if listed.is_some_and(|listed| listed >= round) {
+        tracing::warn!(%item, "the list of a draw was published after its round: each check of it says late");
+    }
+    Ok(())
+}
+
+/// Stores the beacon's signature of the round. The caller has checked it.
+///
+/// # Errors
+/// The database's.
+pub async fn take_value(pool: &Database, item: ItemId, signature: &[u8]) -> sqlx::Result<()> {
+    write(
+        pool,
+        item,
+        "UPDATE draws SET beacon_signature = ? \
+         WHERE item_id = ? AND listed_at IS NOT NULL AND beacon_signature IS NULL",
+        &[&hex::encode(signature)],
+    )
+    .await?;
+    failpoint!("draw-valued");
+    Ok(())
+}
+
+/// Computes the places of a draw whose value is known; `None` while another session has its lock.
+///
+/// # Errors
+/// The database's.
+pub async fn places(core: &Core, item: ItemId) -> sqlx::Result<Option<Places<'_>>> {
+    let pool = &core.ledger.pool;
+    let lock = take_lock(pool, item).await?;
+    let (Some(mut lock), Some(draw)) = (lock, rows::find(pool, item).await?) else {
+        return Ok(None);
+    };
+    let ordered = Box::pin(async {
+        let entries = rows::all_entries(pool, item).await?;
+        hold!("draw-entries-read", item.get());
+        blocking(move || in_order(&draw, entries)).await?
+    });
+    let ordered = lock.keep_during(ordered).await?;
+    Ok(Some(Places { core, item, ordered, lock }))
+}
+
+/// Writes the row of a draw under the lock of its item: `values`, and then the item. Returns the number of changed
+/// rows.
+async fn write(
+    pool: &Database,
+    item: ItemId,
+    statement: &str,
+    values: &[&str],
+) -> sqlx::Result<u64> {
+    let permit = &ItemPermit::of_job(item);
+    let written = transact(pool, |transaction| {
+        Box::pin(async move {
+            stock_lock::lock(transaction, permit).await?;
+            let mut query = sqlx::query(statement);
+            for value in values {
+                query = query.bind(*value);
+            }
+            query.bind(item.get()).changed(&mut **transaction).await
+        })
+    });
+    written.await
+}
 /// Takes the lock by which one instance at a time draws an item, if it is free.
 async fn take_lock(ledger: &Database, item: ItemId) -> sqlx::Result<Option<NamedLock>> {
     NamedLock::take_free(ledger, "seckill-draw-", &format!("/{}", item.get())).await
@@ -194,7 +197,7 @@ async fn take_lock(ledger: &Database, item: ItemId) -> sqlx::Result<Option<Named
 
 /// The places of a draw, which one instance at a time writes.
 pub struct Places<'a> {
-    draws: &'a Draws,
+    core: &'a Core,
     item: ItemId,
     ordered: Vec<ListedEntry>,
     lock: NamedLock,
@@ -210,7 +213,7 @@ impl Places<'_> {
         self.lock.keep().await?;
         let places = &*self;
         let permit = ItemPermit::of_job(places.item);
-        let change = transact(&places.draws.parts.core.ledger.pool, |transaction| {
+        let change = transact(&places.core.ledger.pool, |transaction| {
             Box::pin(places.write_in(transaction, &permit))
         });
         let change = change.await?;
@@ -244,7 +247,7 @@ impl Places<'_> {
         .binds((placed as u64, placed == self.ordered.len(), item))
         .run(&mut *transaction)
         .await?;
-        self.draws.parts.core.line.hand_out(transaction, permit).await.map(Some)
+        self.core.line.hand_out(transaction, permit).await.map(Some)
     }
 }
 

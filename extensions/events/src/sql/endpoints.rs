@@ -2,13 +2,12 @@
 //!
 //! All times are the database's. [`super::deliveries`] moves them on.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::endpoints::NewEndpoint;
 use crate::filter::Filter;
 use ledger::rows::actions::{self, Actor};
 use ledger::work::failed_change;
@@ -46,6 +45,20 @@ pub struct Endpoint {
     pub delivered_at: Option<OffsetDateTime>,
     /// The time at which it was created.
     pub created_at: OffsetDateTime,
+}
+
+/// A new endpoint.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[schema(as = CreateEndpointBody)]
+#[serde(deny_unknown_fields)]
+pub struct NewEndpoint {
+    /// The https address.
+    pub target: String,
+    /// Whether it gets all events that the log still has; if it is left out, only new ones.
+    pub from_start: Option<bool>,
+    /// Which events it gets; all if it is left out.
+    #[serde(default)]
+    pub filter: Filter,
 }
 
 /// An event that its receiver refused.
