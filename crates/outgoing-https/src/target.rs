@@ -53,13 +53,14 @@ impl Target {
             return Err("Send an address with a host name.");
         }
         // The parser takes any digits behind the host.
-        if authority.port_u16().is_none() && authority.as_str() != authority.host() {
+        let port = authority.port_u16().filter(|port| *port > 0);
+        if port.is_none() && authority.as_str() != authority.host() {
             return Err("Send a port from 1 to 65535, or none.");
         }
         Ok(Self {
             tls,
             host,
-            port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            port: port.unwrap_or(if tls { 443 } else { 80 }),
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
         })
@@ -163,6 +164,7 @@ mod tests {
             "file:///etc/passwd",
             "https://a b",
             "https://shop.example:99999/in",
+            "https://shop.example:0/in",
             "https://shop.example:/in",
             "http://[::1]:65536",
             &long,
