@@ -16,7 +16,8 @@
 //! # Rules
 //! A test (`tests/house/tidy.rs`) keeps the first three.
 //!
-//! * Only the [`ledger`] writes orders and stock. Beside it only extensions have the database's driver.
+//! * Only the [`ledger`] writes orders and stock. The service's other statements are in [`mysql_connection`] and in the
+//!   folders `sql` of extensions.
 //! * Only [`http`] knows status codes, and it never reads a row: it calls use cases.
 //! * [`shop_domain`] does no I/O; `leaselock` knows no items, buyers or orders.
 //! * No process needs the memory of another one.

@@ -190,6 +190,7 @@ async fn write(
     });
     written.await
 }
+
 /// Takes the lock by which one instance at a time draws an item, if it is free.
 async fn take_lock(ledger: &Database, item: ItemId) -> sqlx::Result<Option<NamedLock>> {
     NamedLock::take_free(ledger, "seckill-draw-", &format!("/{}", item.get())).await
