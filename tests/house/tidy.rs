@@ -152,7 +152,15 @@ fn each_folder_keeps_to_what_it_knows() {
         ("crates/gates/src", &["StatusCode", "axum", "http::"], "knows HTTP"),
         (
             "extensions",
-            &["gates::redis_store", "INTO orders", "UPDATE orders", "INTO stock", "UPDATE stock"],
+            &[
+                "gates::redis_store",
+                "INTO orders",
+                "UPDATE orders",
+                "DELETE FROM orders",
+                "INTO stock",
+                "UPDATE stock",
+                "DELETE FROM stock",
+            ],
             "writes orders, stock or counters",
         ),
         ("src/catalog", &["StatusCode", "axum", "http::"], "knows HTTP"),

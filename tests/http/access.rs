@@ -252,6 +252,9 @@ async fn each_operation_is_for_those_it_is_for() {
             }
         }
     }
+    let message = json!({ "type": "payment.succeeded" });
+    let off = instance.stranger().post("/api/payments/messages", &message).await;
+    assert_problem(&off, (409, "payments_off"), "a message to the demo");
     assert_clean(instance, item).await;
 }
 

@@ -54,6 +54,23 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     assert_eq!(assert_clean(&whole, item).await["orders"], 0);
 }
 
+/// Redis is away at the start already, and no answer shows the password of its URL.
+#[tokio::test]
+async fn an_instance_that_starts_without_redis_sells_and_leaks_nothing() {
+    let (shop, whole, item) = Shop::selling(json!({})).await;
+    let url = Secret::new(format!("redis://:planted-password@{NOWHERE}"));
+    let instance = without(&shop, |config| config.redis_url = url).await;
+    let refused = instance.buyer(1).buy("redis-watch", item).await;
+    assert_problem(&refused, (503, "dependency_unavailable"), "redis-watch");
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    let ready = instance.stranger().get("/readyz").await.expect_status(200);
+    assert_ne!(ready.json["dependencies"]["redis"], "ok");
+    for text in [&refused.text, &ready.text] {
+        assert!(!text.contains("planted-password") && !text.contains(NOWHERE), "{text}");
+    }
+    assert_eq!(assert_clean(&whole, item).await["orders"], 1);
+}
+
 #[tokio::test]
 async fn a_purchase_outlives_its_client() {
     let (shop, instance) = Shop::open().await;

@@ -238,4 +238,8 @@ async fn a_run_out_of_bounds_is_refused() {
     assert_problem(&nothing, (422, "missing_field"), "a run without figures");
     let listed = instance.admin().get("/api/lab/runs").await.json;
     assert_eq!(listed["runs"], json!([]));
+    for path in ["/api/lab/runs/nothing", "/api/lab/runs/nothing/events"] {
+        assert_problem(&instance.admin().get(path).await, (404, "run_not_found"), path);
+    }
+    assert_problem(&cancel(&instance.admin(), "nothing").await, (404, "run_not_found"), "ending");
 }
