@@ -243,3 +243,12 @@ fn fences_are_not_judged_where_nobody_compares_them() {
     assert_eq!(case.judge().findings[5].state, State::NotJudged);
     assert_eq!(Case::sound().judge().findings[5].state, State::NotJudged);
 }
+
+/// A queued order takes its buyer's limit already, before it takes stock.
+#[test]
+fn a_queued_order_counts_against_the_limit() {
+    let mut case = Case::sound();
+    let queued = Order { status: "queued".to_owned(), key: None, ..order(1) };
+    case.after.orders.push(queued);
+    assert!(case.judge().broken().contains(&"I2"));
+}

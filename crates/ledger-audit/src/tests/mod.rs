@@ -1,5 +1,6 @@
 //! Planted faults: each must be caught, and named. A clean run must be called clean.
 
+mod declared;
 mod draw;
 mod in_time;
 mod ledger;

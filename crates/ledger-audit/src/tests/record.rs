@@ -141,3 +141,16 @@ fn orders_from_before_are_no_phantoms_but_count() {
     assert!(judgement.is_clean(), "{:?}", judgement.findings);
     assert_eq!(judgement.units_accepted, 2);
 }
+
+/// A refusal is a promise that nothing was changed, but not while another request with the key runs.
+#[test]
+fn a_definite_refusal_is_no_other_answer() {
+    assert!(refused(1).is_definite_refusal());
+    assert!(answer(1, 503, "contended", Outcome::Unavailable).is_definite_refusal());
+    assert!(!sold(1).is_definite_refusal());
+    assert!(!unknown(1).is_definite_refusal());
+    let in_progress = answer(1, 409, "request_in_progress", Outcome::Refused);
+    assert!(in_progress.is_in_progress());
+    assert!(!in_progress.is_definite_refusal());
+    assert!(!refused(1).is_in_progress());
+}
