@@ -218,8 +218,8 @@ impl Announcer {
         }
     }
 
-    /// Announces what runs, and withdraws what has ended, also while nothing can be announced: else it would gather.
-    /// Returns whether all went well.
+    /// Announces the requests that run, and withdraws those that have ended, also while none can be announced: else
+    /// they would gather. Returns whether all went well.
     async fn tell(&self) -> bool {
         let is_announced = self.announce().await;
         self.withdraw().await && is_announced

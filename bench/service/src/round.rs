@@ -76,7 +76,7 @@ impl Baselines {
 }
 
 impl Subjects {
-    /// Ends what was started, and removes its databases.
+    /// Ends the servers that this run started, and removes its databases.
     pub async fn finish(self) {
         for subject in self.running.into_iter().chain(self.older) {
             subject.finish().await;
