@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leaselock::{AcquireError, Fence, LockName, Mutex, RaiseFenceError, ReleaseOutcome};
+use leaselock::{
+    AcquireError, Fence, LeasedMutex, LockName, Mutex, RaiseFenceError, ReleaseOutcome,
+};
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep};
 
@@ -45,16 +47,19 @@ async fn fences_rise_strictly_whatever_happens() {
     assert!(last <= Fence::MAX);
 }
 
+/// The fence of a hold that is released again.
+async fn fence_of_a_hold(process: &LeasedMutex, testbed: &TokenTestbed) -> Fence {
+    let guard = acquire(process, testbed, LONG_LEASE).await;
+    let fence = fence_of(&guard);
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    fence
+}
+
 #[tokio::test]
 async fn a_raised_fence_is_exceeded_and_never_lowered() {
     let testbed = TokenTestbed::new().await;
     let process = testbed.process().await;
-    let fence = async || {
-        let guard = acquire(&process, &testbed, LONG_LEASE).await;
-        let fence = fence_of(&guard);
-        assert_eq!(guard.release().await, ReleaseOutcome::Released);
-        fence
-    };
+    let fence = async || fence_of_a_hold(&process, &testbed).await;
     let raise = async |to: u64| process.raise_fence(&testbed.name, Fence(to)).await;
     let from_clock = fence().await;
     assert!(from_clock > Fence(1_700_000_000_000_000), "{from_clock}");
@@ -76,12 +81,7 @@ async fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
     const AHEAD: Duration = Duration::from_secs(10 * 24 * 60 * 60);
     let testbed = TokenTestbed::new().await;
     let process = testbed.process().await;
-    let fence = async || {
-        let guard = acquire(&process, &testbed, LONG_LEASE).await;
-        let fence = fence_of(&guard);
-        assert_eq!(guard.release().await, ReleaseOutcome::Released);
-        fence
-    };
+    let fence = async || fence_of_a_hold(&process, &testbed).await;
     let is_kept = async || {
         let kept_ms: i64 = testbed.redis.clone().pttl(testbed.fence_key()).await.expect("PTTL");
         kept_ms > i64::try_from(AHEAD.as_millis()).expect("ten days")
