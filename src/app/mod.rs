@@ -32,7 +32,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use utoipa_axum::router::OpenApiRouter;
 use web::address::Proxies;
 use web::connection_limiter::ConnectionLimiter;
-use web::cors::CorsOrigins;
+use web::cross_site::CorsOrigins;
 use web::hosts::Hosts;
 use web::layers::LayerParts;
 use web::listen_address::ListenAddress;
