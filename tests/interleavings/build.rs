@@ -45,8 +45,8 @@ const REPLACED: [Planted; 6] = [
     },
     Planted {
         file: "crates/ledger/src/write/mod.rs",
-        right: "pub use fence::Fence;",
-        wrong: "pub use fence::Fence;\npub use group_commit::batch_runs;",
+        right: "pub use new_order::Fence;",
+        wrong: "pub use new_order::Fence;\npub use group_commit::batch_runs;",
     },
     Planted {
         file: "crates/ledger/src/write/group_commit/mod.rs",

@@ -26,7 +26,6 @@
 
 mod after_error;
 mod answers;
-mod fence;
 mod group_commit;
 mod kept_connections;
 pub(crate) mod new_order;
@@ -61,10 +60,10 @@ use after_error::after_error;
 pub use after_error::{replay, replay_lines, unavailable};
 pub use answers::{AnswerReceiver, AnswerSender, Answers, ReadyAnswer, answer_channel};
 use kept_connections::{KeptConnection, KeptConnections};
+pub use new_order::Fence;
 use order_routine::OrderCalls;
 use protocol::protocol;
 
-pub use fence::Fence;
 pub use group_commit::{
     BATCH_MAX, BatchConnections, BatchOrders, BatchTasks, BatchWriter, GroupCommit,
     SHARED_CONNECTIONS, Tell,
