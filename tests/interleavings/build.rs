@@ -29,7 +29,7 @@ const REPLACED: [Planted; 6] = [
         wrong: "const EACH_ROUND: usize = 1;",
     },
     Planted {
-        file: "crates/ledger/src/write/group_commit/asker.rs",
+        file: "crates/ledger/src/write/group_commit/queue.rs",
         right: "let runtime = Handle::current();",
         wrong: "let runtime = Handle::any();",
     },
@@ -50,11 +50,11 @@ const REPLACED: [Planted; 6] = [
     },
     Planted {
         file: "crates/ledger/src/write/group_commit/mod.rs",
-        right: "mod asker;",
+        right: "mod batch;",
         wrong: concat!(
             "#[path = \"",
             env!("CARGO_MANIFEST_DIR"),
-            "/src/batch_runs.rs\"]\npub mod batch_runs;\nmod asker;"
+            "/src/batch_runs.rs\"]\npub mod batch_runs;\nmod batch;"
         ),
     },
 ];

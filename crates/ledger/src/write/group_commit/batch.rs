@@ -17,9 +17,9 @@ use std::time::Duration;
 use sqlx::MySqlConnection;
 
 use super::batch_orders::{Batch, BatchOrders, Tell, UNWRITTEN, lines_at, orders_of};
-use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{choose, items_of};
+use super::resources::BatchConnections;
 use super::sql::{BatchError, BatchResult, commit};
 use super::statements::{find_written, locked_by_others};
 use crate::work::item_permit::ItemPermits;
