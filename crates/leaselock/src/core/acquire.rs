@@ -16,8 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::backoff::{Backoff, WaitStrategy};
 use super::deadline::{Deadline, Moment};
-use super::guard::Core;
-use super::hand_over::fences_for;
+use super::guard::{Core, fences_for};
 use super::hold::{Hold, HoldState, Phase, WatchedHold};
 use super::protocol::protocol;
 use super::queue::{QueueHead, WakeReason};

@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use tokio_util::task::TaskTracker;
 
 use super::acquire::acquire;
-use super::background::Background;
 use super::guard::{Core, Guard};
 use super::queue::WaitQueues;
+use super::release::Background;
 use super::stats::{Stats, count};
 use super::store::{LeaseStore, ask};
 use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};

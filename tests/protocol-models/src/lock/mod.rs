@@ -194,7 +194,7 @@ pub enum Action {
     WriteArrives(usize),
     /// `core/renewal.rs`, `redis/token_renew.lua`; the first process does, once.
     Renew(u8),
-    /// `core/hand_over.rs`, else `redis/token_release.lua`.
+    /// `core/guard.rs`, else `redis/token_release.lua`.
     Release(u8),
     /// Time passes.
     Tick,
