@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use crate::redis::Connection;
-use crate::redis::owned_key::OwnedKey;
+use crate::redis::plain::OwnedKey;
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 

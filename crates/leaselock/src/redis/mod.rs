@@ -24,7 +24,6 @@ pub mod fair;
 mod independence;
 pub mod keys;
 pub mod multi;
-pub(crate) mod owned_key;
 pub mod plain;
 pub mod read_write;
 pub mod redlock;
