@@ -15,14 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::{Backoff, WaitStrategy};
-use super::deadline::{Deadline, Moment};
 use super::guard::{Core, fences_for};
-use super::hold::{Hold, HoldState, Phase, WatchedHold};
-use super::protocol::protocol;
+use super::hold::{Deadline, Hold, HoldState, Moment, Phase, WatchedHold};
 use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::renewal::renew_at;
-use super::stats::count;
+use super::stats::{count, protocol};
 use super::store::{BackendError, Grant, StoreResult, Subscription, Token, ask};
 use crate::threads::Mutex;
 use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};

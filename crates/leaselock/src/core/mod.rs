@@ -7,13 +7,11 @@ mod acquire;
 pub(crate) mod backoff;
 pub mod combine;
 pub(crate) mod command;
-mod deadline;
 pub(crate) mod guard;
 pub(crate) mod hold;
 pub(crate) mod leased;
 pub(crate) mod multi;
 pub(crate) mod name;
-pub(crate) mod protocol;
 pub(crate) mod queue;
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 pub(crate) mod queue_role;

@@ -16,10 +16,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::protocol::protocol;
 use super::queue::QueueHead;
 use super::renewal::Scheduler;
-use super::stats::{Stats, count};
+use super::stats::{Stats, count, protocol};
 use super::store::{LeaseStore, Token, ask};
 use crate::LockName;
 use crate::threads::Mutex;
