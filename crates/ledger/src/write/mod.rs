@@ -56,8 +56,8 @@ use shop_domain::{
 };
 use shop_metrics::Metrics;
 
-use after_error::after_error;
-pub use after_error::{replay, replay_lines, unavailable};
+use after_error::{after_error, unavailable};
+pub use after_error::{no_ledger, replay, replay_lines};
 pub use answers::{AnswerReceiver, AnswerSender, Answers, ReadyAnswer, answer_channel};
 use kept_connections::{KeptConnection, KeptConnections};
 pub use new_order::Fence;
