@@ -4,7 +4,7 @@
 use faulty_link::Trap;
 use futures::future::join_all;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
-use ledger::rows::stock;
+use ledger::rows::items;
 use ledger::write::{Arbiter, Conflict, OrderWrite, StockWrite};
 use seckill::config::Config;
 use serde_json::json;
@@ -193,11 +193,13 @@ async fn the_compared_timestamp_is_the_second_of_the_last_change() {
     let testbed = GateTestbed::new().await;
     let earlier = "UPDATE stock SET changed_at = changed_at - INTERVAL 2 SECOND";
     testbed.shop.change(sqlx::query(earlier)).await;
-    let before = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let before =
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert_eq!(before.changed_at.nanosecond(), 0);
     let item = testbed.item.get();
     assert_eq!(testbed.instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    let after = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let after =
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert!(after.changed_at > before.changed_at, "{before:?} {after:?}");
 }
 
@@ -206,7 +208,8 @@ async fn the_compared_timestamp_is_the_second_of_the_last_change() {
 async fn a_write_that_compares_an_old_row_changes_nothing() {
     let testbed = GateTestbed::new().await;
     let arbiter = Arbiter::new(testbed.shop.pool.clone(), Metrics::new());
-    let row = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let row =
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     let by_version = StockWrite::GuardedByVersion(row.version);
     // A second before, since two changes in one second look like one.
     let by_timestamp = StockWrite::GuardedByTimestamp(row.changed_at - time::Duration::SECOND);
@@ -220,7 +223,8 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
             _ => assert_eq!(answer, Err(Conflict::Stale), "an old {key}"),
         }
     }
-    let after = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let after =
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert_eq!((after.available, after.version), (4, row.version + 1));
 }
 
@@ -278,7 +282,7 @@ async fn a_counter_that_changed_meanwhile_is_not_repaired() {
     let taken = counters.take_once(&testbed.purchase("k", 2).await).await.expect("asked");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     let version =
-        stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     let done = counters.repair(testbed.item, seen, 5, version.version).await.expect("asked");
     assert!(!done, "units are on their way into an order");
     assert_eq!(testbed.left().await, 3);

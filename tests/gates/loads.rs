@@ -4,7 +4,7 @@
 
 use faulty_link::Fault;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
-use ledger::rows::stock;
+use ledger::rows::items;
 use redis::AsyncCommands;
 use seckill::config::Config;
 use serde_json::json;
@@ -186,7 +186,8 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
     let key = here.key(item);
     let restock = format!("/api/admin/items/{item}");
     for round in 0..2 {
-        let before = stock::read(&shop.pool, item).await.expect("read").expect("a row").version;
+        let before =
+            items::read_stock(&shop.pool, item).await.expect("read").expect("a row").version;
         link.set(Fault::Stall);
         let (buyer, admin, path, restock) =
             (instance.buyer(1), instance.admin(), path.clone(), restock.clone());
@@ -197,7 +198,8 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
             }
         });
         eventually("the change to be in the ledger", || async {
-            let now = stock::read(&shop.pool, item).await.expect("read").expect("a row").version;
+            let now =
+                items::read_stock(&shop.pool, item).await.expect("read").expect("a row").version;
             (now > before).then_some(())
         })
         .await;
@@ -205,7 +207,8 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
         let loaded = here.read(item).await.expect("loaded").available;
         link.mend();
         assert_eq!(changing.await.expect("no panic"), 200);
-        let ledger = stock::read(&shop.pool, item).await.expect("read").expect("a row").available;
+        let ledger =
+            items::read_stock(&shop.pool, item).await.expect("read").expect("a row").available;
         let told = here.read(item).await.expect("read").available;
         assert_eq!((loaded, told), (ledger, ledger), "round {round}: counter against ledger");
     }

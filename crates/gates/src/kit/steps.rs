@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::redis_store::CounterError;
 use crate::{StrategyContext, WaitingBuyer};
-use ledger::rows::stock::StockRow;
+use ledger::rows::items::StockRow;
 use ledger::write::{Arbiter, StockWrite, UnguardedWrite, no_ledger};
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal, Unavailable};

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::counters::{CounterError, Counters};
 use ledger::rows::buyers::Holdings;
-use ledger::rows::{buyers, stock};
+use ledger::rows::{buyers, items};
 use shop_domain::ItemId;
 
 /// How long a process waits for another one's load before it loads itself. The wait doubles with
@@ -223,7 +223,7 @@ impl Counters {
     async fn holdings(&self, item: ItemId) -> Result<Holdings, CounterError> {
         let read = match self.is_whole() {
             true => buyers::holdings(&self.pool, item).await?,
-            false => stock::read(&self.pool, item).await?.map(|row| Holdings {
+            false => items::read_stock(&self.pool, item).await?.map(|row| Holdings {
                 available: row.available,
                 version: row.version,
                 buyers: Vec::new(),

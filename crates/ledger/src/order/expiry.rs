@@ -8,8 +8,7 @@ use time::OffsetDateTime;
 
 use super::step::{ReturnedUnits, give_limits_back, give_stock_back};
 use super::{OrderSteps, StepError};
-use crate::rows::item::items::datetime;
-use crate::rows::item::stock;
+use crate::rows::item::items::{self, datetime};
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
@@ -234,7 +233,7 @@ async fn expire_batch(
     let reason = MovementReason::Expired;
     let returned = give_stock_back(connection, &lines, reason, permits, line).await?;
     let first = expired.first().map(|order| order.item_id);
-    let at = stock::time(connection, first.as_slice()).await?;
+    let at = items::ledger_time(connection, first.as_slice()).await?;
     Ok(ExpiryBatch { orders: expired, returned, at })
 }
 

@@ -22,7 +22,6 @@ pub mod item {
     pub mod items;
     pub mod limit_groups;
     pub mod products;
-    pub mod stock;
 }
 /// Orders and their payments, and the requests that made them.
 pub mod order {

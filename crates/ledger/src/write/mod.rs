@@ -43,7 +43,7 @@ pub(crate) use crate::work::item_concurrency::in_time;
 pub(crate) use crate::work::{ATTEMPTS_MAX, pause};
 use tokio::time::Instant;
 
-use crate::rows::item::stock::StockRow;
+use crate::rows::item::items::StockRow;
 use crate::rows::outbox::Outbox;
 use crate::work::breaker::Breaker;
 use crate::work::item_concurrency::ItemConcurrency;

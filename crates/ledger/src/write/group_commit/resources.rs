@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
-use crate::rows::item::stock::StockRow;
+use crate::rows::item::items::StockRow;
 use crate::write::kept_connections::{KeptConnection, KeptConnections};
 use mysql_connection::Database;
 use shop_domain::ItemId;
