@@ -17,9 +17,10 @@ use std::time::Duration;
 use ledger::erasure::{EraseError, Eraser};
 use ledger::{Ledger, guests};
 
+use ledger::rows::actions;
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
-use ledger::rows::{self, actions, failed_change};
+use ledger::work::{change, failed_change};
 use shop_domain::{
     BuyerReference, Clock, LedgerError, OrderId, ShopId, UserId, Username, username,
 };
@@ -169,7 +170,7 @@ impl Accounts {
         &self,
         work: impl Future<Output = ledger::Result<T>>,
     ) -> Result<T, LedgerError> {
-        rows::change(&self.parts.ledger.breaker, work).await.map_err(|error| failed_change(&error))
+        change(&self.parts.ledger.breaker, work).await.map_err(|error| failed_change(&error))
     }
 
     /// Returns whether people can sign up and sign in with a password.

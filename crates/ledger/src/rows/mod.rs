@@ -40,5 +40,3 @@ pub mod waiting_list;
 pub use account::*;
 pub use item::*;
 pub use order::*;
-
-pub use crate::work::{ask, change, failed_change, failed_read, nothing_was_sent};
