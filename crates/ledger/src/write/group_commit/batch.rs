@@ -245,7 +245,7 @@ impl BatchWriter {
                     slot.enter_again().await;
                     continue;
                 }
-                Ok(result) => after_result(batch, result, &chosen, &candidates),
+                Ok(result) => after_result(batch, &result, &chosen, &candidates),
                 Err(error) => {
                     self.after_error(connection, batch, error, &chosen, &mut candidates).await
                 }
@@ -377,11 +377,11 @@ enum AfterTry {
 /// What follows a try with an answer of the ledger.
 fn after_result(
     batch: &mut Batch<'_>,
-    result: BatchResult,
+    result: &BatchResult,
     chosen: &[usize],
     candidates: &[usize],
 ) -> AfterTry {
-    match result {
+    match *result {
         BatchResult::Whole => {
             batch.sold(chosen);
             // Those that were passed over are checked again, unless the others of many items
