@@ -2,14 +2,16 @@
 //! agree.
 
 use extension::job::Job;
-use gates::redis_store::{Buckets, Counters, RedisClient};
+use gates::redis_store::queue::{Push, Reader};
+use gates::redis_store::{Buckets, Counters, Queue, RedisClient};
+use gates::redis_stream;
 use ledger::rows::audit::recent_sales;
 use seckill::audit::audit;
 use seckill::job::{Bounds, Reconcile};
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
-use crate::support::Shop;
+use crate::support::{self, Shop};
 
 /// Units of each item, by the ledger.
 const STOCK: i64 = 10;
@@ -34,6 +36,12 @@ impl ReconcileTestbed {
     fn job(&self) -> Reconcile {
         let (pool, counters) = (self.shop.pool.clone(), self.counters.clone());
         Reconcile::new(pool, counters, self.metrics.clone())
+    }
+
+    fn queue(&self) -> Queue {
+        let pool = self.shop.pool.clone();
+        let counters = self.counters.clone();
+        Queue::new(self.redis.clone(), pool, counters, redis_stream::NAME, 10).0
     }
 
     /// Makes items whose sale ends in `hours` from now, each with an epoch in the ledger.
@@ -172,6 +180,44 @@ async fn a_counter_is_removed_a_day_after_the_sale() {
     // The sale is prolonged.
     let loaded = testbed.counters.read(long_over[0]).await.expect("loaded");
     assert_eq!(loaded.available, STOCK);
+}
+
+/// The queue of a sale that is long over goes with its counter, unless an order in it is unread or undecided.
+#[tokio::test]
+async fn an_empty_queue_is_removed_a_day_after_the_sale() {
+    let testbed = ReconcileTestbed::new().await;
+    let items = testbed.make(3, -25).await;
+    let queue = testbed.queue();
+    let push = async |item: ItemId, key: &str| {
+        let purchase = support::purchase(&testbed.shop, item, 1, (redis_stream::NAME, key)).await;
+        assert_eq!(queue.push(&purchase, None, None).await.expect("asked"), Push::Queued);
+    };
+    for &item in &items {
+        push(item, "k").await;
+    }
+    let reader = Reader::new(queue.clone());
+    let decided = reader.read(items[0], 10).await.expect("read");
+    let order = decided[0].order.as_ref().expect("an order");
+    assert!(reader.ack(items[0], &decided[0].id, order, false).await.expect("acknowledged"));
+    let pending = reader.read(items[1], 10).await.expect("read");
+    assert_eq!(pending.len(), 1, "{pending:?}");
+    run(&testbed.job()).await;
+    let mut are_there = Vec::new();
+    for item in &items {
+        let key = format!("{}{{item:{item}}}:queue", testbed.redis.prefix());
+        let is_there: bool = redis::cmd("EXISTS")
+            .arg(key)
+            .query_async(&mut testbed.redis.shared())
+            .await
+            .expect("asked");
+        are_there.push(is_there);
+    }
+    assert_eq!(are_there, [false, true, true]);
+    assert_eq!(reader.deliveries(items[1], &pending[0].id).await.expect("asked"), 1);
+    assert_eq!(reader.read(items[2], 10).await.expect("read").len(), 1);
+    // The sale is prolonged.
+    push(items[0], "later").await;
+    assert_eq!(reader.read(items[0], 10).await.expect("read").len(), 1);
 }
 
 #[tokio::test]
