@@ -170,7 +170,7 @@ async fn a_counter_is_removed_a_day_after_the_sale() {
         testbed.set(item, STOCK).await;
     }
     let buckets = Buckets::beside(&testbed.counters);
-    buckets.take(long_over[1], 1, 0).await.expect("loaded, and one unit taken");
+    buckets.take(long_over[1], 1, 0, None).await.expect("loaded, and one unit taken");
     run(&testbed.job()).await;
     for &item in &long_over {
         assert_eq!(testbed.counters.peek(item).await.expect("read"), None, "item {item}");
@@ -178,7 +178,7 @@ async fn a_counter_is_removed_a_day_after_the_sale() {
     assert_eq!(buckets.peek(long_over[1]).await.expect("read"), None);
     assert_eq!(testbed.left(over[0]).await, STOCK);
     // The sale is prolonged.
-    let loaded = testbed.counters.read(long_over[0]).await.expect("loaded");
+    let loaded = testbed.counters.read(long_over[0], None).await.expect("loaded");
     assert_eq!(loaded.available, STOCK);
 }
 
@@ -294,7 +294,10 @@ async fn a_counter_that_gates_load_again_is_not_audited() {
     assert_eq!(testbed.counters_hold(item).await, None, "of another load");
     testbed.execute("DELETE FROM redis_counters").await;
     assert_eq!(testbed.counters_hold(item).await, None, "of no gate");
-    Buckets::beside(&testbed.counters).take(item, 1, 0).await.expect("loaded, and one unit taken");
+    Buckets::beside(&testbed.counters)
+        .take(item, 1, 0, None)
+        .await
+        .expect("loaded, and one unit taken");
     assert_eq!(testbed.counters_hold(item).await, Some(false), "buckets in use");
     testbed.execute("DELETE FROM redis_buckets").await;
     assert_eq!(testbed.counters_hold(item).await, None, "buckets of no gate");
