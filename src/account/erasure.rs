@@ -41,6 +41,10 @@ impl Accounts {
         let erased = self.parts.eraser.erase(&request).await?;
         self.parts.revocations.end_earlier_than(user, erased.generation);
         tracing::info!(%user, had_account = erased.had_account, "account deleted");
+        let tables = &self.parts.eraser.tables_left;
+        if !tables.is_empty() {
+            tracing::warn!(%user, ?tables, "tables keep what they have of a deleted person: this build lacks their extensions");
+        }
         Ok(erased)
     }
 }

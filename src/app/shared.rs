@@ -112,7 +112,7 @@ impl Shared {
             job_status: JobStatus::default(),
             events,
             line,
-            eraser: Eraser { waitlist, traces: extensions::personal_data() },
+            eraser: extensions::eraser(waitlist),
             traces,
             instance,
             metrics,
