@@ -282,37 +282,12 @@ impl Arbiter {
             if is_late(write.deadline) {
                 break;
             }
-            let (permit, mut kept) = match self.connect(write).await {
+            let (permit, kept) = match self.connect(write).await {
                 Ok(connected) => connected,
                 Err(_) if may_run => break,
                 Err(why) => return Ok(Outcome::Unavailable(why)),
             };
-            // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
-            let mut has_ended = false;
-            let takes_calls = self.writer.as_ref().is_none_or(Writer::takes_calls);
-            protocol!("begin", [write.purchase], kind = "call");
-            let connection = &mut kept.connection;
-            let tried = self.calls.try_once(connection, write, self.outbox, takes_calls);
-            let mut tried = match tried.await {
-                Ok(tried) => {
-                    has_ended = matches!(tried, Attempt::Done(_));
-                    tried
-                }
-                // Boxed: it is rarely awaited, and would make every purchase's future larger.
-                Err(error) => {
-                    self.recheck_writer(&error);
-                    Box::pin(after_error(&mut kept.connection, write.purchase, &error)).await
-                }
-            };
-            if matches!(tried, Attempt::Done(_)) && kept.destination.has_changed() {
-                // A server that was replaced meanwhile has answered: the ledger may not have it.
-                tried = Attempt::CommitLost;
-            }
-            if has_ended {
-                self.kept.keep(kept);
-            } else {
-                drop(kept);
-            }
+            let tried = self.try_on(kept, write).await;
             drop(permit);
             let is_call = matches!(tried, Attempt::CallLost);
             protocol::tried(write.purchase, &tried);
@@ -338,6 +313,35 @@ impl Arbiter {
             return Ok(UNANSWERED);
         }
         Ok(Outcome::Unavailable(unavailable(fault)))
+    }
+
+    /// Makes one try on a connection, which is kept for others if the transaction has ended.
+    async fn try_on(&self, mut kept: KeptConnection, write: &OrderWrite<'_>) -> Attempt {
+        // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
+        let mut has_ended = false;
+        let takes_calls = self.writer.as_ref().is_none_or(Writer::takes_calls);
+        protocol!("begin", [write.purchase], kind = "call");
+        let connection = &mut kept.connection;
+        let tried = self.calls.try_once(connection, write, self.outbox, takes_calls);
+        let mut tried = match tried.await {
+            Ok(tried) => {
+                has_ended = matches!(tried, Attempt::Done(_));
+                tried
+            }
+            // Boxed: it is rarely awaited, and would make every purchase's future larger.
+            Err(error) => {
+                self.recheck_writer(&error);
+                Box::pin(after_error(&mut kept.connection, write.purchase, &error)).await
+            }
+        };
+        if matches!(tried, Attempt::Done(_)) && kept.destination.has_changed() {
+            // A server that was replaced meanwhile has answered: the ledger may not have it.
+            tried = Attempt::CommitLost;
+        }
+        if has_ended {
+            self.kept.keep(kept);
+        }
+        tried
     }
 
     /// Waits for a connection. What waits for rows of one item waits first, without a connection.
