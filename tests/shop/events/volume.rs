@@ -282,7 +282,7 @@ async fn all_arrive(mut database: Database) {
         let counts = (Arc::clone(&sold), wanted);
         selling.spawn(sell((clients.clone(), token, buyer), items.clone(), counts));
     }
-    // It ends by itself: between the log and its COMMIT.
+    // The crash point ends it: between the log and its COMMIT.
     let ended = timeout(ARRIVAL_MAX, first.wait()).await.expect("it comes to its crash point");
     assert_eq!(ended.expect("gone").signal(), Some(ABORTED), "the crash point ended it");
     let mut services = Vec::new();
