@@ -12,6 +12,7 @@ mod throttle;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::erasure::{EraseError, Eraser};
@@ -78,7 +79,6 @@ pub enum AccountError {
 }
 
 /// The parts of [`Accounts`].
-#[derive(Clone)]
 pub struct AccountParts {
     pub ledger: Ledger,
     pub eraser: Eraser,
@@ -103,7 +103,7 @@ pub type Guests = HashMap<BuyerReference, UserId>;
 /// The accounts in the ledger. Clones share everything.
 #[derive(Clone)]
 pub struct Accounts {
-    parts: AccountParts,
+    parts: Arc<AccountParts>,
     throttle: SignInThrottle,
 }
 
@@ -112,7 +112,7 @@ impl Accounts {
     #[must_use]
     pub fn new(parts: AccountParts) -> Self {
         let throttle = SignInThrottle::new(parts.ledger.clone());
-        Self { parts, throttle }
+        Self { parts: Arc::new(parts), throttle }
     }
 
     /// Creates an account for a buyer. Waits for password hashing under `address`.

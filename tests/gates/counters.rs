@@ -60,25 +60,25 @@ impl GateTestbed {
 async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
     let testbed = GateTestbed::new().await;
     let (one, two) = (testbed.counters(), testbed.counters());
-    let first = one.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
+    let first = one.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
     assert_eq!(testbed.left().await, 3);
     one.untake(&taken).await;
     one.untake(&taken).await;
     assert_eq!(testbed.left().await, 5, "given back once");
 
-    let first = one.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
+    let first = one.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
-    let again = two.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
+    let again = two.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
     assert_eq!((again, testbed.left().await), (Take::Again, 3));
     // The second try may be selling them: the first must not give them back.
     one.untake(&taken).await;
     assert_eq!(testbed.left().await, 3);
 
     // Another quantity or another key is another request.
-    let other = two.take_once(&testbed.purchase("k", 1).await).await.expect("taken");
+    let other = two.take_once(&testbed.purchase("k", 1).await, None).await.expect("taken");
     assert!(matches!(other, Take::First(_)), "{other:?}");
-    let too_many = two.take_once(&testbed.purchase("l", 3).await).await.expect("asked");
+    let too_many = two.take_once(&testbed.purchase("l", 3).await, None).await.expect("asked");
     assert_eq!((too_many, testbed.left().await), (Take::NothingLeft, 2));
 }
 
@@ -87,7 +87,7 @@ async fn what_was_taken_under_an_older_load_counts_for_nothing() {
     let testbed = GateTestbed::new().await;
     let counters = testbed.counters();
     let purchase = testbed.purchase("k", 2).await;
-    let first = counters.take_once(&purchase).await.expect("taken");
+    let first = counters.take_once(&purchase, None).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
     // The counter is lost and what the requests took is not: it is loaded from the ledger, which
     // knows nothing of this purchase.
@@ -96,7 +96,7 @@ async fn what_was_taken_under_an_older_load_counts_for_nothing() {
         .exec_async(&mut testbed.redis.shared())
         .await
         .expect("deleted");
-    let again = counters.take_once(&purchase).await.expect("taken");
+    let again = counters.take_once(&purchase, None).await.expect("taken");
     assert!(matches!(again, Take::First(_)), "{again:?}");
     assert_eq!(testbed.left().await, 3);
     counters.untake(&taken).await;
@@ -111,7 +111,7 @@ async fn buckets_give_exactly_what_is_there() {
     assert!(matches!(three, Gathered::All(_)), "{three:?}");
     // Two are left: too few for three, and the attempt leaves them there.
     for buckets in [&one, &two] {
-        let too_many = buckets.take(testbed.item, 3, 0).await.expect("asked");
+        let too_many = buckets.take(testbed.item, 3, 0, None).await.expect("asked");
         assert!(matches!(too_many, Gathered::TooFew { .. }), "{too_many:?}");
     }
     let rest = two.take(testbed.item, 2, 3).await.expect("taken");
@@ -262,7 +262,9 @@ async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
 async fn buckets_that_changed_meanwhile_are_not_repaired() {
     let testbed = GateTestbed::new().await;
     let buckets = testbed.buckets();
-    let Ok(Gathered::All(parts)) = buckets.take(testbed.item, 2, 0).await else { panic!("taken") };
+    let Ok(Gathered::All(parts)) = buckets.take(testbed.item, 2, 0, None).await else {
+        panic!("taken")
+    };
     let seen = buckets.peek(testbed.item).await.expect("read").expect("loaded");
     assert_eq!(seen.iter().map(|part| part.available).sum::<i64>(), 3);
     buckets.give_back(&parts).await;
@@ -279,7 +281,7 @@ async fn a_counter_that_changed_meanwhile_is_not_repaired() {
     let counters = testbed.counters();
     assert_eq!(testbed.left().await, 5);
     let seen = counters.peek_with_queue(testbed.item).await.expect("read").expect("loaded");
-    let taken = counters.take_once(&testbed.purchase("k", 2).await).await.expect("asked");
+    let taken = counters.take_once(&testbed.purchase("k", 2).await, None).await.expect("asked");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     let version =
         items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");

@@ -24,7 +24,7 @@ use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::{
     Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql,
-    until_running,
+    until_running, when,
 };
 
 /// The hold of the orders that must not end yet.
@@ -163,6 +163,31 @@ async fn an_order_behind_many_stuck_ones_expires() {
     })
     .await;
     assert_eq!(runs(&stranger, "ok").await, ok, "a run told of no stuck order");
+}
+
+/// A batch is too slow for one transaction. Only its first statement is held: that of a single order has another text.
+#[tokio::test]
+async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
+    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
+    let beside = shop.start().await;
+    let item = beside.make_item(json!({})).await;
+    for buyer in [1, 2] {
+        buy(&beside, buyer, item).await;
+    }
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    let link = link_to_ledger(&shop).await;
+    link.trap(Trap::at(b"  ORDER BY expires_at LIMIT ? FOR UPDATE").hold().always());
+    shop.config.database_url = Secret::new(link.url());
+    shop.config.job.expire_period_ms = 20;
+    let _sweeping = shop.start().await;
+    tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
+    // Longer than a transaction may take.
+    eventually(2 * BOUND, || async {
+        let audit = beside.audit(item).await;
+        when(audit["held"] == 0, audit)
+    })
+    .await;
+    assert_clean(&beside, item).await;
 }
 
 #[tokio::test]

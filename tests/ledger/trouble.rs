@@ -220,6 +220,8 @@ async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() 
 /// Connections that all wait for rows, and items that find none: more of them than a breaker needs to see.
 const CONNECTIONS: u32 = 5;
 const ITEMS_WITHOUT: usize = 24;
+/// Rounds of purchases and reads until most of one find no connection.
+const ROUNDS_MAX: i64 = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn purchases_that_find_all_connections_in_use_blame_no_server() {
@@ -251,29 +253,38 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
     }
     let buy = async |id: i64, item: i64| instance.buyer(id).buy("mysql-atomic", item).await;
     let waiting = join_all(held.iter().map(|item| buy(2, *item)));
+    let round = async |buyer: i64| {
+        let reader = instance.buyer(buyer);
+        let reads = join_all((0..ITEMS_WITHOUT).map(|_| reader.get("/api/orders")));
+        let purchases = join_all(others.iter().map(|item| buy(buyer, *item)));
+        let (answers, reads) = tokio::join!(purchases, reads);
+        let told = [(201, ""), (503, "overloaded")];
+        for answer in &answers {
+            assert!(told.contains(&answer.brief()), "{}", answer.text);
+        }
+        let refused = |answers: &[Answer]| answers.iter().filter(|one| one.status == 503).count();
+        [refused(&answers), refused(&reads)]
+    };
     let beside = async {
         // All connections wait for a row.
         until_running(&shop.pool, "%", CONNECTIONS.into()).await;
-        let reader = instance.buyer(4);
-        let reads = join_all((0..ITEMS_WITHOUT).map(|_| reader.get("/api/orders")));
-        let purchases = join_all(others.iter().map(|item| buy(3, *item)));
-        let (answers, reads) = tokio::join!(purchases, reads);
-        let refused = reads.iter().filter(|answer| answer.status == 503).count();
-        assert!(refused > ITEMS_WITHOUT / 2, "{refused} reads without a connection");
+        // One that waits for its row may give up and let another one have its connection for a moment: then once more.
+        let mut refused = [0; 2];
+        for buyer in 3..3 + ROUNDS_MAX {
+            refused = round(buyer).await;
+            if refused.iter().all(|count| *count > ITEMS_WITHOUT / 2) {
+                break;
+            }
+        }
+        let are_most = refused.iter().all(|count| *count > ITEMS_WITHOUT / 2);
+        assert!(are_most, "{refused:?} purchases and reads without a connection");
         let path = format!("/api/orders/{}/payment", orders[0]);
         let payment = instance.buyer(1).post(&path, &json!({})).await;
         assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
         holder.rollback().await.expect("the rows are free");
-        (answers, payment)
+        payment
     };
-    let (waiting, (answers, payment)) = tokio::join!(waiting, beside);
-    // One that waits for its row may give up and let another one have its connection for a moment.
-    let told = [(201, ""), (503, "overloaded")];
-    for answer in &answers {
-        assert!(told.contains(&answer.brief()), "{}", answer.text);
-    }
-    let without = answers.iter().filter(|answer| answer.status == 503).count();
-    assert!(without > ITEMS_WITHOUT / 2, "{without} without a connection");
+    let (waiting, payment) = tokio::join!(waiting, beside);
     let told = [(200, ""), (503, "overloaded")];
     assert!(told.contains(&payment.brief()), "{}", payment.text);
     for answer in waiting {

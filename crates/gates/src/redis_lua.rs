@@ -71,7 +71,7 @@ impl Strategy for RedisLua {
         loop {
             let counted = {
                 let _span = purchase.trace.span("counter");
-                self.context.counters.take_once(&purchase).await
+                self.context.counters.take_once(&purchase, Some(deadline)).await
             };
             match counted {
                 Ok(Take::First(taken)) => {

@@ -39,6 +39,6 @@ pub use pool::{PoolOptions, SignOfLife, pool, pool_of, pool_to, sign_of_life};
 pub use session::{Snapshot, begin_snapshot};
 pub use shards::Shards;
 pub use transaction::{
-    LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact, transact_within,
+    LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact,
 };
 pub use writer::Writer;

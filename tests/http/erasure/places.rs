@@ -4,7 +4,6 @@ use faulty_link::Trap;
 use futures::future::join_all;
 use ledger::Ledger;
 use ledger::breaker::Breakers;
-use ledger::erasure::Eraser;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use seckill::extensions;
@@ -125,7 +124,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     let line = WaitingLine::new(Clock::default(), Outbox::default(), Metrics::new(), 10);
     let ledger = Ledger::new(pool, Breakers::new(&Metrics::new()).mysql);
     let waitlist = Waitlist { ledger, line };
-    let eraser = Eraser { waitlist, traces: extensions::personal_data() };
+    let eraser = extensions::eraser(waitlist);
     link.trap(Trap::at(b"SELECT available FROM stock WHERE item_id = ?").hold());
     let comes_back = async {
         eventually("the job to be at the item", || async { (link.held() == 1).then_some(()) })

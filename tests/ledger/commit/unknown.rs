@@ -36,8 +36,7 @@ async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tell
 /// Units that may be sold are not given back. No reconciliation repairs the counters here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn units_of_an_unknown_outcome_stay_taken() {
-    let (link, linked, beside, _) =
-        linked_shop_with(|config| config.job.reconcile_period_ms = 3_600_000).await;
+    let (link, linked, beside) = linked_shop().await;
     let undisturbed = make_undisturbed(&beside).await;
     for (cuts, strategy) in ["redis-bucket", "redis-lua", "redis-watch"].into_iter().enumerate() {
         sell_undisturbed(&linked, undisturbed).await;

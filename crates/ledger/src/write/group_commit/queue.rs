@@ -345,16 +345,7 @@ impl BatchQueue {
         let items = items_of(&purchases);
         group.observe(purchases.len(), items.len());
         if self.item.is_none() {
-            let group = group.clone();
-            let orders = tracing::enabled!(target: "ledger::protocol", tracing::Level::TRACE)
-                .then(|| purchases.clone());
-            slot.when_overtaken(move || {
-                let now = Instant::now();
-                protocol!("overtaken", orders.iter().flatten());
-                items
-                    .iter()
-                    .for_each(|item| group.quarantine(*item, |one| one.raise_until_clean(now)));
-            });
+            raise_when_overtaken(&group, &mut slot, &purchases, items);
         }
         let mut has_objected = false;
         let mut tell = |answers: Vec<(usize, Answer)>| {
@@ -379,22 +370,7 @@ impl BatchQueue {
         if let Some((item, _)) = self.item.as_ref().filter(|_| group.shares_queues()) {
             group.quarantine(*item, |one| one.batch_ended(begun, Instant::now(), has_objected));
         }
-        Self::leave_over(&group, &purchases, askers);
-    }
-
-    /// Gives the orders that a batch has not answered to the queues of their items.
-    fn leave_over(group: &GroupCommit, purchases: &[Purchase], askers: Vec<Option<Asker>>) {
-        for (index, asker) in askers.into_iter().enumerate() {
-            let Some(asker) = asker else { continue };
-            let lines = purchases[lines_at(purchases, index)].to_vec();
-            let now = Instant::now();
-            for line in &lines {
-                group.quarantine(line.item.id, |one| one.raise_until_clean(now));
-            }
-            if let Some(asker) = asker.left_over() {
-                group.write_apart(Waiting::new(lines, asker));
-            }
-        }
+        write_left_over(&group, &purchases, askers);
     }
 
     async fn written(
@@ -447,5 +423,37 @@ impl BatchQueue {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Raises the quarantine of a shared batch's items when another batch overtakes it.
+fn raise_when_overtaken(
+    group: &GroupCommit,
+    slot: &mut PipelineSlot,
+    purchases: &[Purchase],
+    items: Vec<ItemId>,
+) {
+    let group = group.clone();
+    let orders = tracing::enabled!(target: "ledger::protocol", tracing::Level::TRACE)
+        .then(|| purchases.to_vec());
+    slot.when_overtaken(move || {
+        let now = Instant::now();
+        protocol!("overtaken", orders.iter().flatten());
+        items.iter().for_each(|item| group.quarantine(*item, |one| one.raise_until_clean(now)));
+    });
+}
+
+/// Sends the orders that a batch has not decided to the queues of their items; those in `askers` wait for an answer.
+fn write_left_over(group: &GroupCommit, purchases: &[Purchase], askers: Vec<Option<Asker>>) {
+    for (index, asker) in askers.into_iter().enumerate() {
+        let Some(asker) = asker else { continue };
+        let lines = purchases[lines_at(purchases, index)].to_vec();
+        let now = Instant::now();
+        for line in &lines {
+            group.quarantine(line.item.id, |one| one.raise_until_clean(now));
+        }
+        if let Some(asker) = asker.left_over() {
+            group.write_apart(Waiting::new(lines, asker));
+        }
     }
 }
