@@ -1,7 +1,6 @@
 //! A unit that costs nothing, in a shop whose buyers pay at a provider: nobody is sent there.
 
 use serde_json::json;
-use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::{make_sale, orders_of};
@@ -31,8 +30,7 @@ async fn a_buyer_confirms_an_order_that_costs_nothing() {
         ),
         (72, chinese, "免费领取", "无需付款", "无需付款", "确认订单", "已付款"),
     ] {
-        let page = Page::open(instance.addr, look).await;
-        page.visit_as(&instance, buyer, Role::Buyer, &format!("/item.html?id={item}")).await;
+        let page = Page::of_buyer(&instance, look, buyer, &format!("/item.html?id={item}")).await;
         page.until_text("#buy", take).await;
         page.click_until("#buy", "#outcome", held).await;
         page.until_text("#outcome a", confirm).await;
