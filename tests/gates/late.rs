@@ -35,10 +35,7 @@ async fn open(lease: Duration, strategy: &str) -> (Shop, Instance, i64) {
     .await;
     let item = instance.make_item(json!({})).await;
     // On a busy machine a short lease may end before the write. Then nothing was written.
-    eventually("the first unit to be sold", || async {
-        (instance.buyer(1).buy(strategy, item).await.status == 201).then_some(())
-    })
-    .await;
+    instance.buyer(1).until_sold(strategy, item).await;
     (shop, instance, item)
 }
 

@@ -61,20 +61,14 @@ async fn orders_that_end_give_the_limit_back() {
     let second = instance.buyer(1).buy(STRATEGY, item).await;
     assert_eq!(second.status, 201, "cancelled: {}", second.text);
     shop.let_holds_pass(301).await;
-    eventually("the order to expire, and to be bought again", || async {
-        (instance.buyer(1).buy(STRATEGY, item).await.status == 201).then_some(())
-    })
-    .await;
+    instance.buyer(1).until_sold(STRATEGY, item).await;
 
     // A restock brings units, and no more of them for the same buyer.
     assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.brief(), (409, "sold_out"));
     let restock = json!({ "stock_delta": 1 });
     assert_eq!(instance.admin().edit(item, restock).await.status, 200);
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
-    eventually("the new unit to be sold", || async {
-        (instance.buyer(2).buy(STRATEGY, item).await.status == 201).then_some(())
-    })
-    .await;
+    instance.buyer(2).until_sold(STRATEGY, item).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use super::{PASSWORD, assert_problem, order_id, sign_in, sign_up};
 use crate::process::program::run;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean};
 
 async fn delete(client: &Client, proof: Value) -> Answer {
     Client::send(client.request(Method::DELETE, "/api/users/me").json(&proof)).await
@@ -93,11 +93,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
 
     // No token works any more, here at once and there soon; the next buyer has the unit.
     assert_problem(&delete(&paula, mine.clone()).await, (401, "invalid_token"), "again");
-    eventually("the other instance refuses her", || async {
-        let seen = second.get("/api/session").await;
-        when(seen.brief() == (401, "invalid_token"), seen.text)
-    })
-    .await;
+    second.until("/api/session", |seen| seen.brief() == (401, "invalid_token")).await;
     assert_eq!(status_of_place(&one.buyer(72), single).await, "offered");
     let gone = sign_in(&two.stranger(), "paula", PASSWORD).await;
     assert_problem(&gone, (401, "invalid_credentials"), "no account");
@@ -143,11 +139,7 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     assert_eq!(run(&shop, &["operator", "revoke", "grace"]).await.0, 0);
     let item = instance.make_item(json!({})).await;
     // The end of the role ends the sessions before it. A token without a sign-in counts as one of them.
-    eventually("the end of the earlier sessions", || async {
-        let seen = instance.buyer(id).get("/api/session").await;
-        when(seen.brief() == (401, "invalid_token"), seen.text)
-    })
-    .await;
+    instance.buyer(id).until("/api/session", |seen| seen.brief() == (401, "invalid_token")).await;
     let grace = session(&instance, "grace").await;
     let order = order_id(&grace.buy("mysql-atomic", item).await);
     let (code, text) = run(&shop, &erase).await;

@@ -4,7 +4,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::{BOUND, SOON, assert_clean, assert_problem, available, eventually, order_id, when};
+use super::{
+    BOUND, SOON, assert_clean, assert_problem, available, eventually, order_id, until, when,
+};
 use crate::support::crowd::metric;
 use crate::support::{Answer, Client, Instance, Shop, item_body};
 
@@ -239,11 +241,7 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
         .execute(&shop.pool)
         .await
         .expect("its hold ends");
-    eventually(BOUND, || async {
-        let fourth = buy(4).await;
-        when(fourth.status == 201, fourth.text)
-    })
-    .await;
+    until(BOUND, || buy(4), |fourth| fourth.status == 201).await;
     let from_memory = metric(&instance, "seckill_sold_out_from_memory_total").await;
     assert!(from_memory >= 3.0, "turned away from memory: {from_memory}");
     assert_clean(&instance, item).await;

@@ -136,10 +136,6 @@ async fn a_refusal_is_told_while_redis_is_silent(strategy: &str) {
     redis.mend();
     let give = "UPDATE stock SET available = available + 1 WHERE item_id = ?";
     sqlx::query(give).bind(item).execute(&shop.pool).await.expect("the unit is back");
-    eventually("the unit to be sold", || async {
-        let told = instance.buyer(1).buy_with_key(strategy, item, "k").await;
-        when(told.status == 201, told).map_err(|told| told.text)
-    })
-    .await;
+    instance.buyer(1).buy_until_sold(strategy, item, "k").await;
     assert_eq!(assert_clean(&instance, item).await["held"], 2);
 }

@@ -40,11 +40,7 @@ async fn buy(instance: &Instance, buyer: i64, item: i64) -> Value {
 
 async fn wait_for_status(instance: &Instance, buyer: i64, order: &Value, status: &str) {
     let path = format!("/api/orders/{}", order["id"].as_str().expect("an id"));
-    eventually(&format!("the order of buyer {buyer} to be {status}"), || async {
-        let seen = instance.buyer(buyer).get(&path).await.json;
-        (seen["status"] == status).then_some(())
-    })
-    .await;
+    instance.buyer(buyer).until(&path, |seen| seen.json["status"] == status).await;
 }
 
 /// Counts the runs of the sweep that have ended so.
@@ -117,12 +113,8 @@ async fn an_order_that_cannot_expire_stops_no_other() {
     shop.let_holds_pass(HOLD_SECONDS).await;
     wait_for_status(&instance, 1, &elsewhere, "expired").await;
     wait_for_status(&instance, 2, &beside_it, "expired").await;
-    let said = eventually("the job to tell of it", || async {
-        let ready = instance.stranger().get("/readyz").await.json;
-        let last = &ready["jobs"]["expire"];
-        (last["ok"] == false).then(|| last["said"].to_string())
-    })
-    .await;
+    let job = instance.stranger().until_job("expire", |job| job["ok"] == false).await;
+    let said = job["said"].to_string();
     assert!(said.contains("1 item failed"), "{said}");
     wait_for_status(&instance, 1, &stuck, "pending").await;
     sqlx::query("UPDATE buyer_limits SET bought = bought + 1 WHERE item_id = ? AND user_id = 1")

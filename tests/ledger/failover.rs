@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gates::stream::purchase;
 use crate::http::order_id;
-use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with};
+use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with, until_figure};
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Instance, assert_clean, eventually, when};
+use crate::support::{Instance, assert_clean, eventually, until, when};
 
 /// Connections that a server grants while it lets nobody else in: the fewest that it accepts.
 const CONNECTIONS_MIN: usize = 10;
@@ -79,11 +79,8 @@ impl Closed {
 
 /// Waits until the service follows the host at this place of the URL, from 1.
 async fn is_followed(instance: &Instance, place: f64) {
-    eventually(RECOVERY_MAX, || async {
-        let writer = metric(instance, "seckill_ledger_writer").await;
-        when((writer - place).abs() < 0.1, writer)
-    })
-    .await;
+    let is_there = |writer: f64| (writer - place).abs() < 0.1;
+    until_figure(instance, "seckill_ledger_writer", is_there).await;
 }
 
 /// Runs work whose COMMIT the writer holds until its replica was promoted and is followed. Then it answers the COMMIT.
@@ -162,11 +159,8 @@ async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
     };
     let old = shop.pool.connect_options().get_port();
     let follows = async || {
-        eventually(RECOVERY_MAX, || async {
-            let port = shop.pool.connect_options().get_port();
-            when(port != old, port)
-        })
-        .await;
+        let port = || async { shop.pool.connect_options().get_port() };
+        until(RECOVERY_MAX, port, |port| *port != old).await;
     };
     let stored = answered_by_the_old_writer(&mut pair, work, follows).await;
     let error = stored.expect_err("a replaced writer has stored it");
@@ -237,11 +231,8 @@ async fn a_writer_that_is_silent_for_a_moment_is_kept_beside_a_writable_replica(
     is_followed(&instance, 1.0).await;
     execute(&pair, 1, "SET GLOBAL read_only = 0").await;
     let claims = async |count: f64| {
-        eventually(RECOVERY_MAX, || async {
-            let writers = metric(&instance, "seckill_ledger_writers").await;
-            when((writers - count).abs() < 0.1, writers)
-        })
-        .await
+        let as_many = |writers: f64| (writers - count).abs() < 0.1;
+        until_figure(&instance, "seckill_ledger_writers", as_many).await;
     };
     claims(2.0).await;
     assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 1.0);

@@ -121,11 +121,7 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
     // Both of them expire; then other orders have the limit, and a late payment is refused.
     shop.let_holds_pass(301).await;
     for order in [&second, &third] {
-        eventually("an expired order", || async {
-            let seen = buyer.get(&format!("/api/orders/{order}")).await.json["status"].clone();
-            when(seen == "expired", seen)
-        })
-        .await;
+        buyer.until(&format!("/api/orders/{order}"), |seen| seen.json["status"] == "expired").await;
     }
     assert_eq!(buyer.buy("mysql-atomic", items[0]).await.status, 201);
     let paid = buyer.step(&second, "payment").await;

@@ -14,10 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use super::draw::{drawn_item, enter};
 use crate::http::{assert_clean, order_id};
-use crate::support::crowd::metric;
+use crate::support::crowd::until_figure;
 use crate::support::{
     Answer, Instance, Shop, eventually, hold_stock_row, is_breaker_open, own_redis,
-    until_in_flight, until_running, when,
+    until_in_flight, until_running,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -199,11 +199,7 @@ async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() 
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     let others = async {
-        eventually("buyers to be turned away", || async {
-            let shed = metric(&instance, "seckill_purchases_shed_total").await;
-            when(shed >= 1.0, shed)
-        })
-        .await;
+        until_figure(&instance, "seckill_purchases_shed_total", |shed| shed >= 1.0).await;
         let sold = instance.buyer(1).buy("mysql-atomic", other).await;
         assert_eq!(sold.status, 201, "another item: {}", sold.text);
     };

@@ -16,21 +16,12 @@ async fn make(instance: &Instance, changes: Value) -> i64 {
     instance.make_item(changed(body, changes)).await
 }
 
-/// Waits until this number of units is available.
-async fn until_available(instance: &Instance, item: i64, units: i64) {
-    eventually("the units to come back", || async {
-        let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;
-        when(seen["available"] == units, seen)
-    })
-    .await;
-}
-
 /// Holds a unit and lets it expire.
 async fn abandon(shop: &Shop, instance: &Instance, buyer: &Client, item: i64) -> String {
     let before = instance.stranger().get(&format!("/api/items/{item}")).await.json;
     let held = buyer.buy_for_good("default", item).await.expect_status(201);
     shop.let_holds_pass(HOLD_SECONDS).await;
-    until_available(instance, item, before["available"].as_i64().expect("units")).await;
+    instance.until_available(item, before["available"].as_i64().expect("units")).await;
     held.json["id"].as_str().expect("an id").to_owned()
 }
 
@@ -77,7 +68,7 @@ async fn accounts_that_never_pay_keep_the_stock_for_two_holds() {
         }
         if round < 2 {
             shop.let_holds_pass(HOLD_SECONDS).await;
-            until_available(&instance, item, STOCK - paid).await;
+            instance.until_available(item, STOCK - paid).await;
         }
     }
     assert!(paid * 100 >= STOCK * 95, "the others have {paid} of {STOCK}");

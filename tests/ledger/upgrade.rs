@@ -342,11 +342,7 @@ async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
 
     // The build before goes on for a while beside this one, and announces a draw.
     shop.pool.execute(OPEN_AGAIN).await.expect("open");
-    eventually("the job that says it", || async {
-        let job = stranger.get("/readyz").await.json["jobs"]["draws"].clone();
-        when(job["said"].as_str().is_some_and(|said| said.contains("1 of 1 draws failed")), job)
-    })
-    .await;
+    stranger.until_said("draws", "1 of 1 draws failed").await;
     let (code, text) = run(&shop, &["migrate"]).await;
     assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
 }

@@ -143,10 +143,7 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     assert_eq!(ready.json["dependencies"]["mysql"], "read-only", "{}", ready.text);
 
     sqlx::raw_sql("SET GLOBAL read_only = 0").execute(&root).await.expect("writable");
-    eventually("a sale", || async {
-        (instance.buyer(2).buy("mysql-atomic", item).await.status == 201).then_some(())
-    })
-    .await;
+    instance.buyer(2).until_sold("mysql-atomic", item).await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::http::{assert_problem, available, order_id};
 use crate::support::{
-    Answer, BOUND, Client, Instance, Shop, assert_clean, hold_stock_row, until_in_flight,
+    Answer, BOUND, Client, Instance, Shop, assert_clean, hold_stock_row, until, until_in_flight,
 };
 
 /// Lines of items and units.
@@ -264,11 +264,8 @@ async fn a_key_is_one_cart() {
     assert_eq!(order_id(&one), order_id(&single));
     // A retry finds its order when nothing is left any more.
     instance.admin().edit(items[0], json!({ "paused": true })).await;
-    crate::support::eventually("a paused sale", || async {
-        let other = reserve(&instance.buyer(2), &cart).await;
-        (other.code() == "sale_paused").then_some(())
-    })
-    .await;
+    let paused = || async { reserve(&instance.buyer(2), &cart).await };
+    until("a paused sale", paused, |other| other.code() == "sale_paused").await;
     let again = reserve_with_key(&buyer, &cart, "k").await;
     assert_eq!((again.status, order_id(&again)), (201, order), "{}", again.text);
     assert_eq!(again.json["lines"], made.json["lines"]);

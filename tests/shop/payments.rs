@@ -46,11 +46,7 @@ async fn status(instance: &Instance, buyer: i64, order: &str) -> Value {
 /// Makes the hold of the order run out.
 async fn expire(shop: &Shop, instance: &Instance, buyer: i64, order: &str) {
     shop.let_holds_pass(900).await;
-    eventually("an expired order", || async {
-        let seen = status(instance, buyer, order).await;
-        when(seen == "expired", seen)
-    })
-    .await;
+    until("an expired order", || status(instance, buyer, order), |seen| seen == "expired").await;
 }
 
 /// The payment with this id, as operators see it.
@@ -58,6 +54,12 @@ async fn payment(instance: &Instance, id: &str) -> Value {
     let listed = instance.admin().get("/api/admin/payments").await.json;
     let payments = listed["payments"].as_array().expect("a list");
     payments.iter().find(|payment| payment["id"] == id).cloned().unwrap_or(Value::Null)
+}
+
+/// Waits until the provider was asked for the refund of a payment.
+async fn until_refund_requested(instance: &Instance, id: &str) {
+    let is_requested = |seen: &Value| seen["status"] == "refund_requested";
+    until("a refund that is asked for", || payment(instance, id), is_requested).await;
 }
 
 #[track_caller]
@@ -96,11 +98,7 @@ async fn an_order_is_paid_once_by_the_message_of_the_provider() {
     assert_taken(&twice.send(&instance).await, "refund_wanted", &json!("paid_twice"));
     assert_clean(&instance, item).await;
     // The event of the payment comes from the transaction of the payment.
-    eventually("the event", || async {
-        let log = instance.admin().get("/api/admin/events").await.json;
-        when(log["events"].as_array().is_some_and(|events| events.len() == 2), log)
-    })
-    .await;
+    instance.until_events(2).await;
 }
 
 #[tokio::test]
@@ -168,11 +166,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     let instance = shop.start().await;
     provider.refuse_refunds(false);
     for id in ["p-late", "p-cheap", "p-unknown", "p-text", "p-cancelled"] {
-        eventually("a refund that is asked for", || async {
-            let seen = payment(&instance, id).await;
-            when(seen["status"] == "refund_requested", seen)
-        })
-        .await;
+        until_refund_requested(&instance, id).await;
         assert!(provider.refunds().contains(&id.to_owned()), "{id}");
     }
     let done = provider.refunded("m5", "p-late", &late, 250);
@@ -257,11 +251,8 @@ async fn a_provider_that_is_away_is_asked_once_in_a_run() {
     // Nobody listens there. A port that was free a moment ago may be another test's by now.
     shop.config.sections.set("payment", "refund_url", "http://127.0.0.1:1/");
     let instance = shop.start().await;
-    let run = eventually("a run that has failed", || async {
-        let jobs = instance.admin().get("/api/admin/health").await.text;
-        when(jobs.contains("did not take"), jobs)
-    })
-    .await;
+    let has_failed = |seen: &Answer| seen.text.contains("did not take");
+    let run = instance.admin().until("/api/admin/health", has_failed).await.text;
     assert!(run.contains("did not take 1 refunds"), "{run}");
 }
 

@@ -19,7 +19,9 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use web::token::{Holder, Role, Tokens};
 
-use super::{Client, etcd_url, independent_redis, ledger_copy, servers, unique, zookeeper_hosts};
+use super::{
+    Answer, Client, etcd_url, independent_redis, ledger_copy, servers, unique, zookeeper_hosts,
+};
 
 /// The secret key by which shops sign draws.
 pub const DRAW_KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
@@ -240,6 +242,18 @@ impl Instance {
             super::when(audit[figure] == number, audit)
         })
         .await;
+    }
+
+    /// Waits until an item has this number of units on sale.
+    pub async fn until_available(&self, item: i64, units: i64) {
+        let path = format!("/api/items/{item}");
+        self.stranger().until(&path, |seen| seen.json["available"] == units).await;
+    }
+
+    /// Waits until the log has this number of events, and answers it.
+    pub async fn until_events(&self, count: usize) -> Value {
+        let log = |seen: &Answer| seen.json["events"].as_array().map(Vec::len) == Some(count);
+        self.admin().until("/api/admin/events", log).await.json
     }
 
     /// Stops and waits.

@@ -9,7 +9,8 @@ use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
-use crate::support::{Client, Instance, Shop, eventually, unique, when};
+use crate::ledger::draw::until_drawn;
+use crate::support::{Client, Instance, Shop, unique};
 
 const BUYER: i64 = 77;
 /// What a page would save, without a dialog of the browser.
@@ -30,16 +31,6 @@ async fn visit_drawn_sale(page: &Page, instance: &Instance, seconds: i64) -> i64
     let item = drawn_sale(instance, seconds).await;
     page.visit(&format!("/item.html?id={item}")).await;
     item
-}
-
-/// Waits until the places of a draw are known.
-async fn until_drawn(instance: &Instance, item: i64) {
-    let stranger = instance.stranger();
-    let drawn = eventually("the draw", || async {
-        let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
-        when(draw["state"] == "drawn", ())
-    });
-    drawn.await;
 }
 
 async fn shop() -> (Shop, Instance) {
@@ -83,7 +74,7 @@ async fn won_and_checked_alone() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-entered").await;
     page.visit_elsewhere("about:blank").await;
-    until_drawn(&instance, item).await;
+    until_drawn(&instance.stranger(), item).await;
     page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Your place is 1").await;
     page.until_text("#draw", "Not a proof: the shop makes the value").await;

@@ -6,7 +6,7 @@ use web::token::Role;
 use super::driver::{DESKTOP, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
 use crate::http::order_id;
-use crate::support::{Shop, eventually};
+use crate::support::Shop;
 
 const BUYER: i64 = 77;
 /// Buyers in line before her, of whom one is called up each second.
@@ -173,11 +173,7 @@ async fn the_hold_runs_out_before_the_buyers_eyes() {
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/order.html?id={order}")).await;
     page.until_text("#status", "The hold ran out").await;
     page.shot("order-expired").await;
-    eventually("the unit to come back", || async {
-        let item = instance.stranger().get(&format!("/api/items/{item}")).await;
-        (item.json["available"] == 1).then_some(())
-    })
-    .await;
+    instance.until_available(item, 1).await;
     // Late, but while it lasts.
     page.click_until("#pay", "#status", "Paid").await;
     page.close().await;

@@ -50,17 +50,8 @@ async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
         when(said["said"].as_str().is_some_and(|said| said.contains("wait for a lock")), said)
     })
     .await;
-    eventually(RECOVERY_MAX, || async {
-        let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
-        when(draw["state"] == "drawn", draw)
-    })
-    .await;
     until_drawn(&stranger, item).await;
-    eventually("a job that is well", || async {
-        let job = stranger.get("/readyz").await.json["jobs"]["draws"].clone();
-        when(job["ok"] == json!(true), job)
-    })
-    .await;
+    stranger.until("/readyz", |seen| seen.json["jobs"]["draws"]["ok"] == json!(true)).await;
     assert_clean(&healthy, item).await;
     signal(pid, "KILL").await;
     drop(hung);

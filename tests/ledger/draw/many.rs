@@ -57,11 +57,7 @@ async fn draws_that_wait_for_their_rounds_stop_no_other_draw() {
     }
     shop.change(sqlx::query("UPDATE draws SET closes_at = UTC_TIMESTAMP(6)")).await;
     let unlisted = "SELECT COUNT(*) FROM draws WHERE listed_at IS NULL";
-    eventually(RECOVERY_MAX, || async {
-        let left: i64 = shop.read(sqlx::query_scalar(unlisted)).await;
-        when(left == 0, left)
-    })
-    .await;
+    until(RECOVERY_MAX, || shop.read(sqlx::query_scalar(unlisted)), |left: &i64| *left == 0).await;
     let item = drawn_item(&instance, 1, FAR_SECONDS).await;
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     close_now(&shop, item).await;

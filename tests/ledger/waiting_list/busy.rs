@@ -19,7 +19,7 @@ use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
     Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, own_mysql, unique,
-    until_running, when,
+    until, until_running, when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -184,11 +184,7 @@ async fn the_line_of_a_paused_item_ends_in_short_transactions() {
     config.waiting_list.sweep_ms = 20;
     let sweeper = shop.start_with(config).await;
     until_status(&sweeper, FIRST, item, "ended").await;
-    eventually("the line to end", || async {
-        let left = waiting(&shop.pool, item).await;
-        when(left == 0, left)
-    })
-    .await;
+    until("the line to end", || waiting(&shop.pool, item), |left| *left == 0).await;
     assert_clean(&sweeper, item).await;
 }
 

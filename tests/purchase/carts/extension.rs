@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::steps::{statuses, step};
+use super::steps::{statuses, step, until_expired};
 use super::{assert_all_clean, count, left, reserve};
 use crate::http::{BOUND, assert_problem, eventually, order_id, when};
 use crate::support::{Answer, Client, Instance, Shop};
@@ -64,18 +64,11 @@ async fn all_lines_of_an_order_are_extended_once() {
     let short = order_id(&reserve(&instance.buyer(2), &[(items[0], 1), (items[1], 1)]).await);
     shop.change(sqlx::query("UPDATE orders SET expires_at = UTC_TIMESTAMP(6) WHERE user_id = 2"))
         .await;
-    let until_expired = async |order: &str, lines: usize| {
-        eventually(BOUND, || async {
-            let found = statuses(&shop, order).await;
-            when(found == vec!["expired"; lines], found)
-        })
-        .await;
-    };
     // The sweep that has taken the other one has seen this one.
-    until_expired(&short, 2).await;
+    until_expired(&shop, &short, 2).await;
     assert_eq!(statuses(&shop, &order).await, ["pending"; 3]);
     shop.let_holds_pass(60).await;
-    until_expired(&order, 3).await;
+    until_expired(&shop, &order, 3).await;
     assert_eq!(left(&instance, &items).await, [10, 10, 10]);
     assert_all_clean(&instance, &items).await;
 }
@@ -208,11 +201,7 @@ async fn a_sweep_that_has_read_the_old_end_leaves_an_order_that_has_changed() {
     execute(&extended).await;
     drop(director);
     // The state of a row of MyISAM is seen before the transaction is committed, but the stock is not.
-    eventually(BOUND, || async {
-        let units = left(&instance, &items).await;
-        when(units == [8, 8], units)
-    })
-    .await;
+    until(BOUND, || left(&instance, &items), |units| *units == [8, 8]).await;
     assert_eq!(statuses(&shop, &orders[0]).await, ["paid"; 2]);
     assert_eq!(statuses(&shop, &orders[1]).await, ["pending"; 2]);
     assert_eq!(statuses(&shop, &orders[2]).await, ["expired"; 2]);

@@ -6,7 +6,7 @@ use settings::Secret;
 
 use super::{assert_all_clean, count, left, reserve_with_key};
 use crate::http::order_id;
-use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger};
+use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, until};
 
 const COMMIT: &[u8] = b"\x03COMMIT";
 
@@ -69,11 +69,8 @@ async fn a_cart_whose_commit_is_not_answered_is_unknown_until_it_is_asked_again(
         lost.text
     );
     link.mend();
-    let made = eventually("an answer", || async {
-        let made = reserve_with_key(&beside.buyer(1), &cart, "k").await;
-        (made.status == 201).then_some(made)
-    })
-    .await;
+    let ask = || async { reserve_with_key(&beside.buyer(1), &cart, "k").await };
+    let made = until("an answer", ask, |made| made.status == 201).await;
     assert_eq!(made.json["lines"].as_array().map(Vec::len), Some(3));
     assert_eq!(left(&beside, &items).await, [4, 4, 4]);
     assert_all_clean(&beside, &items).await;

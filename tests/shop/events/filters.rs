@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{endpoint, shop_with_events, subscribe_by};
+use super::{endpoint, shop_with_events, subscribe_by, until_endpoint};
 use crate::http::assert_problem;
 use crate::support::webhook_receiver::{Answering, TestReceiver};
 use crate::support::{Instance, eventually, when};
@@ -14,11 +14,7 @@ async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Valu
 
 /// Waits until the endpoint has everything of the log, whose last position is `last`.
 async fn until_at(instance: &Instance, id: i64, last: i64) {
-    eventually("an endpoint at the end of the log", || async {
-        let seen = endpoint(instance, id).await;
-        when((&seen["delivered"], &seen["last"]) == (&json!(last), &json!(last)), seen)
-    })
-    .await;
+    until_endpoint(instance, id, |seen| seen["delivered"] == last && seen["last"] == last).await;
 }
 
 /// Position, items and lines of what a receiver got.
@@ -199,11 +195,8 @@ async fn a_filter_names_only_what_there_is() {
     sqlx::query(later).execute(&shop.pool).await.expect("changed");
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    eventually("a try that fails", || async {
-        let seen = endpoint(&instance, id).await;
-        when(seen["last_error"].is_string() && seen["filter"].is_null(), seen)
-    })
-    .await;
+    let has_failed = |seen: &Value| seen["last_error"].is_string() && seen["filter"].is_null();
+    until_endpoint(&instance, id, has_failed).await;
     assert_eq!(receiver.requests(), 0);
     admin.patch(&path, &json!({ "filter": {} })).await.expect_status(204);
     until_at(&instance, id, 1).await;
