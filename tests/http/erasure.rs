@@ -39,10 +39,6 @@ async fn session(instance: &Instance, name: &str) -> Client {
     instance.stranger().with_token(session.json["token"].as_str().expect("a token"))
 }
 
-async fn rows(shop: &Shop, statement: &str) -> i64 {
-    sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("counted")
-}
-
 fn waiting(item: i64) -> String {
     format!("/api/items/{item}/waiting")
 }
@@ -97,8 +93,8 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     assert_eq!(status_of_place(&one.buyer(72), single).await, "offered");
     let gone = sign_in(&two.stranger(), "paula", PASSWORD).await;
     assert_problem(&gone, (401, "invalid_credentials"), "no account");
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM users").await, 1);
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM orders WHERE status = 'paid'").await, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM users").await, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM orders WHERE status = 'paid'").await, 1);
     for item in [many, single] {
         assert_clean(&one, item).await;
     }
@@ -150,7 +146,7 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     assert_eq!((code, text.contains("is deleted")), (0, true), "{text}");
     let (code, text) = run(&shop, &erase).await;
     assert_eq!((code, text.contains("has no account")), (0, true), "{text}");
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM users WHERE username = 'Grace'").await, 0);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE username = 'Grace'").await, 0);
     assert_clean(&instance, item).await;
 }
 
@@ -180,7 +176,7 @@ async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
     }
     assert_eq!(delete(&client, json!({ "token": token("one") })).await.status, 204);
     assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "the session");
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM subjects").await, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM subjects").await, 1);
     let (again, _) = exchange("one").await;
     assert_eq!(again, id, "a sale may count the number");
 }

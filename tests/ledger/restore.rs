@@ -139,7 +139,7 @@ async fn a_lost_sign_out_of_all_sessions_does_not_give_its_number_again() {
     shop.pool.execute(sqlx::raw_sql(&lose)).await.expect("lost");
     // No copy is restored within the second in which it was made.
     eventually("the next second", || async {
-        let now: i64 = shop.read(sqlx::query_scalar("SELECT UNIX_TIMESTAMP()")).await;
+        let now = shop.number("SELECT UNIX_TIMESTAMP()").await;
         when(now > first, now)
     })
     .await;

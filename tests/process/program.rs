@@ -252,8 +252,11 @@ async fn a_database_that_ignores_its_checks_is_refused() {
         sqlx::query(&statement).execute(&shop.pool).await.expect("dropped");
     }
     refused(&shop).await;
-    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM buyer_limits")).await;
-    assert_eq!(rows, 0, "the forbidden row stayed");
+    assert_eq!(
+        shop.number("SELECT COUNT(*) FROM buyer_limits").await,
+        0,
+        "the forbidden row stayed"
+    );
 }
 
 #[tokio::test]

@@ -57,10 +57,6 @@ async fn left(instance: &Instance, items: &[i64]) -> Vec<i64> {
     left
 }
 
-async fn count(shop: &Shop, statement: &str) -> i64 {
-    shop.read(sqlx::query_scalar(statement)).await
-}
-
 #[tokio::test]
 async fn a_number_that_is_null_is_left_out_and_a_wrong_one_names_its_line() {
     let (_shop, instance) = Shop::open().await;
@@ -121,7 +117,7 @@ async fn all_lines_are_one_order() {
     assert_eq!(seen, [(items[0], 1), (items[1], 3), (items[2], 2)]);
     let single_id = order_id(&single);
     let of_single = format!("SELECT COUNT(*) FROM order_lines WHERE order_id = '{single_id}'");
-    assert_eq!(count(&shop, &of_single).await, 1);
+    assert_eq!(shop.number(&of_single).await, 1);
     // A line has no order of its own.
     let of_line = format!("{}01", &order[..34]);
     let found = buyer.get(&format!("/api/orders/{of_line}")).await;
@@ -292,7 +288,7 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
     for answer in answers.iter().filter(|answer| answer.status != 201) {
         assert_problem(answer, (409, "request_in_progress"), "beside the first");
     }
-    assert_eq!(count(&shop, "SELECT COUNT(*) FROM orders").await, 3);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM orders").await, 3);
     assert_all_clean(&instance, &items).await;
 }
 

@@ -280,7 +280,7 @@ impl Testbed {
         let (table, column) = column.split_once('.').expect("a table and a column");
         let statement =
             format!("SELECT COUNT(*) FROM {table} WHERE CHAR_LENGTH({column}) = {length}");
-        self.shop.read(sqlx::query_scalar(&statement)).await
+        self.shop.number(&statement).await
     }
 }
 
@@ -337,6 +337,5 @@ async fn what_the_database_refuses_has_not_happened() {
         "{}",
         refused.text
     );
-    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM products")).await;
-    assert_eq!(rows, 0);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM products").await, 0);
 }

@@ -57,9 +57,7 @@ async fn a_token_of_each_algorithm_becomes_a_session_that_buys() {
         let again = provider.key((at + 1) % 3).token(&provider.claims(subject));
         assert_eq!(user(&exchange(&instance, &again).await), first);
     }
-    let users: i64 =
-        shop.read(sqlx::query_scalar("SELECT COUNT(DISTINCT user_id) FROM subjects")).await;
-    assert_eq!(users, 3);
+    assert_eq!(shop.number("SELECT COUNT(DISTINCT user_id) FROM subjects").await, 3);
 }
 
 #[tokio::test]
@@ -71,9 +69,7 @@ async fn a_subject_that_signs_in_twice_at_once_becomes_one_user() {
     let users: Vec<i64> = futures::future::join_all(tries).await.iter().map(user).collect();
     assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
     // The name of another issuer's user may be the same.
-    let count: i64 =
-        shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM users WHERE password_hash = ''")).await;
-    assert_eq!(count, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE password_hash = ''").await, 1);
 }
 
 #[tokio::test]

@@ -208,14 +208,13 @@ async fn a_sign_in_that_is_under_way_does_not_survive_a_changed_password() {
         let (code, text) = operator(&shop, &["password", "ada"], "another lamp that wakes").await;
         assert_eq!(code, 0, "{text}");
         older.until("/api/orders", |seen| seen.status == 401).await;
-        let begun: i64 = shop.read(sqlx::query_scalar(generation)).await;
+        let begun = shop.number(generation).await;
         holder.rollback().await.expect("the counts are free");
         begun
     };
     let (late, begun) = tokio::join!(sign_in(&instance, "ada", PASSWORD), change);
     assert_eq!(late.brief(), (401, "invalid_credentials"), "{}", late.text);
-    let present: i64 = shop.read(sqlx::query_scalar(generation)).await;
-    assert_eq!(present, begun, "it ended the sessions of the owner");
+    assert_eq!(shop.number(generation).await, begun, "it ended the sessions of the owner");
     let owner = sign_in(&instance, "ada", "another lamp that wakes").await;
     assert_eq!(with_token(&instance, &owner).get("/api/orders").await.status, 200);
 }

@@ -120,8 +120,7 @@ async fn many_deliveries_of_one_message_at_once_pay_once() {
     let results: Vec<_> = answers.iter().map(|answer| &answer.text).collect();
     assert_eq!(paid, 1, "{results:?}");
     assert_eq!(status(&one, 1, &order).await, "paid");
-    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM payments")).await;
-    assert_eq!(rows, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM payments").await, 1);
     assert_eq!(payment(&one, "p1").await["status"], "accepted");
 }
 

@@ -73,7 +73,7 @@ async fn an_instance_that_works_long_keeps_the_lock() {
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     let arrival = director.arrival(item, "draw-entries-read");
     tokio::time::timeout(RECOVERY_MAX, arrival).await.expect("the draw has its lock");
-    let begin: i64 = shop.read(sqlx::query_scalar("SELECT UNIX_TIMESTAMP()")).await;
+    let begin = shop.number("SELECT UNIX_TIMESTAMP()").await;
     let lock = "SELECT IF(IS_USED_LOCK(CONCAT('seckill-draw-', LEFT(SHA2(CONCAT(DATABASE(), '/', ?), 256), 32))) IS NULL, \
                 -1, UNIX_TIMESTAMP() - ?)";
     eventually(RECOVERY_MAX, || async {

@@ -63,6 +63,5 @@ async fn draws_that_wait_for_their_rounds_stop_no_other_draw() {
     close_now(&shop, item).await;
     until_drawn(&instance.stranger(), item).await;
     let drawn = "SELECT COUNT(*) FROM draws WHERE drawn_at IS NOT NULL";
-    let drawn: i64 = shop.read(sqlx::query_scalar(drawn)).await;
-    assert_eq!(drawn, 1, "the others wait for their rounds");
+    assert_eq!(shop.number(drawn).await, 1, "the others wait for their rounds");
 }

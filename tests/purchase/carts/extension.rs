@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::steps::{statuses, step, until_expired};
-use super::{assert_all_clean, count, left, reserve};
+use super::{assert_all_clean, left, reserve};
 use crate::http::{BOUND, assert_problem, eventually, order_id, when};
 use crate::support::{Answer, Client, Instance, Shop};
 
@@ -53,7 +53,7 @@ async fn all_lines_of_an_order_are_extended_once() {
         assert_eq!(extend(&buyer, &order, body).await.json, extended.json);
     }
     let ends = "SELECT COUNT(DISTINCT expires_at, extended_seconds) FROM orders";
-    assert_eq!(count(&shop, ends).await, 1, "the lines end together");
+    assert_eq!(shop.number(ends).await, 1, "the lines end together");
     // An event has the new end.
     let events = "SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log";
     let events: Vec<String> = shop.read_all(sqlx::query_scalar(events)).await;
@@ -112,7 +112,7 @@ async fn a_hold_is_not_extended_when_it_is_over_or_an_item_forbids_it() {
     // The hold is over by the database's clock, though no sweep has seen it.
     shop.let_holds_pass(301).await;
     assert_problem(&extend(&buyer, &order, json!({})).await, (409, "hold_over"), "too late");
-    assert_eq!(count(&shop, "SELECT COUNT(extended_seconds) FROM orders").await, 0);
+    assert_eq!(shop.number("SELECT COUNT(extended_seconds) FROM orders").await, 0);
     assert_all_clean(&instance, &items).await;
 }
 
@@ -166,7 +166,7 @@ async fn an_order_is_extended_or_expires_and_never_both() {
     println!("{kept} extended, {lost} expired");
     let wrong = "SELECT COUNT(*) FROM orders \
          WHERE (status = 'pending') <> (extended_seconds IS NOT NULL)";
-    assert_eq!(count(&shop, wrong).await, 0);
+    assert_eq!(shop.number(wrong).await, 0);
     assert_all_clean(&one, &items).await;
 }
 

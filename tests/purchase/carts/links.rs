@@ -4,7 +4,7 @@ use faulty_link::{Fault, Trap};
 use serde_json::json;
 use settings::Secret;
 
-use super::{assert_all_clean, count, left, reserve_with_key};
+use super::{assert_all_clean, left, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, until};
 
@@ -49,7 +49,7 @@ async fn a_cart_is_sold_once_although_the_link_breaks() {
         let again = reserve_with_key(&beside.buyer(buyer), &cart, "k").await;
         assert_eq!(order_id(&again), order_id(&made));
         let orders = format!("SELECT COUNT(*) FROM orders WHERE user_id = {buyer}");
-        assert_eq!(count(&shop, &orders).await, 3);
+        assert_eq!(shop.number(&orders).await, 3);
     }
     assert_eq!(left(&beside, &items).await, [2, 2, 2]);
     assert_all_clean(&beside, &items).await;

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::steps::{statuses, step};
-use super::{assert_all_clean, count, left, reserve};
+use super::{assert_all_clean, left, reserve};
 use crate::http::{assert_problem, order_id};
 use crate::support::{Client, Instance, Shop};
 
@@ -45,7 +45,7 @@ async fn a_paid_order_comes_back_whole_and_once() {
     assert_eq!(statuses(&shop, &order).await, ["cancelled"; 3]);
     assert_eq!(left(&one, &items).await, [10, 10, 10]);
     let moved = "SELECT COUNT(*) FROM stock_movements WHERE reason = 'cancelled'";
-    assert_eq!(count(&shop, moved).await, 3);
+    assert_eq!(shop.number(moved).await, 3);
     // The limit is free again, and the order cannot be paid again.
     paid(&buyer, &items).await;
     let again = step(&buyer, &order, "payment").await;

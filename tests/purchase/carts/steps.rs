@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{assert_all_clean, count, items, left, reserve};
+use super::{assert_all_clean, items, left, reserve};
 use crate::http::{BOUND, assert_problem, order_id};
 use crate::support::{Answer, Client, Shop, patient_transaction, until};
 
@@ -165,7 +165,7 @@ async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
     assert_eq!(statuses(&shop, &order).await, ["expired"; 3]);
     assert_eq!(left(&instance, &items).await, [8, 0, 9]);
     assert_eq!(
-        count(&shop, "SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'").await,
+        shop.number("SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'").await,
         3
     );
     assert_all_clean(&instance, &items).await;
