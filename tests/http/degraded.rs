@@ -11,7 +11,7 @@ use settings::Secret;
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, until, when};
 use crate::support::{
     Client, FaultyLink, Instance, Shop, independent_redis, is_breaker_open, item_body, link_to,
-    link_to_ledger,
+    link_to_ledger, until_metric,
 };
 
 /// More than a breaker needs to see.
@@ -37,8 +37,8 @@ async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
 
 /// Waits until the metrics of an instance call its ledger away, or not.
 async fn until_ledger_is_away(instance: &Instance, is_away: bool) {
-    let line = format!("seckill_ledger_away {}\n", u8::from(is_away));
-    instance.stranger().until("/metrics", |seen| seen.text.contains(&line)).await;
+    let line = format!("seckill_ledger_away {}", u8::from(is_away));
+    until_metric(&instance.stranger(), &line).await;
 }
 
 /// Strangers may ask in a loop for the draw of an item that has none.

@@ -108,11 +108,7 @@ async fn sells_one_although_the_link_breaks(
         assert_eq!(link.caught(), cuts + 1, "{strategy}: the fault bit more than once");
         assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
         // What was queued leaves the queue a moment after its COMMIT.
-        let audit = eventually("the queue to be empty", || async {
-            let audit = beside.audit(item).await;
-            (audit["redis_queued"] == 0).then_some(audit)
-        })
-        .await;
+        let audit = beside.until_audit(item, "redis_queued", 0).await;
         let expected = (&json!(1), &json!(true));
         assert_eq!((&audit["held"], &audit["clean"]), expected, "{strategy}: {audit}");
     }

@@ -23,7 +23,7 @@ use crate::http::BOUND;
 use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql,
+    Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql, until,
     until_running,
 };
 
@@ -150,10 +150,7 @@ async fn an_order_behind_many_stuck_ones_expires() {
     wait_for_status(&instance, STUCK + 1, &behind, "expired").await;
     let stranger = instance.stranger();
     let [ok, failed] = [runs(&stranger, "ok").await, runs(&stranger, "failed").await];
-    eventually("further runs", || async {
-        (runs(&stranger, "failed").await >= failed + 4).then_some(())
-    })
-    .await;
+    until("further runs", || runs(&stranger, "failed"), |runs| *runs >= failed + 4).await;
     assert_eq!(runs(&stranger, "ok").await, ok, "a run told of no stuck order");
 }
 
@@ -349,12 +346,8 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
     let press = async |round: usize, buyer: i64| {
         let client =
             instances[(round + usize::try_from(buyer).expect("positive")) % 2].buyer(buyer);
-        let bought = eventually("a purchase", || async {
-            // A busy machine may say: try again.
-            let bought = client.buy("mysql-batch", item).await;
-            (bought.status == 201).then_some(bought)
-        })
-        .await;
+        // A busy machine may say: try again.
+        let bought = client.until_sold("mysql-batch", item).await;
         if buyer % 4 == 0 {
             let id = bought.json["id"].as_str().expect("an id").to_owned();
             client.step(&id, "cancellation").await;

@@ -135,11 +135,7 @@ async fn a_payment_is_not_lost_at_a_failover() {
     let follows = async || is_followed(&instance, 2.0).await;
     let answer = answered_by_the_old_writer(&mut pair, work, follows).await;
     assert_eq!(answer.status, 503, "acknowledged by a replaced writer: {}", answer.text);
-    let paid = eventually(RECOVERY_MAX, || async {
-        let again = said.send(&instance).await;
-        when(again.status == 200, again.text)
-    })
-    .await;
+    let paid = until(RECOVERY_MAX, || said.send(&instance), |again| again.status == 200).await.text;
     assert!(paid.contains("paid"), "{paid}");
     let payments = "SELECT COUNT(*) FROM payments WHERE id = 'p1' AND status = 'accepted'";
     let count: i64 = sqlx::query_scalar(payments).fetch_one(&shop.pool).await.expect("read");
@@ -187,11 +183,9 @@ async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
     assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
     pair.switch_over().await.expect("the replica takes over");
     is_followed(&instance, 2.0).await;
-    let sold = eventually(RECOVERY_MAX, || async {
-        let answer = instance.buyer(3).buy_with_key("mysql-atomic", after, &key(3)).await;
-        when(answer.status == 201, answer.json)
-    })
-    .await;
+    let key_3 = key(3);
+    let buy = || async { instance.buyer(3).buy_with_key("mysql-atomic", after, &key_3).await };
+    let sold = until(RECOVERY_MAX, buy, |answer| answer.status == 201).await.json;
     // Other buyers find it sold out: from now on the service knows that.
     let refused = instance.buyer(4).buy_with_key("mysql-atomic", after, &key(4)).await;
     assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::{assert_problem, order_id};
-use crate::support::{Instance, Shop, assert_clean, eventually, until_running, when};
+use crate::support::{Instance, Shop, assert_clean, until, until_running};
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [
@@ -164,11 +164,8 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
         .await;
     assert_eq!(locked.expect("the expiry has not locked it"), 1);
     batch.rollback().await.expect("ended");
-    eventually("both orders to expire", || async {
-        let held = held(&sweeper, 1, &[item]).await + held(&sweeper, 2, &[item]).await;
-        when(held == 0, held)
-    })
-    .await;
+    let all = || async { held(&sweeper, 1, &[item]).await + held(&sweeper, 2, &[item]).await };
+    until("both orders to expire", all, |held| *held == 0).await;
     assert_clean(&sweeper, item).await;
 }
 

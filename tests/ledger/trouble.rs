@@ -16,8 +16,8 @@ use super::draw::{drawn_item, enter};
 use crate::http::{assert_clean, order_id};
 use crate::support::crowd::until_figure;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, is_breaker_open, own_redis,
-    until_in_flight, until_running,
+    Answer, Instance, Shop, hold_stock_row, is_breaker_open, own_redis, until, until_in_flight,
+    until_running,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -107,10 +107,8 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
     }
     holder.rollback().await.expect("the row is free");
     for strategy in ["mysql-batch", "lock-redis", "mysql-atomic"] {
-        eventually("the lane to go on", || async {
-            (instance.buyer(1).buy(strategy, item).await.status != 503).then_some(())
-        })
-        .await;
+        let ask = || async { instance.buyer(1).buy(strategy, item).await };
+        until("the lane to go on", ask, |answer| answer.status != 503).await;
     }
     assert_clean(&instance, item).await;
 }

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::assert_problem;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, until};
 
 /// Forms in which orders are written: the procedure, batches, and a lock with its fence.
 const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];
@@ -142,11 +142,8 @@ async fn an_operator_chooses_how_many_holds_may_expire() {
             }
         }
     }
-    eventually("the edit to be known", || async {
-        let refused = buyer.buy("default", item).await;
-        when(refused.code() == "unpaid_limit_reached", refused)
-    })
-    .await;
+    let is_known = |refused: &Answer| refused.code() == "unpaid_limit_reached";
+    until("the edit to be known", || buyer.buy("default", item), is_known).await;
     // The rows of before the upgrade: no hold was counted, and no item has a limit.
     let defaults = "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
          AND column_name IN ('unpaid_max', 'expired') AND column_default = '0'";

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::http::order_id;
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Answer, Instance, Shop, assert_clean, eventually, until_metric, when};
+use crate::support::{Answer, Instance, Shop, assert_clean, until, until_metric};
 
 /// A shop whose buyers pay at the provider.
 async fn shop_of(provider: &TestProvider) -> Shop {
@@ -149,11 +149,9 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     assert_eq!(cancelled.status, 200);
     let said = provider.succeeded("m4", "p-cancelled", &winner, 250);
     assert_taken(&said.send(&instance).await, "refund_wanted", &json!("cancelled"));
-    eventually("a refund that the provider does not take", || async {
-        let seen = payment(&instance, "p-late").await;
-        when(seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted", seen)
-    })
-    .await;
+    let is_refused =
+        |seen: &Value| seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted";
+    until("a refund that is not taken", || payment(&instance, "p-late"), is_refused).await;
     // Of no money, nothing can go back.
     let said = provider.succeeded("m8", "p-zero", &unknown, 0);
     assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);

@@ -235,13 +235,9 @@ impl Instance {
         self.admin().get(&format!("/api/admin/items/{item}/audit")).await.json
     }
 
-    /// Waits until a figure of an item's audit is this number.
-    pub async fn until_audit(&self, item: i64, figure: &str, number: i64) {
-        super::eventually(figure, || async {
-            let audit = self.audit(item).await;
-            super::when(audit[figure] == number, audit)
-        })
-        .await;
+    /// Waits until a figure of an item's audit is this number, and answers the audit.
+    pub async fn until_audit(&self, item: i64, figure: &str, number: i64) -> Value {
+        super::until(figure, || self.audit(item), |audit| audit[figure] == number).await
     }
 
     /// Waits until an item has this number of units on sale.
@@ -345,11 +341,7 @@ pub async fn statements_running(pool: &Database, like: &str) -> i64 {
 
 /// Waits until this number of sessions, or more, are in the middle of such a statement.
 pub async fn until_running(pool: &Database, like: &str, count: i64) {
-    super::eventually(like, || async {
-        let running = statements_running(pool, like).await;
-        super::when(running >= count, running)
-    })
-    .await;
+    super::until(like, || statements_running(pool, like), |running| *running >= count).await;
 }
 
 /// Sets the Redis of the shape that `SECKILL_TEST_REDIS` names: `tls`, `sentinel` or `cluster`.

@@ -1,12 +1,11 @@
 //! The page of one's own account: a new password, and the end of all sessions.
 
-use reqwest::Method;
 use serde_json::json;
 use thirtyfour::Key;
 use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
-use crate::support::{Client, Instance, Shop, eventually};
+use crate::support::{Client, Instance, Shop};
 
 const OLD: &str = "a quiet harbour at noon";
 const NEW: &str = "seven loud herons in may";
@@ -36,11 +35,7 @@ async fn sign_in_by_form(instance: &Instance, look: Look, name: &str) -> Page {
 }
 
 async fn is_over(client: &Client) {
-    eventually("the end of the session", || async {
-        let answer = Client::send(client.request(Method::GET, "/api/orders")).await;
-        (answer.status == 401).then_some(())
-    })
-    .await;
+    client.until("/api/orders", |answer| answer.status == 401).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::{TestIdentityProvider, serve_at};
 use crate::support::payment_provider::TestProvider;
 use crate::support::webhook_receiver::TestReceiver;
-use crate::support::{Shop, eventually, when};
+use crate::support::{Shop, eventually, until, when};
 
 #[tokio::test]
 async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_office_learns_it() {
@@ -71,10 +71,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     })
     .await;
     assert_eq!(statuses.len(), 4);
-    eventually("the refund of the wrong amount", || async {
-        when(payments.refunds() == ["p-wrong"], payments.refunds())
-    })
-    .await;
+    until("the refund", || async { payments.refunds() }, |refunds| *refunds == ["p-wrong"]).await;
 
     // Signing out, and in again as the same buyer.
     page.click_until("#account button", "#account", "Sign in").await;

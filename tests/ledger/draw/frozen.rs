@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{drawn_item, enter, from_now, insert_entries, shop, until_drawn};
 use crate::process::program::{free_addr, serve, signal};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Client, assert_clean, eventually, is_whole, when};
+use crate::support::{Client, assert_clean, eventually, is_whole, until, when};
 
 /// Enough that the draw takes a moment.
 const ENTRIES: i64 = 20_000;
@@ -33,11 +33,8 @@ async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
     let hung = serve(&shop, &address, &[("SECKILL_DRAW_POLL_MS", "50")]).await;
     let pid = hung.id().expect("it runs");
     let placed = "SELECT CAST(placed AS SIGNED) FROM draws WHERE item_id = ?";
-    eventually(RECOVERY_MAX, || async {
-        let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(item)).await;
-        when(placed > 0, placed)
-    })
-    .await;
+    let placed_now = || shop.read(sqlx::query_scalar(placed).bind(item));
+    until(RECOVERY_MAX, placed_now, |placed: &i64| *placed > 0).await;
     signal(pid, "STOP").await;
     let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(item)).await;
     assert!(placed < ENTRIES, "it hangs in the middle");

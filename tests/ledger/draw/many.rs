@@ -4,7 +4,7 @@ use sqlx::Executor;
 
 use super::{close_now, drawn_item, enter, insert_entries, shop, until_drawn};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Shop, eventually, when};
+use crate::support::{Shop, until};
 
 /// Its places take at least twelve seconds.
 const ENTRIES: i64 = 6_000;
@@ -26,18 +26,12 @@ async fn a_list_does_not_wait_for_the_places_of_another_draw() {
     shop.pool.execute(sqlx::raw_sql(&trigger)).await.expect("the trigger is made");
     close_now(&shop, slow).await;
     let placed = "SELECT CAST(placed AS SIGNED) FROM draws WHERE item_id = ?";
-    eventually("a place", || async {
-        let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(slow)).await;
-        when(placed > 0, placed)
-    })
-    .await;
+    let placed_now = || shop.read(sqlx::query_scalar(placed).bind(slow));
+    until(RECOVERY_MAX, placed_now, |placed: &i64| *placed > 0).await;
     let quick = drawn_item(&instance, 1, 3).await;
     let listed = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND listed_at IS NOT NULL";
-    eventually("the list", || async {
-        let listed: i64 = shop.read(sqlx::query_scalar(listed).bind(quick)).await;
-        when(listed == 1, listed)
-    })
-    .await;
+    let listed_now = || shop.read(sqlx::query_scalar(listed).bind(quick));
+    until("the list", listed_now, |listed: &i64| *listed == 1).await;
     let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(slow)).await;
     assert!(placed < ENTRIES, "the list waited for the other draw");
 }

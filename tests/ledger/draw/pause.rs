@@ -7,7 +7,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::{close_now, drawn_item, enter, shop, until_drawn};
 use crate::http::assert_problem;
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, until, when};
 
 /// A draw of this many units that is over, with buyers 1 to 4; returns the item, and the buyers in the order of places.
 async fn drawn((shop, instance): (&Shop, &Instance), units: i64) -> (i64, Vec<i64>) {
@@ -72,11 +72,8 @@ async fn offers_run_on_after_a_pause() {
     assert_problem(&stranger, (409, "sold_out"), "of a stranger before the pause");
     set_paused(&instance, item, true).await;
     pause_was_longer(&shop, 1_000).await;
-    let refused = eventually("a refusal", || async {
-        let refused = accept(&instance, item, first).await;
-        when(refused.brief() == (409, "sale_paused"), refused)
-    })
-    .await;
+    let is_paused = |refused: &Answer| refused.brief() == (409, "sale_paused");
+    let refused = until("a refusal", || accept(&instance, item, first), is_paused).await;
     assert_problem(&refused, (409, "sale_paused"), "of an offer in a pause");
     let path = format!("/api/items/{item}/waiting");
     let left = instance.buyer(second).request(Method::DELETE, &path);

@@ -10,8 +10,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::steps::{statuses, step, until_expired};
 use super::{assert_all_clean, left, reserve};
-use crate::http::{BOUND, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Instance, Shop};
+use crate::http::{BOUND, assert_problem, order_id};
+use crate::support::{Answer, Client, Instance, Shop, until};
 
 async fn extend(buyer: &Client, order: &str, body: Value) -> Answer {
     buyer.post(&format!("/api/orders/{order}/extension"), &body).await
@@ -157,11 +157,8 @@ async fn an_order_is_extended_or_expires_and_never_both() {
             _ => panic!("{}", answer.text),
         };
         *if expected == "pending" { &mut kept } else { &mut lost } += 1;
-        eventually(BOUND, || async {
-            let found = statuses(&shop, order).await;
-            when(found.iter().all(|status| status == expected), (expected, found))
-        })
-        .await;
+        let all = |found: &Vec<String>| found.iter().all(|status| status == expected);
+        until(BOUND, || statuses(&shop, order), all).await;
     }
     println!("{kept} extended, {lost} expired");
     let wrong = "SELECT COUNT(*) FROM orders \

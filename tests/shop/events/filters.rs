@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{endpoint, shop_with_events, subscribe_by, until_endpoint};
 use crate::http::assert_problem;
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Instance, eventually, when};
+use crate::support::{Instance, eventually, until, when};
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
     let body = json!({ "target": receiver.url(), "filter": filter });
@@ -131,11 +131,8 @@ async fn a_batch_is_cut_to_the_orders_that_match() {
     let sold = futures::future::join_all(buyers).await;
     assert!(sold.iter().all(|status| *status == 201), "{sold:?}");
     for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
-        let told = eventually("all orders of the item", || async {
-            let told: Vec<i64> = got(receiver).into_iter().flat_map(|(_, items)| items).collect();
-            when(told.len() == 40, told)
-        })
-        .await;
+        let items = || async { got(receiver).into_iter().flat_map(|(_, items)| items).collect() };
+        let told = until("all orders of the item", items, |told: &Vec<i64>| told.len() == 40).await;
         assert!(told.iter().all(|told| *told == item), "{told:?}");
     }
 }
