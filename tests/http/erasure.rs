@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use web::token::Role;
 
-use super::{PASSWORD, assert_problem, order_id, sign_in, sign_up};
+use super::{PASSWORD, assert_all_clean, assert_problem, order_id, sign_in, sign_up};
 use crate::process::program::run;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
@@ -95,9 +95,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     assert_problem(&gone, (401, "invalid_credentials"), "no account");
     assert_eq!(shop.number("SELECT COUNT(*) FROM users").await, 1);
     assert_eq!(shop.number("SELECT COUNT(*) FROM orders WHERE status = 'paid'").await, 1);
-    for item in [many, single] {
-        assert_clean(&one, item).await;
-    }
+    assert_all_clean(&one, &[many, single]).await;
 
     // An admin deletes her once more, in vain: nothing changes but the log, which has no name.
     for _ in 0..2 {

@@ -118,13 +118,8 @@ async fn answered_by_the_old_writer<T: Send + 'static>(
 async fn a_payment_is_not_lost_at_a_failover() {
     let provider = TestProvider::start().await;
     let (mut pair, shop, instance) = on_with(Replication::SemiSync, |config| {
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set(
-            "payment",
-            "checkout_url",
-            "https://pay.example/checkout?order={order}&cents={amount_cents}",
-        );
-        config.sections.set("payment", "secret", provider.secret());
+        provider
+            .configure(config, "https://pay.example/checkout?order={order}&cents={amount_cents}");
     })
     .await;
     let item = instance.make_item(json!({ "stock": 2 })).await;

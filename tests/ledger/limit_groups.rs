@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::{assert_problem, order_id};
-use crate::support::{Instance, Shop, assert_clean, until, until_running};
+use crate::support::{Instance, Shop, assert_all_clean, assert_clean, until, until_running};
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [
@@ -102,9 +102,7 @@ async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
             assert_problem(&over, (409, "group_limit_reached"), strategy);
         }
     }
-    for item in items {
-        assert_clean(&one, item).await;
-    }
+    assert_all_clean(&one, &items).await;
 }
 
 #[tokio::test]
@@ -128,9 +126,7 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
     assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
     let late = buyer.step(&third, "payment").await;
     assert_problem(&late, (409, "limit_reached"), "the limit is used up");
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 /// The item changed its group between two orders, so that the buyers' order is not that of the groups.
@@ -190,9 +186,7 @@ async fn an_order_stays_in_the_group_in_which_it_was_counted() {
     let freed = instance.admin().edit(items[0], json!({ "limit_group_id": 0 })).await;
     assert_eq!(freed.json["limit_group"], Value::Null);
     assert_eq!(buyer.buy("mysql-batch", items[0]).await.status, 201, "no group");
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use super::draw::{drawn_item, enter};
 use crate::http::{assert_clean, order_id};
 use crate::support::crowd::until_figure;
 use crate::support::{
-    Answer, Instance, Shop, hold_stock_row, is_breaker_open, own_redis, until, until_in_flight,
-    until_running,
+    Answer, Instance, Shop, assert_all_clean, hold_stock_row, is_breaker_open, own_redis, until,
+    until_in_flight, until_running,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -273,9 +273,7 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
     for answer in waiting {
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
-    for item in others {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &others).await;
 }
 
 /// Seconds that a session idles before the test ends it.
@@ -318,9 +316,7 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
     assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::http::{assert_problem, available, order_id};
 use crate::support::{
-    Answer, BOUND, Client, Instance, Shop, assert_clean, hold_stock_row, until, until_in_flight,
+    Answer, BOUND, Client, Instance, Shop, assert_all_clean, assert_clean, hold_stock_row, until,
+    until_in_flight,
 };
 
 /// Lines of items and units.
@@ -40,12 +41,6 @@ async fn items(instance: &Instance, count: usize) -> Vec<i64> {
         items.push(instance.make_item(json!({ "stock": 10, "per_buyer_limit": 4 })).await);
     }
     items
-}
-
-async fn assert_all_clean(instance: &Instance, items: &[i64]) {
-    for item in items {
-        assert_clean(instance, *item).await;
-    }
 }
 
 /// Units left of each item.

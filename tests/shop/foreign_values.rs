@@ -203,9 +203,7 @@ impl Testbed {
         let identity = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
         let shop = Shop::with(|config| {
             config.events.enabled = true;
-            config.sections.set("payment", "provider", "webhook");
-            config.sections.set("payment", "checkout_url", "https://pay.example/{order}");
-            config.sections.set("payment", "secret", payments.secret());
+            payments.configure(config, "https://pay.example/{order}");
             config.sections.set("payment", "refund_url", payments.refund_url());
             identity.configure(config);
         });

@@ -21,13 +21,8 @@ async fn shop_of(provider: &TestProvider) -> Shop {
     Shop::with(|config| {
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 20);
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set(
-            "payment",
-            "checkout_url",
-            "https://pay.example/checkout?order={order}&cents={amount_cents}",
-        );
-        config.sections.set("payment", "secret", provider.secret());
+        provider
+            .configure(config, "https://pay.example/checkout?order={order}&cents={amount_cents}");
         config.sections.set("payment", "refund_url", provider.refund_url());
         config.job.expire_period_ms = 20;
     })

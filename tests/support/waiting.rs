@@ -101,6 +101,13 @@ pub fn when<T: Debug>(holds: bool, seen: T) -> Result<T, T> {
     if holds { Ok(seen) } else { Err(seen) }
 }
 
+/// Asserts of each item what [`assert_clean`] does.
+pub async fn assert_all_clean(instance: &Instance, items: &[i64]) {
+    for item in items {
+        assert_clean(instance, *item).await;
+    }
+}
+
 /// Asserts that every invariant of the item holds, its Redis counter too once traffic is quiet;
 /// answers the audit.
 pub async fn assert_clean(instance: &Instance, item: i64) -> Value {

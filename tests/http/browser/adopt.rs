@@ -23,9 +23,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 50);
         config.sections.set("events", "private_networks", "127.0.0.1");
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set("payment", "checkout_url", payments.checkout_url());
-        config.sections.set("payment", "secret", payments.secret());
+        payments.configure(config, &payments.checkout_url());
         config.sections.set("payment", "refund_url", payments.refund_url());
     })
     .await;

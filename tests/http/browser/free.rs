@@ -11,9 +11,7 @@ use crate::support::payment_provider::TestProvider;
 async fn a_buyer_confirms_an_order_that_costs_nothing() {
     let provider = TestProvider::start().await;
     let (_shop, instance) = Shop::open_with(|config| {
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set("payment", "checkout_url", provider.checkout_url());
-        config.sections.set("payment", "secret", provider.secret());
+        provider.configure(config, &provider.checkout_url());
     })
     .await;
     let item = make_sale(&instance, json!({ "stock": 5, "price_cents": 0 })).await;

@@ -18,8 +18,8 @@ use sqlx::MySqlConnection;
 use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, own_mysql, unique,
-    until, until_running, when,
+    Client, Shop, assert_all_clean, assert_clean, eventually, hold_stock_row, is_breaker_open,
+    own_mysql, unique, until, until_running, when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -107,9 +107,7 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
     held_too.rollback().await.expect("released");
     assert_eq!(clients[0].step(&orders[0], "cancellation").await.status, 200);
     assert_eq!(pay(&clients[0], &overdue[0]).await, 200);
-    for item in [item, late, free] {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &[item, late, free]).await;
 }
 
 #[tokio::test]
@@ -157,9 +155,7 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
             );
         }
     }
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 #[tokio::test]
