@@ -5,7 +5,7 @@ use serde_json::json;
 use thirtyfour::Key;
 use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{make_sale, orders_of};
 use crate::support::{Shop, is_whole};
 
@@ -76,10 +76,9 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         ("play", "/play.html".to_owned()),
         ("verify", "/verify.html".to_owned()),
     ];
-    let phone_in_the_dark = Look { dark: true, language: "zh-CN", ..PHONE };
     let phone = Look { dark: true, ..PHONE };
     let chinese = Look { language: "zh-CN", ..DESKTOP };
-    let mut looks = vec![("light", DESKTOP), ("phone-dark-chinese", phone_in_the_dark)];
+    let mut looks = vec![("light", DESKTOP), ("phone-dark-chinese", CHINESE_PHONE)];
     if is_whole() {
         looks.extend([("phone-dark", phone), ("chinese", chinese)]);
     }

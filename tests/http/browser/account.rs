@@ -4,7 +4,7 @@ use serde_json::json;
 use thirtyfour::Key;
 use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use crate::support::{Client, Instance, Shop};
 
 const OLD: &str = "a quiet harbour at noon";
@@ -76,7 +76,7 @@ async fn a_password_is_changed_by_keyboard_and_ends_the_other_sessions() {
 async fn signing_out_everywhere_asks_first_and_ends_all_sessions() {
     let (_shop, instance) = Shop::open().await;
     let elsewhere = account(&instance, "otter").await;
-    for look in [DESKTOP, Look { dark: true, language: "zh-CN", ..PHONE }] {
+    for look in [DESKTOP, CHINESE_PHONE] {
         let page = sign_in_by_form(&instance, look, "otter").await;
         // The foot moves until the page has its orders. A phone has no room for the name in the head.
         page.until("the orders", "!document.querySelector('#empty').hidden").await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use thirtyfour::Key;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::make_sale;
 use crate::http::order_id;
 use crate::support::identity_keys::TestKey;
@@ -130,10 +130,9 @@ async fn an_operator_exports_and_imports_files() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
     instance.buyer(7).buy("default", item).await;
-    let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
     for (name, look, right, wrong) in [
         ("light", DESKTOP, "No faults. 1 sale would be created.", "2 faults"),
-        ("phone-dark-chinese", chinese, "没有错误，将新建 1 场秒杀。", "2 处错误"),
+        ("phone-dark-chinese", CHINESE_PHONE, "没有错误，将新建 1 场秒杀。", "2 处错误"),
     ] {
         let page = Page::of_operator(&instance, look, &format!("/console.html?id={item}")).await;
         page.until_text("#sale-name", "Aurora").await;

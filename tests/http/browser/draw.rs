@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
 use crate::ledger::draw::until_drawn;
 use crate::support::{Client, Instance, Shop, unique};
@@ -115,13 +115,8 @@ async fn won_and_checked_alone() {
 async fn a_buyer_withdraws_on_a_phone_and_in_chinese() {
     let (_shop, instance) = shop().await;
     let item = drawn_sale(&instance, 600).await;
-    let page = Page::of_buyer(
-        &instance,
-        Look { language: "zh-CN", dark: true, ..PHONE },
-        BUYER,
-        &format!("/item.html?id={item}"),
-    )
-    .await;
+    let page =
+        Page::of_buyer(&instance, CHINESE_PHONE, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#draw", "参加抽签").await;
     page.click_until("#draw .button", "#draw", "您已报名").await;
     page.shot("phone-draw-entered").await;
@@ -359,7 +354,7 @@ async fn page_tells_what_is_proven() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("verify-proven").await;
     let fraud = save(&folder, "fraud.txt", &text("drand").replace("units 2", "units 3"));
-    let phone = Page::open(instance.addr, Look { language: "zh-CN", dark: true, ..PHONE }).await;
+    let phone = Page::open(instance.addr, CHINESE_PHONE).await;
     check_alone(&phone, &address, &fraud, &saved).await;
     phone.until_text("#result", "证明有误").await;
     phone.until_text("#result", "抽签与您保存的内容不同").await;

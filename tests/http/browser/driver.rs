@@ -83,6 +83,8 @@ pub struct Look {
 pub const DESKTOP: Look =
     Look { width: 1280, height: 900, phone: false, dark: false, language: "en-US", host: None };
 pub const PHONE: Look = Look { width: 390, height: 844, phone: true, ..DESKTOP };
+/// A phone in the dark, whose reader reads Chinese.
+pub const CHINESE_PHONE: Look = Look { dark: true, language: "zh-CN", ..PHONE };
 
 /// A window with one of our pages in it.
 pub struct Page {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Page};
 use super::{make_sale, orders_of};
 use crate::support::Shop;
 use crate::support::payment_provider::TestProvider;
@@ -15,7 +15,6 @@ async fn a_buyer_confirms_an_order_that_costs_nothing() {
     })
     .await;
     let item = make_sale(&instance, json!({ "stock": 5, "price_cents": 0 })).await;
-    let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
     for (buyer, look, take, held, nothing, confirm, paid) in [
         (
             71,
@@ -26,7 +25,7 @@ async fn a_buyer_confirms_an_order_that_costs_nothing() {
             "Confirm the order",
             "Paid",
         ),
-        (72, chinese, "免费领取", "无需付款", "无需付款", "确认订单", "已付款"),
+        (72, CHINESE_PHONE, "免费领取", "无需付款", "无需付款", "确认订单", "已付款"),
     ] {
         let page = Page::of_buyer(&instance, look, buyer, &format!("/item.html?id={item}")).await;
         page.until_text("#buy", take).await;

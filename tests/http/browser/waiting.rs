@@ -4,7 +4,7 @@
 use serde_json::json;
 use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
 use crate::http::order_id;
 use crate::support::{Instance, Shop};
@@ -104,8 +104,8 @@ async fn a_late_answer_keeps_the_focus() {
 async fn a_buyer_declines_on_a_phone_and_in_chinese() {
     let (_shop, instance) = Shop::open().await;
     let (item, order) = sold_sale(&instance).await;
-    let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
-    let page = Page::of_buyer(&instance, chinese, BUYER, &format!("/item.html?id={item}")).await;
+    let page =
+        Page::of_buyer(&instance, CHINESE_PHONE, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#waiting", "候补").await;
     page.click_until("#waiting .button", "#waiting", "您前面还有 1 位买家").await;
     page.shot("phone-waiting-in-line").await;
