@@ -15,7 +15,7 @@ use shop_metrics::Metrics;
 use crate::http::order_id;
 use crate::support::{
     Instance, Shop, assert_clean, eventually, hold_stock_row, link_to, own_redis, patient,
-    purchase, until_in_flight, until_running, when,
+    purchase, until, until_in_flight, until_running,
 };
 
 /// An item of five units, up to nine for each buyer, and its Redis as gates see it.
@@ -141,11 +141,7 @@ async fn units_that_came_back_are_sold() {
         let order = order_id(&buy(1).await);
         assert_eq!(buy(2).await.brief(), (409, "sold_out"), "{strategy}");
         testbed.instance.buyer(1).step(&order, "cancellation").await.expect_status(200);
-        eventually("the unit to be sold again", || async {
-            let answer = buy(3).await;
-            when(answer.status == 201, answer.text)
-        })
-        .await;
+        until("the unit to be sold again", || buy(3), |answer| answer.status == 201).await;
         let audit = testbed.instance.audit(item).await;
         assert_eq!((&audit["held"], &audit["oversold"]), (&json!(1), &json!(0)), "{strategy}");
     }

@@ -186,7 +186,6 @@ async fn a_dead_letter_of_a_sold_order_is_finished() {
         assert_eq!(entries, [], "{resolution}: it is queued again");
         assert_eq!(testbed.status().await.as_deref(), Some("pending"), "{resolution}");
         let count = "SELECT COUNT(*) FROM admin_actions WHERE action LIKE 'parked%'";
-        let decided: i64 = testbed.shop.read(sqlx::query_scalar(count)).await;
-        assert_eq!(decided, 0, "{resolution}: no operator has decided it");
+        assert_eq!(testbed.shop.number(count).await, 0, "{resolution}: no operator has decided it");
     }
 }

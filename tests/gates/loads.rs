@@ -13,7 +13,7 @@ use settings::Secret;
 use shop_domain::{ItemId, Purchase, UserId};
 use shop_metrics::Metrics;
 
-use crate::support::{self, FaultyLink, Instance, Shop, eventually, link_to, redis_url};
+use crate::support::{self, FaultyLink, Instance, Shop, eventually, link_to, redis_url, until};
 
 const STRATEGY: &str = "redis-lua";
 
@@ -61,10 +61,8 @@ async fn epoch(shop: &Shop, table: &str, item: ItemId) -> Option<u64> {
 
 /// Waits until the first load has its epoch.
 async fn first_load(shop: &Shop, item: ItemId) {
-    eventually("the first load", || async {
-        (epoch(shop, "redis_counters", item).await == Some(1)).then_some(())
-    })
-    .await;
+    let epoch = || epoch(shop, "redis_counters", item);
+    until("the first load", epoch, |epoch| *epoch == Some(1)).await;
 }
 
 /// Waits until `count` loads wait for the lock of the stock row.

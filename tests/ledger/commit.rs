@@ -73,11 +73,7 @@ async fn link_before(shop: &mut Shop) -> FaultyLink {
 /// Purchases that nothing disturbs: between them the faults of many strategies open no breaker.
 async fn sell_undisturbed(linked: &Instance, item: i64) {
     for buyer in 1_000..1_004 {
-        eventually("the ledger to be in use", || async {
-            let answer = linked.buyer(buyer).buy("mysql-atomic", item).await;
-            (answer.status == 201).then_some(())
-        })
-        .await;
+        linked.buyer(buyer).until_sold("mysql-atomic", item).await;
     }
 }
 

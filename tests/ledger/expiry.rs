@@ -23,7 +23,7 @@ use crate::http::BOUND;
 use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql,
+    Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql, until,
     until_running, when,
 };
 
@@ -40,11 +40,7 @@ async fn buy(instance: &Instance, buyer: i64, item: i64) -> Value {
 
 async fn wait_for_status(instance: &Instance, buyer: i64, order: &Value, status: &str) {
     let path = format!("/api/orders/{}", order["id"].as_str().expect("an id"));
-    eventually(&format!("the order of buyer {buyer} to be {status}"), || async {
-        let seen = instance.buyer(buyer).get(&path).await.json;
-        (seen["status"] == status).then_some(())
-    })
-    .await;
+    instance.buyer(buyer).until(&path, |seen| seen.json["status"] == status).await;
 }
 
 /// Counts the runs of the sweep that have ended so.
@@ -117,12 +113,8 @@ async fn an_order_that_cannot_expire_stops_no_other() {
     shop.let_holds_pass(HOLD_SECONDS).await;
     wait_for_status(&instance, 1, &elsewhere, "expired").await;
     wait_for_status(&instance, 2, &beside_it, "expired").await;
-    let said = eventually("the job to tell of it", || async {
-        let ready = instance.stranger().get("/readyz").await.json;
-        let last = &ready["jobs"]["expire"];
-        (last["ok"] == false).then(|| last["said"].to_string())
-    })
-    .await;
+    let job = instance.stranger().until_job("expire", |job| job["ok"] == false).await;
+    let said = job["said"].to_string();
     assert!(said.contains("1 item failed"), "{said}");
     wait_for_status(&instance, 1, &stuck, "pending").await;
     sqlx::query("UPDATE buyer_limits SET bought = bought + 1 WHERE item_id = ? AND user_id = 1")
@@ -158,10 +150,7 @@ async fn an_order_behind_many_stuck_ones_expires() {
     wait_for_status(&instance, STUCK + 1, &behind, "expired").await;
     let stranger = instance.stranger();
     let [ok, failed] = [runs(&stranger, "ok").await, runs(&stranger, "failed").await];
-    eventually("further runs", || async {
-        (runs(&stranger, "failed").await >= failed + 4).then_some(())
-    })
-    .await;
+    until("further runs", || runs(&stranger, "failed"), |runs| *runs >= failed + 4).await;
     assert_eq!(runs(&stranger, "ok").await, ok, "a run told of no stuck order");
 }
 
@@ -382,12 +371,8 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
     let press = async |round: usize, buyer: i64| {
         let client =
             instances[(round + usize::try_from(buyer).expect("positive")) % 2].buyer(buyer);
-        let bought = eventually("a purchase", || async {
-            // A busy machine may say: try again.
-            let bought = client.buy("mysql-batch", item).await;
-            (bought.status == 201).then_some(bought)
-        })
-        .await;
+        // A busy machine may say: try again.
+        let bought = client.until_sold("mysql-batch", item).await;
         if buyer % 4 == 0 {
             let id = bought.json["id"].as_str().expect("an id").to_owned();
             client.step(&id, "cancellation").await;

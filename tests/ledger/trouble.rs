@@ -14,10 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use super::draw::{drawn_item, enter};
 use crate::http::{assert_clean, order_id};
-use crate::support::crowd::metric;
+use crate::support::crowd::until_figure;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, is_breaker_open, own_redis,
-    until_in_flight, until_running, when,
+    Answer, Instance, Shop, assert_all_clean, hold_stock_row, is_breaker_open, own_redis, until,
+    until_in_flight, until_running,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -107,10 +107,8 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
     }
     holder.rollback().await.expect("the row is free");
     for strategy in ["mysql-batch", "lock-redis", "mysql-atomic"] {
-        eventually("the lane to go on", || async {
-            (instance.buyer(1).buy(strategy, item).await.status != 503).then_some(())
-        })
-        .await;
+        let ask = || async { instance.buyer(1).buy(strategy, item).await };
+        until("the lane to go on", ask, |answer| answer.status != 503).await;
     }
     assert_clean(&instance, item).await;
 }
@@ -199,11 +197,7 @@ async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() 
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     let others = async {
-        eventually("buyers to be turned away", || async {
-            let shed = metric(&instance, "seckill_purchases_shed_total").await;
-            when(shed >= 1.0, shed)
-        })
-        .await;
+        until_figure(&instance, "seckill_purchases_shed_total", |shed| shed >= 1.0).await;
         let sold = instance.buyer(1).buy("mysql-atomic", other).await;
         assert_eq!(sold.status, 201, "another item: {}", sold.text);
     };
@@ -290,9 +284,7 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
     for answer in waiting {
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
-    for item in others {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &others).await;
 }
 
 /// Seconds that a session idles before the test ends it.
@@ -335,9 +327,7 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
     assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,7 +21,7 @@ use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::renewal::renew_at;
 use super::stats::{count, protocol};
-use super::store::{BackendError, Grant, StoreResult, Subscription, Token, ask};
+use super::store::{AcquireResult, BackendError, Grant, Subscription, Token, ask};
 use crate::threads::Mutex;
 use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
@@ -285,7 +285,7 @@ async fn watch(core: &Core, request: &Request) -> Option<Subscription> {
 
 /// Sends one attempt; `None` when another client has the name. Without an answer in time it is an error. A repeated attempt
 /// has the same token, so it makes no second hold where an earlier one was granted and only its answer was lost.
-async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> StoreResult<Option<Grant>> {
+async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> AcquireResult {
     let Request { name, token, lease, .. } = request;
     match ask(*lease, core.store.acquire(name, token, *lease)).await {
         Ok(Some(_)) if Deadline::of(sent_at, *lease).has_passed() => {

@@ -23,7 +23,7 @@ use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use super::{Compare, Connection, Keys};
-use crate::store::{BackendError, Grant, LeaseStore, Renewal, StoreResult, Token};
+use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, Renewal, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -52,12 +52,7 @@ struct PlainStore<C> {
 
 #[async_trait]
 impl<C: Connection> LeaseStore for PlainStore<C> {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         let options = SetOptions::default()
             .conditional_set(ExistenceCheck::NX)
