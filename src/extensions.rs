@@ -1,8 +1,12 @@
 //! The extensions of this program: optional features, each a crate of its own. The core knows none of them, and the
 //! service runs without any.
 
+use std::collections::BTreeSet;
+
 use extension::Extension;
+use ledger::erasure::Eraser;
 use ledger::erasure::traces::{self, Trace};
+use ledger::waiting_list::Waitlist;
 
 /// Every extension that this program was built with.
 pub static ALL: &[&Extension] = &[
@@ -25,4 +29,39 @@ pub static ALL: &[&Extension] = &[
 pub fn personal_data() -> Vec<&'static Trace> {
     // Those of extensions first: an entry of a draw becomes a place in a waiting list.
     ALL.iter().flat_map(|extension| extension.personal_data).chain(&traces::ALL).collect()
+}
+
+/// The tables of extensions that have something of people, in this build or not.
+const TABLES_WITH_PEOPLE: [&str; 2] = ["draw_entries", "event_log"];
+
+/// Makes the deletion of people from the tables of the core and of these extensions.
+#[must_use]
+pub fn eraser(waitlist: Waitlist) -> Eraser {
+    Eraser { waitlist, traces: personal_data(), tables_left: tables_left(ALL) }
+}
+
+/// The tables with people whose extension is none of `extensions`.
+fn tables_left(extensions: &[&Extension]) -> Vec<&'static str> {
+    let traces = extensions.iter().flat_map(|extension| extension.personal_data);
+    let known: BTreeSet<&str> = traces.map(|trace| trace.table).collect();
+    TABLES_WITH_PEOPLE.into_iter().filter(|table| !known.contains(table)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A build without an extension names the tables that a deletion leaves.
+    #[test]
+    fn each_table_with_people_is_left_without_its_extension() {
+        assert_eq!(tables_left(&[]), TABLES_WITH_PEOPLE);
+        assert_eq!(tables_left(ALL), [""; 0]);
+        for trace in ALL.iter().flat_map(|extension| extension.personal_data) {
+            assert!(
+                TABLES_WITH_PEOPLE.contains(&trace.table),
+                "{} is not on the list",
+                trace.table
+            );
+        }
+    }
 }

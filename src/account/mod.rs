@@ -12,14 +12,16 @@ mod throttle;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::erasure::{EraseError, Eraser};
 use ledger::{Ledger, guests};
 
+use ledger::rows::actions;
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
-use ledger::rows::{self, actions, failed_change};
+use ledger::work::{change, failed_change};
 use shop_domain::{
     BuyerReference, Clock, LedgerError, OrderId, ShopId, UserId, Username, username,
 };
@@ -77,7 +79,6 @@ pub enum AccountError {
 }
 
 /// The parts of [`Accounts`].
-#[derive(Clone)]
 pub struct AccountParts {
     pub ledger: Ledger,
     pub eraser: Eraser,
@@ -102,7 +103,7 @@ pub type Guests = HashMap<BuyerReference, UserId>;
 /// The accounts in the ledger. Clones share everything.
 #[derive(Clone)]
 pub struct Accounts {
-    parts: AccountParts,
+    parts: Arc<AccountParts>,
     throttle: SignInThrottle,
 }
 
@@ -111,7 +112,7 @@ impl Accounts {
     #[must_use]
     pub fn new(parts: AccountParts) -> Self {
         let throttle = SignInThrottle::new(parts.ledger.clone());
-        Self { parts, throttle }
+        Self { parts: Arc::new(parts), throttle }
     }
 
     /// Creates an account for a buyer. Waits for password hashing under `address`.
@@ -169,7 +170,7 @@ impl Accounts {
         &self,
         work: impl Future<Output = ledger::Result<T>>,
     ) -> Result<T, LedgerError> {
-        rows::change(&self.parts.ledger.breaker, work).await.map_err(|error| failed_change(&error))
+        change(&self.parts.ledger.breaker, work).await.map_err(|error| failed_change(&error))
     }
 
     /// Returns whether people can sign up and sign in with a password.

@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use async_trait::async_trait;
 use ledger::breaker::Breaker;
 use ledger::cache::Cache;
-use ledger::rows::{ask, failed_read};
+use ledger::work::{ask, failed_read};
 use mysql_connection::Database;
 use time::{Duration, OffsetDateTime};
 

@@ -81,14 +81,14 @@ impl Accounts {
         Ok(generation)
     }
 
-    /// Verifies the password of a user who is signed in; `None` when the user has no account with a password of its
-    /// own. A wrong one counts as a failed sign-in. Waits for password hashing under `address`.
+    /// Verifies the password of a user who is signed in, and has an account with a password of its own. A wrong one
+    /// counts as a failed sign-in. Waits for password hashing under `address`.
     pub(super) async fn verify_password(
         &self,
         user: UserId,
         password: String,
         address: IpAddr,
-    ) -> Result<Option<users::Account>, AccountError> {
+    ) -> Result<users::Account, AccountError> {
         if !self.parts.own_accounts {
             return Err(AccountError::PasswordsOff);
         }
@@ -100,14 +100,14 @@ impl Accounts {
         let account = ledger.read(users::find_by_id(&ledger.pool, user)).await?;
         // The password of a demo account is public, so it proves nothing.
         let account = account.filter(|account| !account.demo && !account.password_hash.is_empty());
-        let Some(account) = account else { return Ok(None) };
+        let account = account.ok_or(AccountError::NoAccount)?;
         let attempt = self.throttle.count(&account.username_folded, address).await?;
         if !permit.verify(password, Some(account.password_hash.clone())).await? {
             attempt.log_failure(Some(user.get()));
             return Err(AccountError::WrongCredentials);
         }
         self.throttle.forgive(&attempt).await;
-        Ok(Some(account))
+        Ok(account)
     }
 
     /// Changes the password of a user, ends all sessions, and opens a new one. A wrong `current`
@@ -123,7 +123,6 @@ impl Accounts {
             return Err(AccountError::InvalidPassword);
         }
         let account = self.verify_password(user, current, address).await?;
-        let account = account.ok_or(AccountError::NoAccount)?;
         if password::is_common(&new, &account.username_folded) {
             return Err(AccountError::CommonPassword);
         }

@@ -12,7 +12,7 @@ use ledger::Ledger;
 
 use super::AccountError;
 use ledger::rows::failures::{self, Failures};
-use ledger::rows::{self, failed_change};
+use ledger::work::{self, failed_change};
 use shop_domain::LedgerError;
 
 /// Failed sign-ins to one account from one address before that address has to wait.
@@ -79,7 +79,7 @@ impl SignInThrottle {
     pub(super) async fn forgive(&self, attempt: &Attempt) {
         let from = attempt.address.to_string();
         let forgiving = failures::forgive(&self.ledger.pool, &attempt.account, &from);
-        if let Err(error) = rows::change(&self.ledger.breaker, forgiving).await {
+        if let Err(error) = work::change(&self.ledger.breaker, forgiving).await {
             // The count expires within a minute.
             tracing::debug!(%error, "successful sign-in still counts as a failed one");
         }

@@ -1,27 +1,26 @@
 //! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
 
+mod extended;
 mod locks;
 mod ports;
 mod purchases;
 mod shared;
 mod state;
+mod use_cases;
 mod workers;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mysql_connection::Database;
 
-use crate::audit::Auditor;
 use crate::config::Config;
 use crate::extensions;
-use crate::http::{self, AppParts, AppState};
-use crate::order::Orders;
-use crate::readiness::{Probe, Readiness};
-use extension::ports::PaidElsewhere;
+use crate::http::{self, AppState};
+use crate::readiness::Probe;
+use extended::Extended;
 use extension::{Extension, Worker};
 use lifecycle::{Lifecycle, StopResult};
 use locks::LockServers;
@@ -29,10 +28,11 @@ use shared::{Shared, Writers};
 use shop_domain::Clock;
 use shop_domain::outcome::Dependency;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use use_cases::UseCases;
 use utoipa_axum::router::OpenApiRouter;
 use web::address::Proxies;
 use web::connection_limiter::ConnectionLimiter;
-use web::cors::CorsOrigins;
+use web::cross_site::CorsOrigins;
 use web::hosts::Hosts;
 use web::layers::LayerParts;
 use web::listen_address::ListenAddress;
@@ -54,6 +54,37 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// A sentence when a setting cannot be read.
 pub fn lock_server_probes(config: &Config) -> Result<Vec<(Dependency, Probe)>, String> {
     Ok(LockServers::new(config)?.probes())
+}
+
+/// Listens at the address of the settings, unless listeners were passed; returns where it listens.
+///
+/// # Errors
+/// A sentence when the address cannot be used.
+fn listen(config: &Config, listeners: &mut Vec<Listener>) -> Result<Vec<ListenAddress>, String> {
+    if listeners.is_empty() {
+        listeners.push(Listener::bind(&config.http.addr, config.http.socket_mode)?);
+    }
+    let addresses: Result<Vec<_>, _> = listeners.iter().map(Listener::address).collect();
+    addresses.map_err(|error| error.to_string())
+}
+
+/// What the layers around all routes need.
+///
+/// # Errors
+/// A sentence when a setting cannot be used.
+fn layers(
+    config: &Config,
+    shared: &Shared,
+    addresses: &[ListenAddress],
+) -> Result<LayerParts, String> {
+    let is_loopback = addresses.iter().all(ListenAddress::is_loopback);
+    Ok(LayerParts {
+        hosts: Hosts::new(&config.http.hosts, is_loopback),
+        cors: CorsOrigins::parse(&config.http.cors_origins)?,
+        metrics: shared.metrics.clone(),
+        is_secure: config.http.cookie_secure,
+        page_policy: http::page_policy,
+    })
 }
 
 /// A service whose parts are built and whose port is open, but that does not serve yet.
@@ -122,32 +153,11 @@ impl App {
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
         let (purchases, purchase_workers) =
             purchases::purchases(&config, &shared, &writers, &locks)?;
-        let orders = Orders::new(
-            shared.ledger.clone(),
-            shared.counters.clone(),
-            shared.queue.clone(),
-            shared.hub.clone(),
-            shared.metrics.clone(),
-            shared.line.clone(),
-        );
-        let waiting_lists = shared.waiting_lists();
-        let mut workers = workers::workers(
-            &config,
-            &shared,
-            inboxes,
-            &writers,
-            &orders,
-            &purchases,
-            &waiting_lists,
-        );
+        let use_cases = UseCases::beside(purchases, &config, &shared);
+        let mut workers = workers::workers(&config, &shared, inboxes, &writers, &use_cases);
         workers.extend(purchase_workers);
 
-        if listeners.is_empty() {
-            listeners.push(Listener::bind(&config.http.addr, config.http.socket_mode)?);
-        }
-        let addresses: Result<Vec<_>, _> = listeners.iter().map(Listener::address).collect();
-        let addresses = addresses.map_err(|error| error.to_string())?;
-        let is_loopback = addresses.iter().all(ListenAddress::is_loopback);
+        let addresses = listen(&config, &mut listeners)?;
         let runtimes = Runtimes::start(runtimes, &end).map_err(no_thread)?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let limits = &config.limits;
@@ -156,60 +166,12 @@ impl App {
             proxies.clone(),
             limits.loopback_exempt,
         );
-        let accounts = state::accounts(&config, &shared);
-        let kit = state::kit(&config, &shared, &accounts, proxies)?;
-        let core =
-            state::core(&config, &shared, &kit, &accounts, &orders, &purchases, &waiting_lists)?;
-        let mut routes = Vec::new();
-        let mut draws = None;
-        let mut identity = None;
-        let mut paid_elsewhere = PaidElsewhere::default();
-        for extension in extensions {
-            let parts = (extension.build)(&core, &config.sections)?;
-            routes.push(parts.routes);
-            draws = draws.or(parts.draws);
-            workers.extend(parts.workers);
-            identity = identity.or(parts.identity);
-            paid_elsewhere.0 |= parts.paid_elsewhere.0;
-            workers.extend(parts.jobs.into_iter().map(|job| workers::job(job, &shared)));
-        }
-        if !config.session.own_accounts && identity.is_none() {
-            return Err(
-                "session.own_accounts = false needs an identity provider, or nobody can sign in"
-                    .to_owned(),
-            );
-        }
-        let parts = AppParts {
-            locks: purchases.strategies().locks(),
-            purchases,
-            orders,
-            paid_elsewhere,
-            waiting_lists,
-            draws,
-            catalog: shared.catalog.clone(),
-            accounts,
-            identity,
-            auditor: Auditor { ledger: shared.ledger.clone(), counters: shared.counters.clone() },
-            readiness: Arc::new(Readiness::new(
-                shared.pool.clone(),
-                shared.redis.clone(),
-                config.queue.replicas_min,
-                lock_servers.probes(),
-            )),
-            hub: shared.hub.clone(),
-            watch: shared.watch.clone(),
-            job_status: shared.job_status.clone(),
-            currency: config.currency()?,
-            traces: shared.traces.clone(),
-            instance: shared.instance.clone(),
-        };
-        let layers = LayerParts {
-            hosts: Hosts::new(&config.http.hosts, is_loopback),
-            cors: CorsOrigins::parse(&config.http.cors_origins)?,
-            metrics: shared.metrics.clone(),
-            is_secure: config.http.cookie_secure,
-            page_policy: http::page_policy,
-        };
+        let kit = state::kit(&config, &shared, &use_cases.accounts, proxies)?;
+        let core = state::core(&config, &shared, &kit, &use_cases)?;
+        let extended = Extended::build(extensions, &core, &config, &shared)?;
+        let parts = state::parts(&config, &shared, lock_servers, use_cases, &extended)?;
+        workers.extend(extended.workers);
+        let layers = layers(&config, &shared, &addresses)?;
         let prober = prober::prober();
         Ok(Self {
             connection_limiter,
@@ -217,7 +179,7 @@ impl App {
             prober: prober.0,
             probes: prober.1,
             state: AppState::new(kit, parts),
-            extended_routes: routes,
+            extended_routes: extended.routes,
             layers,
             workers,
             shared,

@@ -12,6 +12,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::extensions;
 use crate::live::{BuyerChange, Hub, Watch};
+use crate::order::Orders;
 use crate::waiting_list::{self, WaitingLists};
 use extension::job::JobStatus;
 use gates::redis_store::{Counters, Queue, RedisClient};
@@ -112,7 +113,7 @@ impl Shared {
             job_status: JobStatus::default(),
             events,
             line,
-            eraser: Eraser { waitlist, traces: extensions::personal_data() },
+            eraser: extensions::eraser(waitlist),
             traces,
             instance,
             metrics,
@@ -132,6 +133,18 @@ impl Shared {
 }
 
 impl Shared {
+    /// The steps of orders over these parts.
+    pub(super) fn orders(&self) -> Orders {
+        Orders::new(
+            self.ledger.clone(),
+            self.counters.clone(),
+            self.queue.clone(),
+            self.hub.clone(),
+            self.metrics.clone(),
+            self.line.clone(),
+        )
+    }
+
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::WaitlistParts {

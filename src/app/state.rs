@@ -3,22 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::extended::Extended;
+use super::locks::LockServers;
 use super::shared::Shared;
-use crate::account::{self, Accounts, HashingPool};
+use super::use_cases::UseCases;
+use crate::account::Accounts;
+use crate::audit::Auditor;
 use crate::config::Config;
+use crate::http::AppParts;
 use crate::http::item_form::read_item;
-use crate::order::Orders;
-use crate::purchase::Purchases;
+use crate::readiness::Readiness;
 use crate::trial::TrialSales;
-use crate::waiting_list::WaitingLists;
 use extension::Core;
 use web::address::Proxies;
 use web::body::BodyLimits;
-use web::cors::CorsOrigins;
+use web::cross_site::CorsOrigins;
 use web::kit::Kit;
 use web::rates::{Rate, Rates};
-use web::session::{Authenticator, AuthenticatorParts};
-use web::session_cookie::SessionCookie;
+use web::session::{Authenticator, AuthenticatorParts, SessionCookie};
 use web::stream_limiter::{StreamLimiter, StreamLimits};
 use web::streams::Streams;
 use web::token::Tokens;
@@ -75,11 +77,9 @@ pub(super) fn core(
     config: &Config,
     shared: &Shared,
     kit: &Arc<Kit>,
-    accounts: &Accounts,
-    orders: &Orders,
-    purchases: &Purchases,
-    waiting_lists: &WaitingLists,
+    use_cases: &UseCases,
 ) -> Result<Core, String> {
+    let UseCases { accounts, orders, purchases, waiting_lists } = use_cases;
     Ok(Core {
         kit: Arc::clone(kit),
         ledger: shared.ledger.clone(),
@@ -102,19 +102,41 @@ pub(super) fn core(
     })
 }
 
-pub(super) fn accounts(config: &Config, shared: &Shared) -> Accounts {
-    let settings = &config.session;
-    Accounts::new(account::AccountParts {
-        ledger: shared.ledger.clone(),
-        eraser: shared.eraser.clone(),
-        hashing: HashingPool::new(settings.hashing_max),
-        tokens: Tokens::new(&config.secret, &config.secret_previous),
-        subject_keys: account::subject_keys(&config.secret, &config.secret_previous),
-        revocations: shared.revocations.clone(),
-        clock: shared.clock.clone(),
-        token_life: Duration::from_secs(u64::from(settings.token_hours) * 3_600),
-        demo_accounts: config.demo_accounts,
-        own_accounts: config.session.own_accounts,
+/// What the routes have beside the kit.
+///
+/// # Errors
+/// A sentence when a setting cannot be used.
+pub(super) fn parts(
+    config: &Config,
+    shared: &Shared,
+    lock_servers: LockServers,
+    use_cases: UseCases,
+    extended: &Extended,
+) -> Result<AppParts, String> {
+    let UseCases { accounts, orders, purchases, waiting_lists } = use_cases;
+    Ok(AppParts {
+        locks: purchases.strategies().locks(),
+        purchases,
+        orders,
+        paid_elsewhere: extended.paid_elsewhere,
+        waiting_lists,
+        draws: extended.draws.clone(),
+        catalog: shared.catalog.clone(),
+        accounts,
+        identity: extended.identity.clone(),
+        auditor: Auditor { ledger: shared.ledger.clone(), counters: shared.counters.clone() },
+        readiness: Arc::new(Readiness::new(
+            shared.pool.clone(),
+            shared.redis.clone(),
+            config.queue.replicas_min,
+            lock_servers.probes(),
+        )),
+        hub: shared.hub.clone(),
+        watch: shared.watch.clone(),
+        job_status: shared.job_status.clone(),
+        currency: config.currency()?,
+        traces: shared.traces.clone(),
+        instance: shared.instance.clone(),
     })
 }
 

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use super::shared::{Inboxes, Shared, Writers};
+use super::use_cases::UseCases;
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::job::{Audit, Expire, FinishErasures, Reconcile, TendWaitingLists};
 use crate::live;
-use crate::order::Orders;
-use crate::purchase::Purchases;
-use crate::waiting_list::WaitingLists;
 use extension::Worker;
 use extension::job::{self, ScheduledJob};
 use gates::redis_store::queue::Reader;
@@ -22,14 +20,12 @@ pub(super) fn workers(
     shared: &Shared,
     inboxes: Inboxes,
     writers: &Writers,
-    orders: &Orders,
-    purchases: &Purchases,
-    waiting_lists: &WaitingLists,
+    use_cases: &UseCases,
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
-    for job in jobs(config, shared, orders, purchases, waiting_lists) {
+    for job in jobs(config, shared, use_cases) {
         workers.push(self::job(job, shared));
     }
     let poll = Duration::from_millis(config.live.poll_ms);
@@ -59,13 +55,8 @@ pub(super) fn job(job: ScheduledJob, shared: &Shared) -> Worker {
     (name, Box::pin(run))
 }
 
-fn jobs(
-    config: &Config,
-    shared: &Shared,
-    orders: &Orders,
-    purchases: &Purchases,
-    waiting_lists: &WaitingLists,
-) -> Vec<ScheduledJob> {
+fn jobs(config: &Config, shared: &Shared, use_cases: &UseCases) -> Vec<ScheduledJob> {
+    let UseCases { orders, purchases, waiting_lists, .. } = use_cases;
     let Shared { pool, metrics, .. } = shared;
     let settings = &config.job;
     let expire = Expire {

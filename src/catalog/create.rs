@@ -8,7 +8,7 @@ use super::edit::check_strategy;
 use super::{Catalog, StockedItem, StrategyError};
 use ledger::catalog::{self, Created, KeyedRequest, NewItems};
 use ledger::rows::actions::Actor;
-use ledger::rows::{self, failed_change};
+use ledger::work::{self, failed_change};
 use shop_domain::{ArbiterMode, ItemId, ItemKind, LedgerError, NewItem};
 
 /// The reason why an item, a product or a group was not created; nothing changed unless the ledger did not answer.
@@ -134,7 +134,7 @@ impl Catalog {
             return Err(unknown);
         }
         let Ledger { pool, breaker, .. } = &self.ledger;
-        let created = rows::change(breaker, Box::pin(catalog::create(pool, new))).await;
+        let created = work::change(breaker, Box::pin(catalog::create(pool, new))).await;
         let created = created.map_err(|error| failed_change(&error))?;
         let created = created.ok_or(CreateError::KeyReused)?;
         for stocked in &created.items {

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::{AGE_MAX, Catalog, CatalogRead, StockedItem};
 use ledger::gathered::{GatheredReads, Rows};
-use ledger::rows::{self, items};
+use ledger::rows::items;
+use ledger::work::ask;
 use ledger::{Ledger, Unreachable};
 use shop_domain::Clock;
 
@@ -52,7 +53,7 @@ async fn read_shop(
     last: &LastList,
     since: OffsetDateTime,
 ) -> Rows<CatalogRead<Listed>, ()> {
-    let read = match rows::ask(breaker, items::list_shop(pool, since)).await {
+    let read = match ask(breaker, items::list_shop(pool, since)).await {
         Ok(listed) => {
             let value = Listed::from(listed);
             let read = (Arc::clone(&value), Instant::now());

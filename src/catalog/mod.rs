@@ -21,9 +21,10 @@ use gates::redis_store::Counters;
 use ledger::Ledger;
 use ledger::cache::Cache;
 use ledger::gathered::{GatheredReads, Rows};
-use ledger::rows::{self, items, orders, waiting_list};
+use ledger::rows::{items, orders, waiting_list};
 use ledger::single_flight::SingleFlight;
 use ledger::waiting_list::WaitingLine;
+use ledger::work::ask;
 use shop_domain::{Clock, ItemId, LedgerError, OrderStatus};
 
 use list::ListReads;
@@ -204,7 +205,7 @@ async fn read_several(
     ids: &[ItemId],
 ) -> Rows<StockedItem> {
     let started = Instant::now();
-    let read = rows::ask(breaker, items::find_several(pool, ids)).await;
+    let read = ask(breaker, items::find_several(pool, ids)).await;
     let read = read.map_err(|error| {
         if !breaker.is_open() {
             tracing::warn!(%error, items = ids.len(), "items not read");

@@ -133,6 +133,9 @@ impl Desk {
         let Some(reason) = reason else {
             self.record(operator, "parked_retried", item, &json!({ "entry": entry })).await?;
             if !self.end(item, entry, Resolution::Retry).await? {
+                // Another operator was quicker, so the line above needs a correction.
+                let detail = json!({ "entry": entry, "was_there": false });
+                self.record(operator, "parked_retried", item, &detail).await?;
                 return not_there(item, entry);
             }
             print_line(format_args!("item {item} entry {entry}: back in the queue"));

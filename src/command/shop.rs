@@ -21,27 +21,22 @@ const NAME_LENGTH_MAX: usize = 64;
 #[derive(clap::Subcommand)]
 pub enum Action {
     /// Create a shop, and print a token for its program.
-    Create {
-        #[arg(value_parser = parse_name)]
-        name: String,
-    },
+    Create(NamedShop),
     /// List the shops.
     List,
     /// Print one more token. Those before stay valid.
-    Token {
-        #[arg(value_parser = parse_name)]
-        name: String,
-    },
+    Token(NamedShop),
     /// End all tokens of a shop, and print a new one.
-    Rotate {
-        #[arg(value_parser = parse_name)]
-        name: String,
-    },
+    Rotate(NamedShop),
     /// End a shop and all its tokens, for good. Its orders stay.
-    End {
-        #[arg(value_parser = parse_name)]
-        name: String,
-    },
+    End(NamedShop),
+}
+
+/// The shop that an action is about.
+#[derive(clap::Args)]
+pub struct NamedShop {
+    #[arg(value_parser = parse_name)]
+    name: String,
 }
 
 /// Changes or lists the shops. Exit 1 when there is no such shop, or the name is taken.
@@ -57,14 +52,14 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
 async fn act(config: &Config, pool: &Database, action: &Action) -> ExitResult {
     let (name, what) = match action {
         Action::List => return list(pool).await,
-        Action::Create { name } => (name, "create"),
-        Action::Token { name } => (name, "token"),
-        Action::Rotate { name } => (name, "rotate"),
-        Action::End { name } => (name, "end"),
+        Action::Create(shop) => (&shop.name, "create"),
+        Action::Token(shop) => (&shop.name, "token"),
+        Action::Rotate(shop) => (&shop.name, "rotate"),
+        Action::End(shop) => (&shop.name, "end"),
     };
     let system_user = super::caller::system_user();
     tracing::info!(system_user, shop = name, "shop {what}, by a command");
-    if let Action::End { .. } = action {
+    if let Action::End(_) = action {
         let Some(shop) = shops::end(pool, name).await.map_err(super::not_done)? else {
             return no_shop(name);
         };
@@ -74,8 +69,8 @@ async fn act(config: &Config, pool: &Database, action: &Action) -> ExitResult {
     // Before something changes that needs a new token.
     let signer = Signer::new(config)?;
     let found = match action {
-        Action::Create { .. } => return create(pool, name, &signer).await,
-        Action::Rotate { .. } => shops::rotate(pool, name).await,
+        Action::Create(_) => return create(pool, name, &signer).await,
+        Action::Rotate(_) => shops::rotate(pool, name).await,
         _ => shops::find(pool, name).await,
     };
     let Some(shop) = found.map_err(super::not_done)? else { return no_shop(name) };

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use ledger::erasure::{EraseError, Eraser, ErasureRequest};
+use ledger::erasure::{EraseError, ErasureRequest};
 use ledger::rows::actions::Actor;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
@@ -41,7 +41,7 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let events = Outbox::new(config.events.enabled);
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
     let waitlist = Waitlist { ledger: super::ledger(&config)?, line };
-    let eraser = Eraser { waitlist, traces: extensions::personal_data() };
+    let eraser = extensions::eraser(waitlist);
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
     let keys = account::subject_keys(&config.secret, &config.secret_previous);
     let request =
@@ -62,6 +62,11 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
             ));
         }
         Err(error) => return Err(format!("the account may or may not be deleted: {error}")),
+    }
+    for table in &eraser.tables_left {
+        print_line(format_args!(
+            "the table {table} keeps what it has of user {id}: this build lacks its extension"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

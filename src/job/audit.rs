@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use crate::audit::audit;
 use extension::job::Job;
 use ledger::rows::audit::recent_sales;
-use ledger::rows::{ask, nothing_was_sent};
+use ledger::work::{ask, nothing_was_sent};
 use mysql_connection::within;
 use shop_domain::ItemId;
 use shop_metrics::Metrics;

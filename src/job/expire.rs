@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use crate::order::{ExpiryRun, Orders, StepError};
 use crate::purchase::Purchases;
 use extension::job::Job;
-use ledger::rows::nothing_was_sent;
+use ledger::work::nothing_was_sent;
 use shop_domain::ItemId;
 
 /// Items whose orders expire at once: as many may be held by others at the same time without a delay for the rest.

@@ -10,7 +10,7 @@ use gates::redis_store::{Counters, Queue};
 use ledger::Ledger;
 use ledger::cache::Cache;
 use ledger::order::{
-    ExpiryBatch, OrderSteps, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order,
+    ExpiryBatch, OrderSteps, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order, is_too_slow,
 };
 use ledger::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::Step;
@@ -77,13 +77,15 @@ impl Orders {
                 self.publish_expired(&batch).await;
                 Ok(ExpiryRun { expired: batch.orders.len(), stuck: 0 })
             }
-            Err(error) if is_of_one_order(&error) => self.expire_singly(item, limit).await,
+            Err(error) if is_of_one_order(&error) || is_too_slow(&error) => {
+                self.expire_singly(item, limit).await
+            }
             Err(error) => Err(error),
         }
     }
 
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside and behind those that
-    /// cannot expire do not wait for them.
+    /// cannot expire do not wait for them, and a batch that is too slow for one transaction ends nevertheless.
     async fn expire_singly(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
         let mut last = self.tried.get(item);
         // The batch has just failed at one in front of the place where the last run has ended.
@@ -110,8 +112,8 @@ impl Orders {
             }
         }
         match last {
-            Some(last) => self.tried.insert(item, last),
-            None => self.tried.remove(item),
+            Some(last) if run.stuck > 0 => self.tried.insert(item, last),
+            _ => self.tried.remove(item),
         }
         if run.stuck > 0 {
             tracing::warn!(%item, stuck = run.stuck, "orders cannot expire now; a later run tries again");

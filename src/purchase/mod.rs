@@ -20,7 +20,6 @@ mod earlier;
 mod find;
 mod gate;
 mod join_or_poll;
-mod keys;
 mod load_shedder;
 mod requests;
 mod sold_out;
@@ -50,7 +49,7 @@ use shop_domain::{
 use shop_metrics::Metrics;
 
 pub use admit::Admission;
-pub use keys::{KeyReader, Keys};
+pub use earlier::{KeyReader, Keys};
 pub use load_shedder::ItemLimits;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;

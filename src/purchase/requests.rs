@@ -17,7 +17,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use ledger::rows::running::{self, RequestOf};
+use ledger::rows::orders::RequestOf;
+use ledger::rows::running;
 use shop_domain::{ItemId, RequestKey, UserId};
 
 /// How long a request runs before it is announced: longer than a purchase takes while the service

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 
 use super::WaitingLists;
-use ledger::rows::{nothing_was_sent, waiting_list};
+use ledger::rows::waiting_list;
+use ledger::work::nothing_was_sent;
 use mysql_connection::Fault;
 use shop_domain::ItemId;
 

@@ -190,7 +190,7 @@ pub const LIST: &[Row] = rows! {
         "1205 is rolled back as a whole: no order without its movement";
     "mysql-row-held-carts": held::beside_carts,
         "a side transaction holds the stock row of one item, while 30 clients reserve and cancel carts of it and another item, and join its waiting list",
-        "the other item keeps its rate";
+        "no cart gets through, and none that waits holds the row of the other item: it is sold on";
     "lock-redis-idle": idle::lock_redis,
         "nine items are sold once each under lock-redis; the ledger closes the sessions that have idled since; 72 buyers come at once",
         "each of them buys; the ledger's breaker stays closed, and another item sells all the time";

@@ -4,7 +4,7 @@
 use faulty_link::Trap;
 use futures::future::join_all;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
-use ledger::rows::stock;
+use ledger::rows::items;
 use ledger::write::{Arbiter, Conflict, OrderWrite, StockWrite};
 use seckill::config::Config;
 use serde_json::json;
@@ -15,7 +15,7 @@ use shop_metrics::Metrics;
 use crate::http::order_id;
 use crate::support::{
     Instance, Shop, assert_clean, eventually, hold_stock_row, link_to, own_redis, patient,
-    purchase, until_in_flight, until_running, when,
+    purchase, until, until_in_flight, until_running,
 };
 
 /// An item of five units, up to nine for each buyer, and its Redis as gates see it.
@@ -60,25 +60,25 @@ impl GateTestbed {
 async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
     let testbed = GateTestbed::new().await;
     let (one, two) = (testbed.counters(), testbed.counters());
-    let first = one.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
+    let first = one.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
     assert_eq!(testbed.left().await, 3);
     one.untake(&taken).await;
     one.untake(&taken).await;
     assert_eq!(testbed.left().await, 5, "given back once");
 
-    let first = one.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
+    let first = one.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
-    let again = two.take_once(&testbed.purchase("k", 2).await).await.expect("taken");
+    let again = two.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
     assert_eq!((again, testbed.left().await), (Take::Again, 3));
     // The second try may be selling them: the first must not give them back.
     one.untake(&taken).await;
     assert_eq!(testbed.left().await, 3);
 
     // Another quantity or another key is another request.
-    let other = two.take_once(&testbed.purchase("k", 1).await).await.expect("taken");
+    let other = two.take_once(&testbed.purchase("k", 1).await, None).await.expect("taken");
     assert!(matches!(other, Take::First(_)), "{other:?}");
-    let too_many = two.take_once(&testbed.purchase("l", 3).await).await.expect("asked");
+    let too_many = two.take_once(&testbed.purchase("l", 3).await, None).await.expect("asked");
     assert_eq!((too_many, testbed.left().await), (Take::NothingLeft, 2));
 }
 
@@ -87,7 +87,7 @@ async fn what_was_taken_under_an_older_load_counts_for_nothing() {
     let testbed = GateTestbed::new().await;
     let counters = testbed.counters();
     let purchase = testbed.purchase("k", 2).await;
-    let first = counters.take_once(&purchase).await.expect("taken");
+    let first = counters.take_once(&purchase, None).await.expect("taken");
     let Take::First(taken) = first else { panic!("{first:?}") };
     // The counter is lost and what the requests took is not: it is loaded from the ledger, which
     // knows nothing of this purchase.
@@ -96,7 +96,7 @@ async fn what_was_taken_under_an_older_load_counts_for_nothing() {
         .exec_async(&mut testbed.redis.shared())
         .await
         .expect("deleted");
-    let again = counters.take_once(&purchase).await.expect("taken");
+    let again = counters.take_once(&purchase, None).await.expect("taken");
     assert!(matches!(again, Take::First(_)), "{again:?}");
     assert_eq!(testbed.left().await, 3);
     counters.untake(&taken).await;
@@ -111,7 +111,7 @@ async fn buckets_give_exactly_what_is_there() {
     assert!(matches!(three, Gathered::All(_)), "{three:?}");
     // Two are left: too few for three, and the attempt leaves them there.
     for buckets in [&one, &two] {
-        let too_many = buckets.take(testbed.item, 3, 0).await.expect("asked");
+        let too_many = buckets.take(testbed.item, 3, 0, None).await.expect("asked");
         assert!(matches!(too_many, Gathered::TooFew { .. }), "{too_many:?}");
     }
     let rest = two.take(testbed.item, 2, 3).await.expect("taken");
@@ -141,11 +141,7 @@ async fn units_that_came_back_are_sold() {
         let order = order_id(&buy(1).await);
         assert_eq!(buy(2).await.brief(), (409, "sold_out"), "{strategy}");
         testbed.instance.buyer(1).step(&order, "cancellation").await.expect_status(200);
-        eventually("the unit to be sold again", || async {
-            let answer = buy(3).await;
-            when(answer.status == 201, answer.text)
-        })
-        .await;
+        until("the unit to be sold again", || buy(3), |answer| answer.status == 201).await;
         let audit = testbed.instance.audit(item).await;
         assert_eq!((&audit["held"], &audit["oversold"]), (&json!(1), &json!(0)), "{strategy}");
     }
@@ -193,11 +189,13 @@ async fn the_compared_timestamp_is_the_second_of_the_last_change() {
     let testbed = GateTestbed::new().await;
     let earlier = "UPDATE stock SET changed_at = changed_at - INTERVAL 2 SECOND";
     testbed.shop.change(sqlx::query(earlier)).await;
-    let before = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let before =
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert_eq!(before.changed_at.nanosecond(), 0);
     let item = testbed.item.get();
     assert_eq!(testbed.instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    let after = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let after =
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert!(after.changed_at > before.changed_at, "{before:?} {after:?}");
 }
 
@@ -206,7 +204,8 @@ async fn the_compared_timestamp_is_the_second_of_the_last_change() {
 async fn a_write_that_compares_an_old_row_changes_nothing() {
     let testbed = GateTestbed::new().await;
     let arbiter = Arbiter::new(testbed.shop.pool.clone(), Metrics::new());
-    let row = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let row =
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     let by_version = StockWrite::GuardedByVersion(row.version);
     // A second before, since two changes in one second look like one.
     let by_timestamp = StockWrite::GuardedByTimestamp(row.changed_at - time::Duration::SECOND);
@@ -220,7 +219,8 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
             _ => assert_eq!(answer, Err(Conflict::Stale), "an old {key}"),
         }
     }
-    let after = stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let after =
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     assert_eq!((after.available, after.version), (4, row.version + 1));
 }
 
@@ -258,7 +258,9 @@ async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
 async fn buckets_that_changed_meanwhile_are_not_repaired() {
     let testbed = GateTestbed::new().await;
     let buckets = testbed.buckets();
-    let Ok(Gathered::All(parts)) = buckets.take(testbed.item, 2, 0).await else { panic!("taken") };
+    let Ok(Gathered::All(parts)) = buckets.take(testbed.item, 2, 0, None).await else {
+        panic!("taken")
+    };
     let seen = buckets.peek(testbed.item).await.expect("read").expect("loaded");
     assert_eq!(seen.iter().map(|part| part.available).sum::<i64>(), 3);
     buckets.give_back(&parts).await;
@@ -275,10 +277,10 @@ async fn a_counter_that_changed_meanwhile_is_not_repaired() {
     let counters = testbed.counters();
     assert_eq!(testbed.left().await, 5);
     let seen = counters.peek_with_queue(testbed.item).await.expect("read").expect("loaded");
-    let taken = counters.take_once(&testbed.purchase("k", 2).await).await.expect("asked");
+    let taken = counters.take_once(&testbed.purchase("k", 2).await, None).await.expect("asked");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     let version =
-        stock::read(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
     let done = counters.repair(testbed.item, seen, 5, version.version).await.expect("asked");
     assert!(!done, "units are on their way into an order");
     assert_eq!(testbed.left().await, 3);

@@ -1,15 +1,15 @@
 //! `seckill dead-letter`: an operator lists, retries and drops queued orders that could not be decided.
 
-use gates::redis_store::queue::{Push, Reader};
+use gates::redis_store::queue::{Push, Reader, Resolution};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
 use ledger::write::{Arbiter, StockWrite};
-use serde_json::json;
+use serde_json::{Value, json};
 use shop_domain::{ItemId, Outcome, Purchase, UserId};
 use shop_metrics::Metrics;
 
 use crate::process::program::program;
-use crate::support::{self, Shop};
+use crate::support::{self, Shop, until_running};
 
 /// An item of ten units with one queued order of two, which is a dead letter; no service runs.
 struct DeadLetterTestbed {
@@ -97,6 +97,39 @@ async fn a_dead_letter_is_listed_and_retried() {
     assert_eq!((testbed.left().await, testbed.status().await), ((8, 2), None));
 }
 
+/// Another operator retries it after this one has found it: the log says which of the two did nothing.
+#[tokio::test]
+async fn a_retry_that_came_second_is_logged_as_such() {
+    let testbed = DeadLetterTestbed::new().await;
+    let listed = testbed.listed().await;
+    let [entry] = &*listed else { panic!("{listed:?}") };
+    let item = testbed.item.to_string();
+    let operator = testbed.shop.make_operator().await;
+    let pool = &testbed.shop.pool;
+    let mut holder = pool.acquire().await.expect("a connection");
+    sqlx::raw_sql("LOCK TABLES admin_actions WRITE").execute(&mut *holder).await.expect("locked");
+    let retry = ["dead-letter", "--item", &item, "--retry", entry, "--operator", &operator];
+    let by_another = async {
+        until_running(pool, "INSERT INTO admin_actions%", 1).await;
+        let queue = testbed.reader.queue();
+        let resolved = queue.resolve_dead_letter(testbed.item, entry, Resolution::Retry).await;
+        assert!(resolved.expect("asked"), "it was there");
+        sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    };
+    let ((code, text), ()) = tokio::join!(testbed.run(&retry), by_another);
+    assert_eq!(code, Some(1), "{text}");
+    let details: Vec<String> =
+        sqlx::query_scalar("SELECT detail FROM admin_actions WHERE action = 'parked_retried'")
+            .fetch_all(pool)
+            .await
+            .expect("read");
+    let is_correction = |detail: &&String| {
+        let detail: Value = serde_json::from_str(detail).expect("JSON");
+        detail["was_there"] == false
+    };
+    assert_eq!(details.iter().filter(is_correction).count(), 1, "{details:?}");
+}
+
 #[tokio::test]
 async fn a_dropped_dead_letter_is_rejected_and_its_units_come_back_once() {
     let testbed = DeadLetterTestbed::new().await;
@@ -153,7 +186,6 @@ async fn a_dead_letter_of_a_sold_order_is_finished() {
         assert_eq!(entries, [], "{resolution}: it is queued again");
         assert_eq!(testbed.status().await.as_deref(), Some("pending"), "{resolution}");
         let count = "SELECT COUNT(*) FROM admin_actions WHERE action LIKE 'parked%'";
-        let decided: i64 = testbed.shop.read(sqlx::query_scalar(count)).await;
-        assert_eq!(decided, 0, "{resolution}: no operator has decided it");
+        assert_eq!(testbed.shop.number(count).await, 0, "{resolution}: no operator has decided it");
     }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 
-use crate::support::{Answer, Instance, Shop, eventually, patient};
+use crate::support::{Answer, Instance, Shop, patient};
 
 /// The lease of a holder that is to stand still for longer.
 const LEASE: Duration = Duration::from_millis(1_500);
@@ -35,10 +35,7 @@ async fn open(lease: Duration, strategy: &str) -> (Shop, Instance, i64) {
     .await;
     let item = instance.make_item(json!({})).await;
     // On a busy machine a short lease may end before the write. Then nothing was written.
-    eventually("the first unit to be sold", || async {
-        (instance.buyer(1).buy(strategy, item).await.status == 201).then_some(())
-    })
-    .await;
+    instance.buyer(1).until_sold(strategy, item).await;
     (shop, instance, item)
 }
 
@@ -81,11 +78,7 @@ async fn looks_wait(shop: &Shop, count: i64) {
     let query = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() \
                  AND info LIKE 'SELECT available, version, changed_at%FROM stock%' \
                  AND state LIKE 'Waiting for table%'";
-    eventually("the looks to wait", || async {
-        let waiting: i64 = sqlx::query_scalar(query).fetch_one(&shop.pool).await.expect("read");
-        (waiting == count).then_some(())
-    })
-    .await;
+    shop.until_count(query, count).await;
 }
 
 /// The evidence that something was written, if there is any; one order was made before.
@@ -119,10 +112,7 @@ async fn a_holder_that_was_notified_of_its_loss_writes_nothing() {
         }
         assert_eq!(deleted, 1, "{strategy}");
         let lost = "seckill_lock{kind=\"token\",backend=\"redis\",event=\"lost\"} 1";
-        eventually("the loss to be noticed", || async {
-            instance.stranger().get("/metrics").await.text.contains(lost).then_some(())
-        })
-        .await;
+        instance.stranger().until("/metrics", |seen| seen.text.contains(lost)).await;
         table.end();
         let answer = press.await.expect("no panic");
         faults.extend(written(&instance, item, &answer, strategy).await);

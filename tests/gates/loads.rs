@@ -3,8 +3,9 @@
 //! a unit that is sold twice.
 
 use faulty_link::Fault;
+use futures::future::join_all;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
-use ledger::rows::stock;
+use ledger::rows::items;
 use redis::AsyncCommands;
 use seckill::config::Config;
 use serde_json::json;
@@ -12,7 +13,7 @@ use settings::Secret;
 use shop_domain::{ItemId, Purchase, UserId};
 use shop_metrics::Metrics;
 
-use crate::support::{self, FaultyLink, Instance, Shop, eventually, link_to, redis_url};
+use crate::support::{self, FaultyLink, Instance, Shop, eventually, link_to, redis_url, until};
 
 const STRATEGY: &str = "redis-lua";
 
@@ -60,10 +61,8 @@ async fn epoch(shop: &Shop, table: &str, item: ItemId) -> Option<u64> {
 
 /// Waits until the first load has its epoch.
 async fn first_load(shop: &Shop, item: ItemId) {
-    eventually("the first load", || async {
-        (epoch(shop, "redis_counters", item).await == Some(1)).then_some(())
-    })
-    .await;
+    let epoch = || epoch(shop, "redis_counters", item);
+    until("the first load", epoch, |epoch| *epoch == Some(1)).await;
 }
 
 /// Waits until `count` loads wait for the lock of the stock row.
@@ -83,9 +82,9 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     let mut holder = shop.pool.acquire().await.expect("a connection");
     let wanted = purchase(&shop, item, "k", 2).await;
     sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
-    let taking = tokio::spawn(async move { here.take_once(&wanted).await });
+    let taking = tokio::spawn(async move { here.take_once(&wanted, None).await });
     first_load(&shop, item).await;
-    let reading = tokio::spawn(async move { there.read(item).await });
+    let reading = tokio::spawn(async move { there.read(item, None).await });
     loads_that_wait(&shop, 2).await;
     // The second one has the stock now, and is held up on its way to Redis.
     link.set(Fault::Stall);
@@ -95,7 +94,7 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     link.mend();
     let read = reading.await.expect("no panic").expect("read");
     assert_eq!(read.available, 3, "two units are taken and on their way into an order");
-    assert_eq!(counters(&shop).read(item).await.expect("read").available, 3);
+    assert_eq!(counters(&shop).read(item, None).await.expect("read").available, 3);
 }
 
 /// The first load is held up on its way to Redis; another instance loads and sells meanwhile.
@@ -107,11 +106,11 @@ async fn a_load_that_comes_late_changes_nothing() {
     let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
     let mut holder = shop.pool.acquire().await.expect("a connection");
     sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
-    let reading = tokio::spawn(async move { there.read(item).await });
+    let reading = tokio::spawn(async move { there.read(item, None).await });
     loads_that_wait(&shop, 1).await;
     link.set(Fault::Stall);
     sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
-    let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
+    let taken = here.take_once(&purchase(&shop, item, "k", 2).await, None).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
     let read = reading.await.expect("no panic").expect("read");
@@ -131,12 +130,12 @@ async fn a_mark_that_comes_late_changes_nothing() {
         .execute(&mut *claimed)
         .await
         .expect("the row is taken");
-    let reading = tokio::spawn(async move { there.read(item).await });
+    let reading = tokio::spawn(async move { there.read(item, None).await });
     support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
     link.set(Fault::Stall);
     claimed.rollback().await.expect("the row is free");
     first_load(&shop, item).await;
-    let taken = here.take_once(&purchase(&shop, item, "k", 2).await).await.expect("taken");
+    let taken = here.take_once(&purchase(&shop, item, "k", 2).await, None).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
     let read = reading.await.expect("no panic").expect("read");
@@ -153,7 +152,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
     let wanted = purchase(&shop, item, "k", 2).await;
     let mut holder = shop.pool.acquire().await.expect("a connection");
     sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
-    let taking = tokio::spawn(async move { here.take_once(&wanted).await });
+    let taking = tokio::spawn(async move { here.take_once(&wanted, None).await });
     first_load(&shop, item).await;
     // The other one waits in vain, and is held up when it takes the next epoch.
     let mut claims = shop.pool.begin().await.expect("a transaction");
@@ -162,7 +161,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
         .execute(&mut *claims)
         .await
         .expect("the row is locked");
-    let reading = tokio::spawn(async move { there.read(item).await });
+    let reading = tokio::spawn(async move { there.read(item, None).await });
     support::until_running(&shop.pool, "UPDATE redis_counters%", 1).await;
     sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
     let taken = taking.await.expect("no panic").expect("taken");
@@ -186,7 +185,8 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
     let key = here.key(item);
     let restock = format!("/api/admin/items/{item}");
     for round in 0..2 {
-        let before = stock::read(&shop.pool, item).await.expect("read").expect("a row").version;
+        let before =
+            items::read_stock(&shop.pool, item).await.expect("read").expect("a row").version;
         link.set(Fault::Stall);
         let (buyer, admin, path, restock) =
             (instance.buyer(1), instance.admin(), path.clone(), restock.clone());
@@ -197,21 +197,48 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
             }
         });
         eventually("the change to be in the ledger", || async {
-            let now = stock::read(&shop.pool, item).await.expect("read").expect("a row").version;
+            let now =
+                items::read_stock(&shop.pool, item).await.expect("read").expect("a row").version;
             (now > before).then_some(())
         })
         .await;
         let _: () = redis_of(&shop).shared().del(&key).await.expect("deleted");
-        let loaded = here.read(item).await.expect("loaded").available;
+        let loaded = here.read(item, None).await.expect("loaded").available;
         link.mend();
         assert_eq!(changing.await.expect("no panic"), 200);
-        let ledger = stock::read(&shop.pool, item).await.expect("read").expect("a row").available;
-        let told = here.read(item).await.expect("read").available;
+        let ledger =
+            items::read_stock(&shop.pool, item).await.expect("read").expect("a row").available;
+        let told = here.read(item, None).await.expect("read").available;
         assert_eq!((loaded, told), (ledger, ledger), "round {round}: counter against ledger");
     }
     // A change that no load knew is told.
     instance.admin().patch(&restock, &json!({ "stock_delta": -1 })).await.expect_status(200);
-    assert_eq!(here.read(item).await.expect("read").available, 8);
+    assert_eq!(here.read(item, None).await.expect("read").available, 8);
+}
+
+/// Nobody can load the counters: a purchase says "try again" when its gate may wait no longer, before its outcome is
+/// unknown. The deadline of the shop's buyers is far behind that time, and the load fails between the two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purchase_waits_for_a_load_no_longer_than_its_gate_may() {
+    const STRATEGIES: [&str; 5] =
+        ["redis-lua", "redis-bucket", "redis-stream", "redis-watch", "redis-naive"];
+    let mut shop = shop().await;
+    // The item is not read again while the table is locked.
+    shop.config.purchase.item_age_ms_max = 60_000;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    instance.buyer(9).buy("mysql-atomic", item).await.expect_status(201);
+    let mut holder = shop.pool.acquire().await.expect("a connection");
+    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let presses = (1..).zip(STRATEGIES).map(|(buyer, strategy)| {
+        let client = instance.buyer(buyer);
+        async move { client.buy(strategy, item).await }
+    });
+    let answers = join_all(presses).await;
+    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    for (strategy, answer) in STRATEGIES.iter().zip(&answers) {
+        assert_eq!(answer.brief(), (503, "contended"), "{strategy}: {}", answer.text);
+    }
 }
 
 /// A claim that comes late must not set the ledger's epoch back: then a load that is in use would
@@ -223,15 +250,15 @@ async fn a_late_claim_of_a_load_changes_nothing() {
     let counters = Counters::new(redis_of(&shop), shop.pool.clone(), Metrics::new());
     let buckets = Buckets::beside(&counters);
     for first in 1..=2 {
-        let all = buckets.take(item, 5, 0).await.expect("taken");
+        let all = buckets.take(item, 5, 0, None).await.expect("taken");
         assert!(matches!(all, Gathered::All(_)), "{all:?}");
         buckets.load_again(item, first).await.expect("loaded");
     }
-    let all = buckets.take(item, 5, 0).await.expect("taken");
+    let all = buckets.take(item, 5, 0, None).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "{all:?}");
     buckets.load_again(item, 1).await.expect("asked");
     assert_eq!(epoch(&shop, "redis_buckets", item).await, Some(3));
-    let more = buckets.take(item, 1, 0).await.expect("asked");
+    let more = buckets.take(item, 1, 0, None).await.expect("asked");
     assert_eq!(more, Gathered::TooFew { epoch: 3 }, "all units are on their way into orders");
 }
 
@@ -244,7 +271,7 @@ async fn requests_that_took_are_forgotten_after_a_while() {
     let (counters, redis) = (counters(&shop), redis_of(&shop));
     let key = format!("{}{{item:{item}}}:takes", redis.prefix());
     let take = async |key: &str| {
-        counters.take_once(&purchase(&shop, item, key, 1).await).await.expect("asked")
+        counters.take_once(&purchase(&shop, item, key, 1).await, None).await.expect("asked")
     };
     let first = take("first").await;
     assert!(matches!(first, Take::First(_)), "{first:?}");
@@ -270,7 +297,7 @@ async fn requests_that_took_are_forgotten_after_a_while() {
     assert!(fields <= 5, "{fields} fields");
     // The request that was forgotten is another one: it takes again, and gives back by itself.
     let Take::First(taken) = take("first").await else { panic!("forgotten") };
-    let before = counters.read(item).await.expect("read").available;
+    let before = counters.read(item, None).await.expect("read").available;
     counters.untake(&taken).await;
-    assert_eq!(counters.read(item).await.expect("read").available, before + 1);
+    assert_eq!(counters.read(item, None).await.expect("read").available, before + 1);
 }

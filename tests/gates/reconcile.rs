@@ -2,14 +2,16 @@
 //! agree.
 
 use extension::job::Job;
-use gates::redis_store::{Buckets, Counters, RedisClient};
+use gates::redis_store::queue::{Push, Reader};
+use gates::redis_store::{Buckets, Counters, Queue, RedisClient};
+use gates::redis_stream;
 use ledger::rows::audit::recent_sales;
 use seckill::audit::audit;
 use seckill::job::{Bounds, Reconcile};
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
-use crate::support::Shop;
+use crate::support::{self, Shop};
 
 /// Units of each item, by the ledger.
 const STOCK: i64 = 10;
@@ -34,6 +36,12 @@ impl ReconcileTestbed {
     fn job(&self) -> Reconcile {
         let (pool, counters) = (self.shop.pool.clone(), self.counters.clone());
         Reconcile::new(pool, counters, self.metrics.clone())
+    }
+
+    fn queue(&self) -> Queue {
+        let pool = self.shop.pool.clone();
+        let counters = self.counters.clone();
+        Queue::new(self.redis.clone(), pool, counters, redis_stream::NAME, 10).0
     }
 
     /// Makes items whose sale ends in `hours` from now, each with an epoch in the ledger.
@@ -162,7 +170,7 @@ async fn a_counter_is_removed_a_day_after_the_sale() {
         testbed.set(item, STOCK).await;
     }
     let buckets = Buckets::beside(&testbed.counters);
-    buckets.take(long_over[1], 1, 0).await.expect("loaded, and one unit taken");
+    buckets.take(long_over[1], 1, 0, None).await.expect("loaded, and one unit taken");
     run(&testbed.job()).await;
     for &item in &long_over {
         assert_eq!(testbed.counters.peek(item).await.expect("read"), None, "item {item}");
@@ -170,8 +178,46 @@ async fn a_counter_is_removed_a_day_after_the_sale() {
     assert_eq!(buckets.peek(long_over[1]).await.expect("read"), None);
     assert_eq!(testbed.left(over[0]).await, STOCK);
     // The sale is prolonged.
-    let loaded = testbed.counters.read(long_over[0]).await.expect("loaded");
+    let loaded = testbed.counters.read(long_over[0], None).await.expect("loaded");
     assert_eq!(loaded.available, STOCK);
+}
+
+/// The queue of a sale that is long over goes with its counter, unless an order in it is unread or undecided.
+#[tokio::test]
+async fn an_empty_queue_is_removed_a_day_after_the_sale() {
+    let testbed = ReconcileTestbed::new().await;
+    let items = testbed.make(3, -25).await;
+    let queue = testbed.queue();
+    let push = async |item: ItemId, key: &str| {
+        let purchase = support::purchase(&testbed.shop, item, 1, (redis_stream::NAME, key)).await;
+        assert_eq!(queue.push(&purchase, None, None).await.expect("asked"), Push::Queued);
+    };
+    for &item in &items {
+        push(item, "k").await;
+    }
+    let reader = Reader::new(queue.clone());
+    let decided = reader.read(items[0], 10).await.expect("read");
+    let order = decided[0].order.as_ref().expect("an order");
+    assert!(reader.ack(items[0], &decided[0].id, order, false).await.expect("acknowledged"));
+    let pending = reader.read(items[1], 10).await.expect("read");
+    assert_eq!(pending.len(), 1, "{pending:?}");
+    run(&testbed.job()).await;
+    let mut are_there = Vec::new();
+    for item in &items {
+        let key = format!("{}{{item:{item}}}:queue", testbed.redis.prefix());
+        let is_there: bool = redis::cmd("EXISTS")
+            .arg(key)
+            .query_async(&mut testbed.redis.shared())
+            .await
+            .expect("asked");
+        are_there.push(is_there);
+    }
+    assert_eq!(are_there, [false, true, true]);
+    assert_eq!(reader.deliveries(items[1], &pending[0].id).await.expect("asked"), 1);
+    assert_eq!(reader.read(items[2], 10).await.expect("read").len(), 1);
+    // The sale is prolonged.
+    push(items[0], "later").await;
+    assert_eq!(reader.read(items[0], 10).await.expect("read").len(), 1);
 }
 
 #[tokio::test]
@@ -248,7 +294,10 @@ async fn a_counter_that_gates_load_again_is_not_audited() {
     assert_eq!(testbed.counters_hold(item).await, None, "of another load");
     testbed.execute("DELETE FROM redis_counters").await;
     assert_eq!(testbed.counters_hold(item).await, None, "of no gate");
-    Buckets::beside(&testbed.counters).take(item, 1, 0).await.expect("loaded, and one unit taken");
+    Buckets::beside(&testbed.counters)
+        .take(item, 1, 0, None)
+        .await
+        .expect("loaded, and one unit taken");
     assert_eq!(testbed.counters_hold(item).await, Some(false), "buckets in use");
     testbed.execute("DELETE FROM redis_buckets").await;
     assert_eq!(testbed.counters_hold(item).await, None, "buckets of no gate");

@@ -10,7 +10,9 @@ use shop_metrics::Metrics;
 use time::{Duration, OffsetDateTime};
 use tokio::time::Instant;
 
-use crate::support::{Answer, Instance, Shop, assert_clean, eventually, own_redis, purchase_of};
+use crate::support::{
+    Answer, Instance, Shop, assert_clean, eventually, own_redis, purchase_of, until,
+};
 
 const STRATEGY: &str = "redis-lua";
 
@@ -61,20 +63,14 @@ async fn orders_that_end_give_the_limit_back() {
     let second = instance.buyer(1).buy(STRATEGY, item).await;
     assert_eq!(second.status, 201, "cancelled: {}", second.text);
     shop.let_holds_pass(301).await;
-    eventually("the order to expire, and to be bought again", || async {
-        (instance.buyer(1).buy(STRATEGY, item).await.status == 201).then_some(())
-    })
-    .await;
+    instance.buyer(1).until_sold(STRATEGY, item).await;
 
     // A restock brings units, and no more of them for the same buyer.
     assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.brief(), (409, "sold_out"));
     let restock = json!({ "stock_delta": 1 });
     assert_eq!(instance.admin().edit(item, restock).await.status, 200);
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
-    eventually("the new unit to be sold", || async {
-        (instance.buyer(2).buy(STRATEGY, item).await.status == 201).then_some(())
-    })
-    .await;
+    instance.buyer(2).until_sold(STRATEGY, item).await;
 }
 
 #[tokio::test]
@@ -124,7 +120,7 @@ async fn the_window_is_compared_with_the_clock_of_redis() {
         let mut item = (*found.item).clone();
         item.window = SaleWindow::new(starts_at, ends_at).expect("in order");
         let purchase = Purchase { strategy: STRATEGY, ..purchase_of(&item.into(), 3, 1) };
-        assert_eq!(counters.take_once(&purchase).await.expect("asked"), expected);
+        assert_eq!(counters.take_once(&purchase, None).await.expect("asked"), expected);
     }
 }
 
@@ -157,10 +153,8 @@ async fn units_that_a_redis_took_while_it_stood_still_are_sold_to_others() {
         (available < STOCK - 50).then_some(STOCK - 50 - available)
     })
     .await;
-    eventually("the units to be back", || async {
-        (left().await.available == STOCK - 50).then_some(())
-    })
-    .await;
+    until("the units to be back", || async { left().await.available }, |it| *it == STOCK - 50)
+        .await;
     println!(
         "{unanswered:?} sold, refused, unavailable while Redis stood still; it then took at least {taken} units \
          without an order; back after {:?}",
@@ -171,12 +165,9 @@ async fn units_that_a_redis_took_while_it_stood_still_are_sold_to_others() {
     let mut after = (0, 0);
     for id in 300..500 {
         let buyer = instances[usize::try_from(id).expect("small") % 2].buyer(id);
-        let answered = eventually("Redis to be asked again", || async {
-            let answer = buyer.buy(STRATEGY, item).await;
-            (answer.status != 503).then_some(answer.status)
-        })
-        .await;
-        after = if answered == 201 { (after.0 + 1, after.1) } else { (after.0, after.1 + 1) };
+        let ask = || buyer.buy(STRATEGY, item);
+        let told = until("Redis to be asked again", ask, |told| told.status != 503).await;
+        after = if told.status == 201 { (after.0 + 1, after.1) } else { (after.0, after.1 + 1) };
     }
     println!("sold to others after {:?}", stopped.elapsed());
     assert_eq!(after, (150, 50));

@@ -8,7 +8,7 @@ use time::{Duration, OffsetDateTime};
 use web::token::{Role, Tokens};
 
 use super::ledger::{Refused, assert_refused};
-use super::{apart_from_the_request_id, assert_clean, assert_problem, order_id};
+use super::{apart_from_the_request_id, assert_all_clean, assert_clean, assert_problem, order_id};
 use crate::support::{Client, Shop};
 
 /// Well formed, and nobody's.
@@ -232,9 +232,7 @@ async fn a_sale_that_cannot_be_is_refused_by_its_reason() {
     assert_refused(&shop, cases).await;
     let again = buyer.buy("lock-redis", held).await;
     assert_eq!(again.json["orders"], "/api/orders", "where the first is");
-    for item in [upcoming, ended, empty, held, real] {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &[upcoming, ended, empty, held, real]).await;
 }
 
 #[tokio::test]

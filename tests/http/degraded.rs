@@ -8,10 +8,10 @@ use seckill::config::Config;
 use serde_json::json;
 use settings::Secret;
 
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use super::{BOUND, assert_clean, assert_problem, eventually, order_id, until, when};
 use crate::support::{
     Client, FaultyLink, Instance, Shop, independent_redis, is_breaker_open, item_body, link_to,
-    link_to_ledger,
+    link_to_ledger, until_metric,
 };
 
 /// More than a breaker needs to see.
@@ -37,12 +37,8 @@ async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
 
 /// Waits until the metrics of an instance call its ledger away, or not.
 async fn until_ledger_is_away(instance: &Instance, is_away: bool) {
-    let line = format!("seckill_ledger_away {}\n", u8::from(is_away));
-    eventually(BOUND, || async {
-        let metrics = instance.stranger().get("/metrics").await.text;
-        when(metrics.contains(&line), line.clone())
-    })
-    .await;
+    let line = format!("seckill_ledger_away {}", u8::from(is_away));
+    until_metric(&instance.stranger(), &line).await;
 }
 
 /// Strangers may ask in a loop for the draw of an item that has none.
@@ -126,11 +122,7 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     })
     .await;
     until_ledger_is_away(&instance, false).await;
-    eventually(BOUND, || async {
-        let answer = buyer.buy_with_key("default", left, "again").await;
-        when(answer.status == 201, answer.text)
-    })
-    .await;
+    buyer.buy_until_sold("default", left, "again").await;
     assert_eq!(assert_clean(&whole, left).await["orders"], 1);
 }
 
@@ -168,11 +160,7 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
     assert_ne!(ready.json["dependencies"]["redis"], "ok");
     assert!(!ready.text.contains(&redis.addr().to_string()), "{}", ready.text);
     redis.mend();
-    eventually(BOUND, || async {
-        let answer = instance.buyer(100).buy_with_key("redis-lua", item, "again").await;
-        when(answer.status == 201, answer.text)
-    })
-    .await;
+    instance.buyer(100).buy_until_sold("redis-lua", item, "again").await;
     let next = std::sync::atomic::AtomicI64::new(200);
     eventually(BOUND, || async {
         let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -260,11 +248,7 @@ async fn without_the_ledger_nobody_says_that_an_order_is_still_queued() {
     }
     holder.rollback().await.expect("the row is free");
     mysql.mend();
-    eventually(BOUND, || async {
-        let seen = buyer.get(&path).await;
-        when(seen.json["status"] == "pending", seen.text)
-    })
-    .await;
+    buyer.until(&path, |seen| seen.json["status"] == "pending").await;
     assert_eq!(assert_clean(&whole, item).await["orders"], 1);
 }
 
@@ -286,11 +270,7 @@ async fn without_redis_nobody_says_that_a_queued_order_does_not_exist() {
     .await;
     holder.rollback().await.expect("the row is free");
     redis.mend();
-    eventually(BOUND, || async {
-        let cancelled = buyer.step(&order, "cancellation").await;
-        when(cancelled.status == 200, cancelled.text)
-    })
-    .await;
+    until(BOUND, || buyer.step(&order, "cancellation"), |cancelled| cancelled.status == 200).await;
     assert_clean(&whole, item).await;
 }
 

@@ -8,11 +8,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use web::token::Role;
 
-use super::{PASSWORD, assert_problem, order_id, sign_in, sign_up};
+use super::{PASSWORD, assert_all_clean, assert_problem, order_id, sign_in, sign_up};
 use crate::process::program::run;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean};
 
 async fn delete(client: &Client, proof: Value) -> Answer {
     Client::send(client.request(Method::DELETE, "/api/users/me").json(&proof)).await
@@ -37,10 +37,6 @@ async fn first_account(instance: &Instance) {
 async fn session(instance: &Instance, name: &str) -> Client {
     let session = sign_in(&instance.stranger(), name, PASSWORD).await;
     instance.stranger().with_token(session.json["token"].as_str().expect("a token"))
-}
-
-async fn rows(shop: &Shop, statement: &str) -> i64 {
-    sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("counted")
 }
 
 fn waiting(item: i64) -> String {
@@ -93,19 +89,13 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
 
     // No token works any more, here at once and there soon; the next buyer has the unit.
     assert_problem(&delete(&paula, mine.clone()).await, (401, "invalid_token"), "again");
-    eventually("the other instance refuses her", || async {
-        let seen = second.get("/api/session").await;
-        when(seen.brief() == (401, "invalid_token"), seen.text)
-    })
-    .await;
+    second.until("/api/session", |seen| seen.brief() == (401, "invalid_token")).await;
     assert_eq!(status_of_place(&one.buyer(72), single).await, "offered");
     let gone = sign_in(&two.stranger(), "paula", PASSWORD).await;
     assert_problem(&gone, (401, "invalid_credentials"), "no account");
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM users").await, 1);
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM orders WHERE status = 'paid'").await, 1);
-    for item in [many, single] {
-        assert_clean(&one, item).await;
-    }
+    assert_eq!(shop.number("SELECT COUNT(*) FROM users").await, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM orders WHERE status = 'paid'").await, 1);
+    assert_all_clean(&one, &[many, single]).await;
 
     // An admin deletes her once more, in vain: nothing changes but the log, which has no name.
     for _ in 0..2 {
@@ -143,11 +133,7 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     assert_eq!(run(&shop, &["operator", "revoke", "grace"]).await.0, 0);
     let item = instance.make_item(json!({})).await;
     // The end of the role ends the sessions before it. A token without a sign-in counts as one of them.
-    eventually("the end of the earlier sessions", || async {
-        let seen = instance.buyer(id).get("/api/session").await;
-        when(seen.brief() == (401, "invalid_token"), seen.text)
-    })
-    .await;
+    instance.buyer(id).until("/api/session", |seen| seen.brief() == (401, "invalid_token")).await;
     let grace = session(&instance, "grace").await;
     let order = order_id(&grace.buy("mysql-atomic", item).await);
     let (code, text) = run(&shop, &erase).await;
@@ -158,7 +144,7 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     assert_eq!((code, text.contains("is deleted")), (0, true), "{text}");
     let (code, text) = run(&shop, &erase).await;
     assert_eq!((code, text.contains("has no account")), (0, true), "{text}");
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM users WHERE username = 'Grace'").await, 0);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE username = 'Grace'").await, 0);
     assert_clean(&instance, item).await;
 }
 
@@ -188,7 +174,7 @@ async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
     }
     assert_eq!(delete(&client, json!({ "token": token("one") })).await.status, 204);
     assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "the session");
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM subjects").await, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM subjects").await, 1);
     let (again, _) = exchange("one").await;
     assert_eq!(again, id, "a sale may count the number");
 }

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::{BOUND, SOON, assert_clean, assert_problem, available, eventually, order_id, when};
+use super::{BOUND, SOON, assert_clean, assert_problem, available, order_id, until};
 use crate::support::crowd::metric;
 use crate::support::{Answer, Client, Instance, Shop, item_body};
 
@@ -24,12 +24,7 @@ async fn edit_if(instance: &Instance, item: i64, tag: &str, changes: Value) -> A
 /// Buys until the answer is as wanted: how long an instance may still go by what was before.
 async fn buy_until(instance: &Instance, item: i64, wanted: (u16, &str)) -> Answer {
     let buyer = instance.buyer(1);
-    eventually(SOON, || async {
-        let answer = buyer.buy("default", item).await;
-        let fits = answer.brief() == wanted;
-        when(fits, answer).map_err(|answer| answer.text)
-    })
-    .await
+    until(SOON, || buyer.buy("default", item), |answer| answer.brief() == wanted).await
 }
 
 #[tokio::test]
@@ -239,11 +234,7 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
         .execute(&shop.pool)
         .await
         .expect("its hold ends");
-    eventually(BOUND, || async {
-        let fourth = buy(4).await;
-        when(fourth.status == 201, fourth.text)
-    })
-    .await;
+    until(BOUND, || buy(4), |fourth| fourth.status == 201).await;
     let from_memory = metric(&instance, "seckill_sold_out_from_memory_total").await;
     assert!(from_memory >= 3.0, "turned away from memory: {from_memory}");
     assert_clean(&instance, item).await;
@@ -261,11 +252,9 @@ async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
         assert_eq!((edited.status, edited.json["strategy"].as_str()), (200, Some(strategy)));
         for instance in [&here, &there] {
             let buyer = instance.buyer(1);
-            eventually(SOON, || async {
-                let bought = buyer.buy("default", item).await;
-                when(bought.status == 201 && bought.json["strategy"] == strategy, bought.text)
-            })
-            .await;
+            let by_it =
+                |bought: &Answer| bought.status == 201 && bought.json["strategy"] == strategy;
+            until(SOON, || buyer.buy("default", item), by_it).await;
         }
     }
     let unsafe_one = edit(&here, item, json!({ "strategy": "mysql-naive" })).await;

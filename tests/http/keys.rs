@@ -5,8 +5,8 @@ use reqwest::header::HeaderValue;
 use serde_json::json;
 
 use super::ledger::{Refused, assert_refused};
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Client, Shop};
+use super::{assert_clean, assert_problem, order_id};
+use crate::support::{Answer, Client, Shop};
 
 #[tokio::test]
 async fn a_key_that_is_none_is_refused() {
@@ -67,11 +67,8 @@ async fn a_key_belongs_to_one_buyer_and_one_item() {
     assert_eq!(assert_clean(&instance, item).await["orders"], 6);
     // A retry is answered even after the sale, and shows the order as it now stands.
     shop.let_holds_pass(301).await;
-    eventually(BOUND, || async {
-        let retry = buyer.buy_with_key("default", item, "key-lock-redis").await;
-        when(retry.status == 201 && retry.json["status"] == "expired", retry.text)
-    })
-    .await;
+    let told = |retry: &Answer| retry.status == 201 && retry.json["status"] == "expired";
+    buyer.buy_until("default", item, "key-lock-redis", told).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

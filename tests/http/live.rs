@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{BOUND, eventually, order_id, when};
+use super::{BOUND, order_id, until};
 use crate::support::Shop;
 
 #[tokio::test]
@@ -26,11 +26,8 @@ async fn a_sale_is_seen_with_its_orders_outcomes_and_counters() {
     orders[0].buy("default", item).await;
     order_id(&orders[0].buy("default", other).await);
 
-    let after = eventually(BOUND, || async {
-        let after = look().await;
-        when(after.json["counter_available"] == 1, after)
-    })
-    .await;
+    let after =
+        until(BOUND, || async { look().await }, |after| after.json["counter_available"] == 1).await;
     let one = json!({ "orders": 1, "units": 1 });
     assert_eq!(after.json["orders"], json!({ "pending": one, "paid": one, "cancelled": one }));
     assert_eq!(after.json["purchases"], json!({ "sold": 3, "limit_reached": 1 }));

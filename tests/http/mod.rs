@@ -51,7 +51,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Instance};
-pub use crate::support::{BOUND, assert_clean, eventually, when};
+pub use crate::support::{BOUND, assert_all_clean, assert_clean, eventually, until, when};
 
 /// What the contract calls "within a second", with room for a busy machine.
 pub const SOON: Duration = Duration::from_secs(4);

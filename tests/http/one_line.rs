@@ -13,8 +13,10 @@ use settings::Secret;
 use shop_domain::{ItemId, SaleWindow, UserId};
 use time::{Duration, OffsetDateTime};
 
-use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use super::waiting_room::{
+    buy, item, place, shop_with, stand, text, ticket, until_admitted, until_told,
+};
+use super::{BOUND, assert_clean, assert_problem, eventually, order_id, until, when};
 use crate::process::program::{free_addr, program, serve};
 use crate::support::{Client, Instance, Shop, link_to, redis_of, redis_url};
 
@@ -104,11 +106,8 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
                 .expect_status(204);
         }
     }
-    eventually("two places inside", || async {
-        let seen = inside(&mut redis_of(&shop), &shop, sold).await;
-        when(seen == 1, seen)
-    })
-    .await;
+    let inside = || async { inside(&mut redis_of(&shop), &shop, sold).await };
+    until("two places inside", inside, |seen| *seen == 1).await;
     waiting.remove(30);
     in_shop.drain(..2);
     for _ in 0..4 {
@@ -468,11 +467,7 @@ async fn the_places_of_two_sales_differ() {
     }
     instance.clock.shift(Duration::minutes(10));
     for sold in sales {
-        eventually("the places", || async {
-            let told = stand(&instance.buyer(1), sold, json!({})).await;
-            when(told.json["drawing"] == false, told.text)
-        })
-        .await;
+        until_told(&instance.buyer(1), sold, |told| told.json["drawing"] == false).await;
         let mut told = Vec::new();
         for id in 1..=20 {
             told.push(stand(&instance.buyer(id), sold, json!({})).await.json["number"].as_i64());

@@ -52,11 +52,7 @@ async fn an_operator_reads_the_state_by_a_route_that_proxies_pass() {
     let (shop, instance) = Shop::open().await;
     let operator = instance.stranger().with_token(&instance.token(1, Role::Operator));
     let path = "/api/admin/health";
-    let read = eventually(BOUND, || async {
-        let read = operator.get(path).await;
-        when(read.json["jobs"]["expire"]["ok"] == true, read)
-    })
-    .await;
+    let read = operator.until(path, |seen| seen.json["jobs"]["expire"]["ok"] == true).await;
     assert_eq!((read.status, &read.json["status"]), (200, &json!("ready")), "{}", read.text);
     let ready = instance.stranger().get("/readyz").await;
     let fields = |body: &Value| {

@@ -3,17 +3,13 @@
 use serde_json::{Value, json};
 use time::Duration;
 
-use super::{BOUND, assert_clean, assert_problem, available, eventually, order_id, when};
+use super::{BOUND, assert_clean, assert_problem, available, eventually, order_id, until};
 use crate::support::{Client, Shop};
 
 /// Waits until the order is in the ledger.
 async fn wait_for(client: &Client, order: &str, status: &str) -> Value {
     let path = format!("/api/orders/{order}");
-    eventually(BOUND, || async {
-        let seen = client.get(&path).await.json;
-        when(seen["status"] == status, seen)
-    })
-    .await
+    client.until(&path, |seen| seen.json["status"] == status).await.json
 }
 
 /// The holds of orders placed until now run out.
@@ -126,11 +122,7 @@ async fn a_late_payment_is_refused_when_the_units_are_sold() {
     assert_problem(&quick.buy("default", item).await, (409, "sold_out"), "the only unit is held");
     let_the_holds_run_out(&shop).await;
     wait_for(&slow, &order, "expired").await;
-    eventually(BOUND, || async {
-        let bought = quick.buy("default", item).await;
-        when(bought.status == 201, bought.text)
-    })
-    .await;
+    until(BOUND, || quick.buy("default", item), |bought| bought.status == 201).await;
     for _ in 0..2 {
         assert_problem(&slow.step(&order, "payment").await, (409, "sold_out"), "a late payment");
         assert_eq!(slow.get(&format!("/api/orders/{order}")).await.json["status"], "expired");

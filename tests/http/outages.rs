@@ -4,9 +4,9 @@ use faulty_link::Fault;
 use serde_json::json;
 use settings::Secret;
 
-use super::{BOUND, assert_clean, assert_problem, eventually, when};
+use super::{assert_clean, assert_problem};
 use crate::support::{
-    Instance, Shop, hold_stock_row, link_to, redis_url, send_and_leave, until_running,
+    Answer, Instance, Shop, hold_stock_row, link_to, redis_url, send_and_leave, until_running,
 };
 
 /// Nothing listens there.
@@ -82,11 +82,8 @@ async fn a_purchase_outlives_its_client() {
         let press = async move { impatient.buy_with_key(strategy, item, "k1").await };
         send_and_leave(&instance, 1, press).await;
         holder.rollback().await.expect("the row is free");
-        eventually(BOUND, || async {
-            let listed = buyer.get("/api/orders").await.json;
-            when(listed["orders"].as_array().is_some_and(|orders| orders.len() == 1), listed)
-        })
-        .await;
+        let one = |seen: &Answer| seen.json["orders"].as_array().map(Vec::len) == Some(1);
+        buyer.until("/api/orders", one).await;
         let told = buyer.buy_with_key(strategy, item, "k1").await;
         let is_replayed = told.headers.contains_key("idempotency-replayed");
         assert_eq!((told.status, is_replayed), (201, true), "{strategy}: {}", told.text);
@@ -136,10 +133,6 @@ async fn a_refusal_is_told_while_redis_is_silent(strategy: &str) {
     redis.mend();
     let give = "UPDATE stock SET available = available + 1 WHERE item_id = ?";
     sqlx::query(give).bind(item).execute(&shop.pool).await.expect("the unit is back");
-    eventually("the unit to be sold", || async {
-        let told = instance.buyer(1).buy_with_key(strategy, item, "k").await;
-        when(told.status == 201, told).map_err(|told| told.text)
-    })
-    .await;
+    instance.buyer(1).buy_until_sold(strategy, item, "k").await;
     assert_eq!(assert_clean(&instance, item).await["held"], 2);
 }

@@ -8,7 +8,7 @@ use loadtest::haproxy::{self, Haproxy};
 use reqwest::Method;
 use serde_json::json;
 
-use super::{BOUND, eventually};
+use super::{BOUND, until};
 use crate::support::{Client, Instance, Shop, unique};
 
 /// How many sign-ins one address may ask for at once.
@@ -114,11 +114,7 @@ async fn the_purchases_of_an_item_go_to_one_instance_while_it_is_there() {
     let item = item_of_first.expect("the first has items");
     first.stop().await;
     let buyer = client.with_token(second.buyer(BUYERS + 1).token().expect("a token"));
-    eventually(BOUND, || async {
-        let answer = buyer.buy("mysql-batch", item).await;
-        if answer.status == 201 { Ok(()) } else { Err(answer.status.to_string()) }
-    })
-    .await;
+    until(BOUND, || buyer.buy("mysql-batch", item), |answer| answer.status == 201).await;
 }
 
 /// One instance knows a run, and the proxy asks that one. Runs where HAProxy is installed.
@@ -138,9 +134,5 @@ async fn a_run_of_the_lab_is_found_behind_the_proxy() {
     for _ in 0..8 {
         client.get(&path).await.expect_status(200);
     }
-    eventually(BOUND, || async {
-        let run = client.get(&path).await;
-        if run.json["state"] == "done" { Ok(()) } else { Err(run.text) }
-    })
-    .await;
+    client.until(&path, |seen| seen.json["state"] == "done").await;
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use time::Duration;
 use web::token::Role;
 
+use super::assert_problem;
 use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
-use super::{BOUND, assert_problem, eventually, when};
 use crate::process::program::{faketime, free_addr, serve};
 use crate::support::Client;
 
@@ -98,9 +98,5 @@ async fn a_ticket_ends_without_redis_too() {
     let late = buy(&instance.buyer(1), sold, &held).await;
     assert_problem(&late, (403, "ticket_expired"), "ten minutes later");
     link.mend();
-    eventually(BOUND, || async {
-        let told = stand(&instance.buyer(1), sold, json!({})).await;
-        when(told.json["state"] == "admitted", told.text)
-    })
-    .await;
+    until_admitted(&instance.buyer(1), sold, json!({})).await;
 }

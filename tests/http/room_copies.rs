@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use super::one_line::redis_time;
 use super::waiting_room::{buy, item, place, shop_with, stand, ticket};
-use super::{eventually, when};
-use crate::support::{Client, Instance, Shop, redis_of};
+use crate::support::{Client, Instance, Shop, redis_of, until};
 
 /// The keys of an item's room.
 fn room_keys(shop: &Shop, item: i64) -> Vec<String> {
@@ -111,11 +110,8 @@ async fn a_queue_token_brings_the_number_back_when_redis_has_lost_it() {
     assert!(lost >= 4);
     // Rooms are told apart by the second in which they began.
     let second = redis_time(&mut redis).await as u64;
-    eventually("the next second", || async {
-        let now = redis_time(&mut redis_of(&shop)).await as u64;
-        when(now > second, now)
-    })
-    .await;
+    let now = || async { redis_time(&mut redis_of(&shop)).await as u64 };
+    until("the next second", now, |now| *now > second).await;
     // Nobody is first in the new room who was not in the old one.
     assert_eq!(stand(&two.buyer(30), sold, json!({})).await.json["state"], "admitted");
     place(&stand(&two.buyer(31), sold, json!({})).await);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::one_line::{inside, redis_time};
 use super::waiting_room::{buy, item, place, shop_with, solved, stand, ticket};
-use super::{BOUND, assert_problem, eventually, when};
+use super::{BOUND, assert_problem, until};
 use crate::support::{Client, Instance, Shop, redis_of};
 
 async fn leave(instance: &Instance, buyer: i64, item: i64) {
@@ -126,11 +126,8 @@ async fn a_ticket_that_was_given_back_buys_nothing() {
 /// Waits by the clock of Redis until a key that lives for a second from now on is gone.
 async fn two_seconds_pass(shop: &Shop) {
     let began = redis_time(&mut redis_of(shop)).await;
-    eventually(BOUND, || async {
-        let now = redis_time(&mut redis_of(shop)).await;
-        when(now >= began + 2.0, now)
-    })
-    .await;
+    let now = || async { redis_time(&mut redis_of(shop)).await };
+    until(BOUND, now, |now| *now >= began + 2.0).await;
 }
 
 /// Buyer 2, whose ticket ends last, leaves first; buyer 1 leaves within the last second of the own ticket.
@@ -161,11 +158,8 @@ async fn whoever_has_bought_gives_all_tickets_back() {
     let bought_with = async || {
         let held = ticket(&stand(&buyer, sold, json!({})).await).to_owned();
         assert_eq!(buy(&buyer, sold, &held).await.status, 201);
-        eventually(BOUND, || async {
-            let seen = inside(&mut redis_of(&shop), &shop, sold).await;
-            when(seen == 0, seen)
-        })
-        .await;
+        let inside = || async { inside(&mut redis_of(&shop), &shop, sold).await };
+        until(BOUND, inside, |seen| *seen == 0).await;
         held
     };
     let held = [bought_with().await, bought_with().await];

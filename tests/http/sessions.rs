@@ -132,11 +132,7 @@ async fn signing_out_ends_the_token_here_at_once_and_elsewhere_soon() {
     assert_problem(&buyer.get("/api/orders").await, (401, "invalid_token"), "a token signed out");
     let by_cookie = here.stranger().request(Method::GET, "/api/orders").header("cookie", &cookie);
     assert_problem(&Client::send(by_cookie).await, (401, "invalid_token"), "its cookie");
-    eventually(BOUND, || async {
-        let answer = abroad.get("/api/orders").await;
-        when(answer.brief() == (401, "invalid_token"), answer.status)
-    })
-    .await;
+    abroad.until("/api/orders", |seen| seen.brief() == (401, "invalid_token")).await;
     assert_eq!(other.get("/api/orders").await.status, 200);
 }
 

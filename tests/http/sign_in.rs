@@ -69,8 +69,7 @@ async fn names_and_passwords_that_are_not_acceptable_are_refused() {
         let what = format!("a password of {} bytes", bad.len());
         assert_problem(&sign_up(&stranger, "name", bad).await, (422, "invalid_password"), &what);
     }
-    let users: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM users")).await;
-    assert_eq!(users, 0);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM users").await, 0);
     assert_eq!(sign_up(&stranger, "name", &longest).await.status, 201);
     assert_eq!(sign_in(&stranger, "name", &longest).await.status, 200);
 }

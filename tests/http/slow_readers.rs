@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::{BOUND, eventually, when};
+use super::{BOUND, until};
 use crate::support::Shop;
 use crate::support::crowd::metric;
 use crate::support::event_stream::Events;
@@ -41,11 +41,7 @@ async fn a_slow_reader_is_dropped_and_not_buffered() {
         let open = metric(&instance, "seckill_live_streams").await;
         (open, metric(&instance, "seckill_http_slow_readers_dropped_total").await)
     };
-    eventually(BOUND, || async {
-        let seen = streams().await;
-        when(seen == (2.0, 0.0), seen)
-    })
-    .await;
+    until(BOUND, || async { streams().await }, |seen| *seen == (2.0, 0.0)).await;
 
     // The stock changes without end; one of the two reads.
     let pool = shop.pool.clone();
@@ -63,11 +59,7 @@ async fn a_slow_reader_is_dropped_and_not_buffered() {
         }
         count
     });
-    eventually(BOUND, || async {
-        let seen = streams().await;
-        when(seen == (1.0, 1.0), seen)
-    })
-    .await;
+    until(BOUND, || async { streams().await }, |seen| *seen == (1.0, 1.0)).await;
     changing.abort();
 
     let mut kept = Vec::new();

@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
-use super::{BOUND, assert_problem, eventually, when};
+use super::{BOUND, assert_problem, until};
 use crate::ledger::draw::{drawn_item, insert_entries};
 use crate::process::program::{free_addr, serve};
 use crate::support::crowd::metric;
@@ -33,11 +33,7 @@ async fn a_stream_that_takes_nothing_is_reset_and_its_connection_goes_on() {
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
         stalled.push((path, answer.into_body()));
     }
-    eventually(BOUND, || async {
-        let dropped = dropped(&instance).await;
-        when(dropped >= stalled.len() as f64, dropped)
-    })
-    .await;
+    until(BOUND, || dropped(&instance), |dropped| *dropped >= stalled.len() as f64).await;
     for (path, body) in stalled {
         let read = tokio::time::timeout(BOUND, body.collect()).await.expect("it is reset");
         assert!(read.is_err(), "{path}: its end was sent");
@@ -78,11 +74,7 @@ async fn a_connection_holds_no_more_of_large_answers_than_it_may() {
     assert_eq!(small.status, 200);
     assert_eq!(instance.stranger().get(LARGE).await.status, 200);
     drop(held);
-    eventually(BOUND, || async {
-        let answer = large().await;
-        when(answer.status() == StatusCode::OK, answer.status())
-    })
-    .await;
+    until(BOUND, large, |answer| answer.status() == StatusCode::OK).await;
 }
 
 /// Entries of a published list of three megabytes, and the streams of one connection that ask for it and take nothing.

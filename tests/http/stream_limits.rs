@@ -5,7 +5,7 @@ use hyper::header::AUTHORIZATION;
 use serde_json::json;
 use web::token::Role;
 
-use super::{BOUND, assert_problem, eventually, when};
+use super::{BOUND, assert_problem, until};
 use crate::support::h2::{Carried, Http2};
 use crate::support::{Instance, Shop};
 
@@ -69,9 +69,6 @@ async fn an_address_and_a_user_have_so_many_streams_and_no_more() {
     assert_eq!(status_of_a_buyers_stream(&instance, 2).await, 200, "another buyer may open one");
     // A closed stream no longer counts.
     drop(taken.pop());
-    eventually(BOUND, || async {
-        let again = another.open(another.request(Method::GET, &path), Carried::Nothing).await;
-        when(again.status() == 200, again.status())
-    })
-    .await;
+    let again = || another.open(another.request(Method::GET, &path), Carried::Nothing);
+    until(BOUND, again, |answer| answer.status() == 200).await;
 }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use super::{BOUND, assert_clean, assert_problem, order_id, until};
 use crate::support::{Answer, Client, Instance, Shop, changed, purchase_path};
 
 /// An item with a waiting room.
@@ -61,13 +61,19 @@ async fn slow_shop() -> Shop {
     shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await
 }
 
+/// Asks for the buyer's place until the answer is as wanted.
+pub(super) async fn until_told(
+    buyer: &Client,
+    item: i64,
+    is_wanted: impl Fn(&Answer) -> bool,
+) -> Answer {
+    until(BOUND, || stand(buyer, item, json!({})), is_wanted).await
+}
+
 /// Polls until it is the buyer's turn.
 pub(super) async fn until_admitted(buyer: &Client, item: i64, body: Value) -> Answer {
-    eventually(BOUND, || async {
-        let answer = stand(buyer, item, body.clone()).await;
-        if answer.json["state"] == "admitted" { Ok(answer) } else { Err(answer.text) }
-    })
-    .await
+    let turn = |answer: &Answer| answer.json["state"] == "admitted";
+    until(BOUND, || stand(buyer, item, body.clone()), turn).await
 }
 
 /// The ticket with another last character.
@@ -175,22 +181,14 @@ async fn when_nothing_is_left_the_whole_line_is_told() {
         place(&stand(&instance.buyer(id), sold, json!({})).await);
     }
     let order = order_id(&buy(&instance.buyer(1), sold, &first).await);
-    eventually(BOUND, || async {
-        let told = stand(&instance.buyer(299), sold, json!({})).await;
-        when(told.brief() == (409, "sold_out"), told.text)
-    })
-    .await;
+    until_told(&instance.buyer(299), sold, |told| told.brief() == (409, "sold_out")).await;
     for id in [2, 3, 150, 300] {
         let told = stand(&instance.buyer(id), sold, json!({})).await;
         assert_problem(&told, (409, "sold_out"), "everybody");
     }
     // A unit that comes back opens it again, for those whose turn it was first.
     assert_eq!(instance.buyer(1).step(&order, "cancellation").await.status, 200);
-    eventually(BOUND, || async {
-        let told = stand(&instance.buyer(2), sold, json!({})).await;
-        when(told.json["state"] == "admitted", told.text)
-    })
-    .await;
+    until_admitted(&instance.buyer(2), sold, json!({})).await;
     place(&stand(&instance.buyer(299), sold, json!({})).await);
 }
 
@@ -219,11 +217,7 @@ async fn who_comes_late_stands_behind_a_list_whose_places_are_not_drawn() {
     place(&early);
     assert_eq!((&early.json["number"], &early.json["drawing"]), (&Value::Null, &json!(true)));
     drop(director);
-    eventually(BOUND, || async {
-        let late = stand(&here.buyer(LATE), sold, json!({})).await;
-        when(late.json["drawing"] == false, late.text)
-    })
-    .await;
+    until_told(&here.buyer(LATE), sold, |late| late.json["drawing"] == false).await;
     let mut admitted = Vec::new();
     for _ in 0..4 {
         shift(Duration::seconds(1));

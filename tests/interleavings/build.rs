@@ -29,7 +29,7 @@ const REPLACED: [Planted; 6] = [
         wrong: "const EACH_ROUND: usize = 1;",
     },
     Planted {
-        file: "crates/ledger/src/write/group_commit/asker.rs",
+        file: "crates/ledger/src/write/group_commit/queue.rs",
         right: "let runtime = Handle::current();",
         wrong: "let runtime = Handle::any();",
     },
@@ -45,16 +45,16 @@ const REPLACED: [Planted; 6] = [
     },
     Planted {
         file: "crates/ledger/src/write/mod.rs",
-        right: "pub use fence::Fence;",
-        wrong: "pub use fence::Fence;\npub use group_commit::batch_runs;",
+        right: "pub use new_order::Fence;",
+        wrong: "pub use new_order::Fence;\npub use group_commit::batch_runs;",
     },
     Planted {
         file: "crates/ledger/src/write/group_commit/mod.rs",
-        right: "mod asker;",
+        right: "mod batch;",
         wrong: concat!(
             "#[path = \"",
             env!("CARGO_MANIFEST_DIR"),
-            "/src/batch_runs.rs\"]\npub mod batch_runs;\nmod asker;"
+            "/src/batch_runs.rs\"]\npub mod batch_runs;\nmod batch;"
         ),
     },
 ];

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::process::program::program;
-use crate::support::{Client, Shop, eventually, own_mysql, unique, when};
+use crate::support::{Client, Shop, own_mysql, unique, until};
 
 /// An account that may do what a backup needs.
 const KEEPER: [&str; 2] = [
@@ -98,11 +98,8 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
     }
     let has_sold = async |more: u64| {
         let before = sold.load(Ordering::Relaxed);
-        eventually("more sales", || async {
-            let now = sold.load(Ordering::Relaxed);
-            when(now >= before + more, now)
-        })
-        .await;
+        let now = || async { sold.load(Ordering::Relaxed) };
+        until("more sales", now, |now| *now >= before + more).await;
     };
     has_sold(ENOUGH).await;
     let folder = std::env::temp_dir().join(unique("seckill-backup"));

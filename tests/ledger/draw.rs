@@ -19,7 +19,7 @@ use verify::{Fault, Known, Proof};
 use crate::http::{BOUND, assert_problem};
 use crate::process::program::{free_addr, program, serve};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, until};
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.
 pub(crate) async fn shop() -> Shop {
@@ -56,11 +56,9 @@ async fn close_now(shop: &Shop, item: i64) {
 
 /// A draw of some tests is 20 s away.
 pub(crate) async fn until_drawn(client: &Client, item: i64) -> Value {
-    eventually(RECOVERY_MAX, || async {
-        let draw = client.get(&format!("/api/items/{item}/draw")).await.json;
-        when(draw["state"] == "drawn", draw)
-    })
-    .await
+    let path = format!("/api/items/{item}/draw");
+    let is_drawn = |draw: &Answer| draw.json["state"] == "drawn";
+    until(RECOVERY_MAX, || client.get(&path), is_drawn).await.json
 }
 
 /// The published proof, as the checker reads it.
@@ -166,11 +164,7 @@ async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
     let item = drawn_item(&instance, 3, 3).await;
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     until_drawn(&instance.stranger(), item).await;
-    eventually("a sale", || async {
-        let bought = instance.buyer(2).buy("default", item).await;
-        when(bought.status == 201, bought)
-    })
-    .await;
+    instance.buyer(2).until_sold("default", item).await;
     assert_clean(&instance, item).await;
 }
 

@@ -19,7 +19,9 @@ use sqlx::{Connection, MySqlPool};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on};
+use crate::support::crowd::{
+    Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on, until_figure,
+};
 use crate::support::{Instance, Shop, eventually, when};
 
 /// The writer is killed, another member takes over, and the killed one comes back.
@@ -43,11 +45,8 @@ async fn sells_on_without_its_writer(engine: Replication) {
     assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
     // Each node of Galera takes writes, and the service stays with the first of them.
     let wanted = if engine == Replication::Galera { 3.0 } else { 1.0 };
-    eventually(RECOVERY_MAX, || async {
-        let writers = metric(&instance, "seckill_ledger_writers").await;
-        when((writers - wanted).abs() < 0.5, writers)
-    })
-    .await;
+    let all = |writers: f64| (writers - wanted).abs() < 0.5;
+    until_figure(&instance, "seckill_ledger_writers", all).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,8 +23,8 @@ use crate::http::BOUND;
 use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql,
-    until_running,
+    Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql, until,
+    until_running, when,
 };
 
 /// The hold of the orders that must not end yet.
@@ -40,11 +40,7 @@ async fn buy(instance: &Instance, buyer: i64, item: i64) -> Value {
 
 async fn wait_for_status(instance: &Instance, buyer: i64, order: &Value, status: &str) {
     let path = format!("/api/orders/{}", order["id"].as_str().expect("an id"));
-    eventually(&format!("the order of buyer {buyer} to be {status}"), || async {
-        let seen = instance.buyer(buyer).get(&path).await.json;
-        (seen["status"] == status).then_some(())
-    })
-    .await;
+    instance.buyer(buyer).until(&path, |seen| seen.json["status"] == status).await;
 }
 
 /// Counts the runs of the sweep that have ended so.
@@ -117,12 +113,8 @@ async fn an_order_that_cannot_expire_stops_no_other() {
     shop.let_holds_pass(HOLD_SECONDS).await;
     wait_for_status(&instance, 1, &elsewhere, "expired").await;
     wait_for_status(&instance, 2, &beside_it, "expired").await;
-    let said = eventually("the job to tell of it", || async {
-        let ready = instance.stranger().get("/readyz").await.json;
-        let last = &ready["jobs"]["expire"];
-        (last["ok"] == false).then(|| last["said"].to_string())
-    })
-    .await;
+    let job = instance.stranger().until_job("expire", |job| job["ok"] == false).await;
+    let said = job["said"].to_string();
     assert!(said.contains("1 item failed"), "{said}");
     wait_for_status(&instance, 1, &stuck, "pending").await;
     sqlx::query("UPDATE buyer_limits SET bought = bought + 1 WHERE item_id = ? AND user_id = 1")
@@ -158,11 +150,33 @@ async fn an_order_behind_many_stuck_ones_expires() {
     wait_for_status(&instance, STUCK + 1, &behind, "expired").await;
     let stranger = instance.stranger();
     let [ok, failed] = [runs(&stranger, "ok").await, runs(&stranger, "failed").await];
-    eventually("further runs", || async {
-        (runs(&stranger, "failed").await >= failed + 4).then_some(())
+    until("further runs", || runs(&stranger, "failed"), |runs| *runs >= failed + 4).await;
+    assert_eq!(runs(&stranger, "ok").await, ok, "a run told of no stuck order");
+}
+
+/// A batch is too slow for one transaction. Only its first statement is held: that of a single order has another text.
+#[tokio::test]
+async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
+    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
+    let beside = shop.start().await;
+    let item = beside.make_item(json!({})).await;
+    for buyer in [1, 2] {
+        buy(&beside, buyer, item).await;
+    }
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    let link = link_to_ledger(&shop).await;
+    link.trap(Trap::at(b"  ORDER BY expires_at LIMIT ? FOR UPDATE").hold().always());
+    shop.config.database_url = Secret::new(link.url());
+    shop.config.job.expire_period_ms = 20;
+    let _sweeping = shop.start().await;
+    tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
+    // Longer than a transaction may take.
+    eventually(2 * BOUND, || async {
+        let audit = beside.audit(item).await;
+        when(audit["held"] == 0, audit)
     })
     .await;
-    assert_eq!(runs(&stranger, "ok").await, ok, "a run told of no stuck order");
+    assert_clean(&beside, item).await;
 }
 
 #[tokio::test]
@@ -357,12 +371,8 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
     let press = async |round: usize, buyer: i64| {
         let client =
             instances[(round + usize::try_from(buyer).expect("positive")) % 2].buyer(buyer);
-        let bought = eventually("a purchase", || async {
-            // A busy machine may say: try again.
-            let bought = client.buy("mysql-batch", item).await;
-            (bought.status == 201).then_some(bought)
-        })
-        .await;
+        // A busy machine may say: try again.
+        let bought = client.until_sold("mysql-batch", item).await;
         if buyer % 4 == 0 {
             let id = bought.json["id"].as_str().expect("an id").to_owned();
             client.step(&id, "cancellation").await;

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gates::stream::purchase;
 use crate::http::order_id;
-use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with};
+use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with, until_figure};
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Instance, assert_clean, eventually, when};
+use crate::support::{Instance, assert_clean, eventually, until, when};
 
 /// Connections that a server grants while it lets nobody else in: the fewest that it accepts.
 const CONNECTIONS_MIN: usize = 10;
@@ -79,11 +79,8 @@ impl Closed {
 
 /// Waits until the service follows the host at this place of the URL, from 1.
 async fn is_followed(instance: &Instance, place: f64) {
-    eventually(RECOVERY_MAX, || async {
-        let writer = metric(instance, "seckill_ledger_writer").await;
-        when((writer - place).abs() < 0.1, writer)
-    })
-    .await;
+    let is_there = |writer: f64| (writer - place).abs() < 0.1;
+    until_figure(instance, "seckill_ledger_writer", is_there).await;
 }
 
 /// Runs work whose COMMIT the writer holds until its replica was promoted and is followed. Then it answers the COMMIT.
@@ -121,13 +118,8 @@ async fn answered_by_the_old_writer<T: Send + 'static>(
 async fn a_payment_is_not_lost_at_a_failover() {
     let provider = TestProvider::start().await;
     let (mut pair, shop, instance) = on_with(Replication::SemiSync, |config| {
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set(
-            "payment",
-            "checkout_url",
-            "https://pay.example/checkout?order={order}&cents={amount_cents}",
-        );
-        config.sections.set("payment", "secret", provider.secret());
+        provider
+            .configure(config, "https://pay.example/checkout?order={order}&cents={amount_cents}");
     })
     .await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
@@ -138,11 +130,7 @@ async fn a_payment_is_not_lost_at_a_failover() {
     let follows = async || is_followed(&instance, 2.0).await;
     let answer = answered_by_the_old_writer(&mut pair, work, follows).await;
     assert_eq!(answer.status, 503, "acknowledged by a replaced writer: {}", answer.text);
-    let paid = eventually(RECOVERY_MAX, || async {
-        let again = said.send(&instance).await;
-        when(again.status == 200, again.text)
-    })
-    .await;
+    let paid = until(RECOVERY_MAX, || said.send(&instance), |again| again.status == 200).await.text;
     assert!(paid.contains("paid"), "{paid}");
     let payments = "SELECT COUNT(*) FROM payments WHERE id = 'p1' AND status = 'accepted'";
     let count: i64 = sqlx::query_scalar(payments).fetch_one(&shop.pool).await.expect("read");
@@ -162,11 +150,8 @@ async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
     };
     let old = shop.pool.connect_options().get_port();
     let follows = async || {
-        eventually(RECOVERY_MAX, || async {
-            let port = shop.pool.connect_options().get_port();
-            when(port != old, port)
-        })
-        .await;
+        let port = || async { shop.pool.connect_options().get_port() };
+        until(RECOVERY_MAX, port, |port| *port != old).await;
     };
     let stored = answered_by_the_old_writer(&mut pair, work, follows).await;
     let error = stored.expect_err("a replaced writer has stored it");
@@ -193,11 +178,9 @@ async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
     assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
     pair.switch_over().await.expect("the replica takes over");
     is_followed(&instance, 2.0).await;
-    let sold = eventually(RECOVERY_MAX, || async {
-        let answer = instance.buyer(3).buy_with_key("mysql-atomic", after, &key(3)).await;
-        when(answer.status == 201, answer.json)
-    })
-    .await;
+    let key_3 = key(3);
+    let buy = || async { instance.buyer(3).buy_with_key("mysql-atomic", after, &key_3).await };
+    let sold = until(RECOVERY_MAX, buy, |answer| answer.status == 201).await.json;
     // Other buyers find it sold out: from now on the service knows that.
     let refused = instance.buyer(4).buy_with_key("mysql-atomic", after, &key(4)).await;
     assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
@@ -237,11 +220,8 @@ async fn a_writer_that_is_silent_for_a_moment_is_kept_beside_a_writable_replica(
     is_followed(&instance, 1.0).await;
     execute(&pair, 1, "SET GLOBAL read_only = 0").await;
     let claims = async |count: f64| {
-        eventually(RECOVERY_MAX, || async {
-            let writers = metric(&instance, "seckill_ledger_writers").await;
-            when((writers - count).abs() < 0.1, writers)
-        })
-        .await
+        let as_many = |writers: f64| (writers - count).abs() < 0.1;
+        until_figure(&instance, "seckill_ledger_writers", as_many).await;
     };
     claims(2.0).await;
     assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 1.0);

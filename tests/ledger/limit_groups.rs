@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::{assert_problem, order_id};
-use crate::support::{Instance, Shop, assert_clean, eventually, until_running, when};
+use crate::support::{Instance, Shop, assert_all_clean, assert_clean, until, until_running};
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [
@@ -102,9 +102,7 @@ async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
             assert_problem(&over, (409, "group_limit_reached"), strategy);
         }
     }
-    for item in items {
-        assert_clean(&one, item).await;
-    }
+    assert_all_clean(&one, &items).await;
 }
 
 #[tokio::test]
@@ -121,20 +119,14 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
     // Both of them expire; then other orders have the limit, and a late payment is refused.
     shop.let_holds_pass(301).await;
     for order in [&second, &third] {
-        eventually("an expired order", || async {
-            let seen = buyer.get(&format!("/api/orders/{order}")).await.json["status"].clone();
-            when(seen == "expired", seen)
-        })
-        .await;
+        buyer.until(&format!("/api/orders/{order}"), |seen| seen.json["status"] == "expired").await;
     }
     assert_eq!(buyer.buy("mysql-atomic", items[0]).await.status, 201);
     let paid = buyer.step(&second, "payment").await;
     assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
     let late = buyer.step(&third, "payment").await;
     assert_problem(&late, (409, "limit_reached"), "the limit is used up");
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 /// The item changed its group between two orders, so that the buyers' order is not that of the groups.
@@ -168,11 +160,8 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
         .await;
     assert_eq!(locked.expect("the expiry has not locked it"), 1);
     batch.rollback().await.expect("ended");
-    eventually("both orders to expire", || async {
-        let held = held(&sweeper, 1, &[item]).await + held(&sweeper, 2, &[item]).await;
-        when(held == 0, held)
-    })
-    .await;
+    let all = || async { held(&sweeper, 1, &[item]).await + held(&sweeper, 2, &[item]).await };
+    until("both orders to expire", all, |held| *held == 0).await;
     assert_clean(&sweeper, item).await;
 }
 
@@ -197,9 +186,7 @@ async fn an_order_stays_in_the_group_in_which_it_was_counted() {
     let freed = instance.admin().edit(items[0], json!({ "limit_group_id": 0 })).await;
     assert_eq!(freed.json["limit_group"], Value::Null);
     assert_eq!(buyer.buy("mysql-batch", items[0]).await.status, 201, "no group");
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost};
 use crate::support::shards::{clustered_shop, items_in};
-use crate::support::{Answer, Instance, Shop, eventually, is_whole, when};
+use crate::support::{Answer, Instance, Shop, eventually, is_whole, until, when};
 
 /// Returns whether this run starts a cluster.
 pub fn can_start() -> bool {
@@ -86,10 +86,7 @@ async fn a_shard_sells_on_under_another_primary() {
         println!("as planned in {shard}, the longest waits: {}", crowd.longest_waits());
     }
     let killed = cluster.kill_primary("-80").await.expect("it has one");
-    let told = eventually(RECOVERY_MAX, || async {
-        let told = replication(&instance).await;
-        when(told != "ok", told)
-    });
+    let told = until(RECOVERY_MAX, || replication(&instance), |told| told != "ok");
     assert_eq!(told.await, "a primary of the keyspace does not serve");
     cluster.take_over("-80").await.expect("another becomes the primary");
     assert_ne!(cluster.primary_of("-80").await.expect("it has one"), killed);
@@ -155,10 +152,7 @@ async fn shards_are_split_while_they_sell() {
     cluster.switch_over().await.expect("the new shards serve");
     crowd.has_bought(ENOUGH).await;
     println!("switched, the longest waits: {}", crowd.longest_waits());
-    let refused = eventually(RECOVERY_MAX, || async {
-        let answer = cart(&instance, &apart).await;
-        when(answer.status == 409, answer)
-    });
+    let refused = until(RECOVERY_MAX, || cart(&instance, &apart), |answer| answer.status == 409);
     assert_eq!(refused.await.brief(), (409, "items_apart"));
     // The old primaries are there and do not serve, and nobody needs them.
     assert_eq!(replication(&instance).await, "ok");

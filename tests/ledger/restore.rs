@@ -14,7 +14,7 @@ use web::token::{Holder, Role, Tokens};
 
 use crate::http::{PASSWORD, sign_in, sign_up};
 use crate::process::program::{program, run, told};
-use crate::support::{Client, Instance, Shop, eventually, own_redis, when};
+use crate::support::{Client, Instance, Shop, own_redis, until};
 
 const NEW_SECRET: &str = "another secret for tests, of thirty-two characters and more";
 
@@ -138,11 +138,8 @@ async fn a_lost_sign_out_of_all_sessions_does_not_give_its_number_again() {
     let lose = format!("DELETE FROM session_generations WHERE user_id = {id}");
     shop.pool.execute(sqlx::raw_sql(&lose)).await.expect("lost");
     // No copy is restored within the second in which it was made.
-    eventually("the next second", || async {
-        let now: i64 = shop.read(sqlx::query_scalar("SELECT UNIX_TIMESTAMP()")).await;
-        when(now > first, now)
-    })
-    .await;
+    let now = || shop.number("SELECT UNIX_TIMESTAMP()");
+    until("the next second", now, |now| *now > first).await;
     let third = sign_in(&instance.stranger(), "ada", PASSWORD).await;
     sign_out(third.json["token"].as_str().expect("a token")).await;
     // An instance that has seen nothing but the ledger.

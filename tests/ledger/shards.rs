@@ -14,7 +14,7 @@ use sqlx::{Connection, Row};
 
 use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost};
 use crate::support::shards::make_tables;
-use crate::support::{Instance, Shop, assert_clean, is_whole};
+use crate::support::{Instance, Shop, assert_all_clean, is_whole};
 
 /// The databases of the shards on the server behind.
 const SHARDS: [&str; 2] = ["seckill_items_-80", "seckill_items_80-"];
@@ -228,9 +228,7 @@ async fn items_in_two_shards_are_sold() {
     vitess.gate().restart().await.expect("vtgate starts again");
     crowd.has_bought(ENOUGH).await;
     assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 /// What all shards are asked together has one right answer: audits of groups, exports, the deletion of a person, and the

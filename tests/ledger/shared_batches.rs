@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::{
     Client, FaultyLink, Instance, Shop, assert_clean, eventually, hold_stock_row, link_to_ledger,
-    purchase_of, purchase_path, when,
+    purchase_of, purchase_path, until,
 };
 
 /// Group commit with one shared queue, and some items.
@@ -209,11 +209,8 @@ async fn an_item_that_stays_sold_out_is_not_apart_for_ever() {
     assert!(refused.iter().any(is_sold_out), "{refused:?}");
     assert!(testbed.metric("batch_suspects") >= 1.0, "nobody objected");
     // Nobody orders the item any more.
-    eventually("nothing to be apart", || async {
-        let suspects = testbed.metric("batch_suspects");
-        when(suspects == 0.0, suspects)
-    })
-    .await;
+    let suspects = || async { testbed.metric("batch_suspects") };
+    until("nothing to be apart", suspects, |suspects| *suspects == 0.0).await;
     assert_sold(&testbed.wave(2, Vec::new()).await.0);
     testbed.assert_clean().await;
 }

@@ -155,9 +155,11 @@ async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_ba
         .execute(&pool)
         .await
         .expect("inserted");
-    let seen: i64 =
-        shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7")).await;
-    assert_eq!(seen, 1, "what was answered as written is committed");
+    assert_eq!(
+        shop.number("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7").await,
+        1,
+        "what was answered as written is committed"
+    );
 }
 
 /// A caller that goes away while the server prepares its statement leaves an answer of which sqlx does not know.

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::assert_problem;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, until};
 
 /// Forms in which orders are written: the procedure, batches, and a lock with its fence.
 const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];
@@ -16,21 +16,12 @@ async fn make(instance: &Instance, changes: Value) -> i64 {
     instance.make_item(changed(body, changes)).await
 }
 
-/// Waits until this number of units is available.
-async fn until_available(instance: &Instance, item: i64, units: i64) {
-    eventually("the units to come back", || async {
-        let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;
-        when(seen["available"] == units, seen)
-    })
-    .await;
-}
-
 /// Holds a unit and lets it expire.
 async fn abandon(shop: &Shop, instance: &Instance, buyer: &Client, item: i64) -> String {
     let before = instance.stranger().get(&format!("/api/items/{item}")).await.json;
     let held = buyer.buy_for_good("default", item).await.expect_status(201);
     shop.let_holds_pass(HOLD_SECONDS).await;
-    until_available(instance, item, before["available"].as_i64().expect("units")).await;
+    instance.until_available(item, before["available"].as_i64().expect("units")).await;
     held.json["id"].as_str().expect("an id").to_owned()
 }
 
@@ -77,7 +68,7 @@ async fn accounts_that_never_pay_keep_the_stock_for_two_holds() {
         }
         if round < 2 {
             shop.let_holds_pass(HOLD_SECONDS).await;
-            until_available(&instance, item, STOCK - paid).await;
+            instance.until_available(item, STOCK - paid).await;
         }
     }
     assert!(paid * 100 >= STOCK * 95, "the others have {paid} of {STOCK}");
@@ -151,11 +142,8 @@ async fn an_operator_chooses_how_many_holds_may_expire() {
             }
         }
     }
-    eventually("the edit to be known", || async {
-        let refused = buyer.buy("default", item).await;
-        when(refused.code() == "unpaid_limit_reached", refused)
-    })
-    .await;
+    let is_known = |refused: &Answer| refused.code() == "unpaid_limit_reached";
+    until("the edit to be known", || buyer.buy("default", item), is_known).await;
     // The rows of before the upgrade: no hold was counted, and no item has a limit.
     let defaults = "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
          AND column_name IN ('unpaid_max', 'expired') AND column_default = '0'";

@@ -171,7 +171,7 @@ async fn a_long_migration_keeps_its_lock() {
              WHERE ID = IS_USED_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)))";
         let before = AtomicI64::new(-1);
         eventually("a sign of life of the lock's session", || async {
-            let seconds: i64 = shop.read(sqlx::query_scalar(silent)).await;
+            let seconds = shop.number(silent).await;
             when((0..before.swap(seconds, Ordering::Relaxed)).contains(&seconds), seconds)
         })
         .await;
@@ -337,16 +337,11 @@ async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
     assert_eq!((&entry["status"], &entry["promise"]), (&json!("entered"), &Value::Null));
     let kept =
         "SELECT COUNT(*) FROM draws WHERE seed = REPEAT('07', 32) AND rules = 'draw-rules 1\n'";
-    let kept: i64 = shop.read(sqlx::query_scalar(kept)).await;
-    assert_eq!(kept, 1, "its row stays");
+    assert_eq!(shop.number(kept).await, 1, "its row stays");
 
     // The build before goes on for a while beside this one, and announces a draw.
     shop.pool.execute(OPEN_AGAIN).await.expect("open");
-    eventually("the job that says it", || async {
-        let job = stranger.get("/readyz").await.json["jobs"]["draws"].clone();
-        when(job["said"].as_str().is_some_and(|said| said.contains("1 of 1 draws failed")), job)
-    })
-    .await;
+    stranger.until_said("draws", "1 of 1 draws failed").await;
     let (code, text) = run(&shop, &["migrate"]).await;
     assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
 }

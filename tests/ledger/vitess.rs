@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::hostile_server::OF_OTHERS;
 use crate::process::start_mistakes::is_mariadb;
-use crate::support::{Shop, eventually, own_mysql, when};
+use crate::support::{Shop, own_mysql, until};
 
 /// What a server is told to say: the message of a vtgate, which ends with the values of the statement.
 const TAKEN: &str = "SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 1062, MESSAGE_TEXT = 'Duplicate entry ''5'' for key \
@@ -96,11 +96,7 @@ async fn a_split_is_seen_on_a_connection_that_stays() {
     let stop = CancellationToken::new();
     tokio::spawn(monitor::watch(pool, writer.clone(), Metrics::new(), stop.clone()));
     let knows = async |count: usize| {
-        eventually("the shards of now", || async {
-            let known = writer.shards().count();
-            when(known == count, known)
-        })
-        .await
+        until("the shards", || async { writer.shards().count() }, |known| *known == count).await
     };
     let queues = || [1, 5].map(|id| writer.shards().queue_of(id, 4));
     knows(2).await;

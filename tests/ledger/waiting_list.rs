@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::http::{BOUND, assert_problem, available, order_id};
 use crate::support::event_stream::Events;
 use crate::support::{
-    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, when,
+    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, until, when,
 };
 
 fn path(item: i64) -> String {
@@ -37,11 +37,7 @@ async fn status(instance: &Instance, buyer: i64, item: i64) -> Value {
 }
 
 async fn until_status(instance: &Instance, buyer: i64, item: i64, expected: &str) {
-    eventually(&format!("buyer {buyer} {expected}"), || async {
-        let seen = status(instance, buyer, item).await;
-        when(seen == expected, seen)
-    })
-    .await;
+    until("the status", || status(instance, buyer, item), |seen| *seen == expected).await;
 }
 
 async fn shop() -> (Shop, Instance) {

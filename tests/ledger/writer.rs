@@ -4,8 +4,10 @@ use dev_servers::{MysqlSet, Replication};
 use mysql_connection::replication::{self, read_from};
 use sqlx::Executor;
 
-use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, lost, metric, on};
-use crate::support::{Instance, Shop, eventually, when};
+use crate::support::crowd::{
+    Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, lost, metric, on, until_figure,
+};
+use crate::support::{Instance, Shop, until};
 
 /// A pair of servers, a shop on it, and an instance.
 async fn on_a_pair() -> (MysqlSet, Shop, Instance) {
@@ -51,11 +53,7 @@ async fn a_frozen_writer_that_wakes_up_after_its_replacement_is_not_followed() {
     crowd.has_bought(ENOUGH).await;
     // It still believes that it is the writer: nobody could tell it.
     assert!(pair.member(0).resume());
-    eventually(RECOVERY_MAX, || async {
-        let writers = metric(&instance, "seckill_ledger_writers").await;
-        when(writers > 1.5, writers)
-    })
-    .await;
+    until_figure(&instance, "seckill_ledger_writers", |writers| writers > 1.5).await;
     assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 1.0);
     crowd.has_bought(ENOUGH).await;
     assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
@@ -77,16 +75,8 @@ async fn a_fallback_to_asynchronous_replication_is_shown_and_its_loss_can_be_nam
     let ready = instance.stranger().get("/readyz").await;
     let said = ready.json["dependencies"]["mysql_replication"].as_str().unwrap_or_default();
     assert!(said.starts_with("asynchronous"), "{}", ready.text);
-    eventually("the metric", || async {
-        let fault = metric(&instance, "seckill_ledger_replication_fault").await;
-        when(fault > 0.5, fault)
-    })
-    .await;
-    eventually("the replica to be missed", || async {
-        let stopped = metric(&instance, "seckill_ledger_replicas_stopped").await;
-        when(stopped > 0.5, stopped)
-    })
-    .await;
+    until_figure(&instance, "seckill_ledger_replication_fault", |fault| fault > 0.5).await;
+    until_figure(&instance, "seckill_ledger_replicas_stopped", |stopped| stopped > 0.5).await;
     let unacknowledged = match read_from(&shop.pool).await.expect("it answers") {
         replication::Replication::SemiSynchronous { active: false, unacknowledged, .. } => {
             unacknowledged
@@ -104,11 +94,8 @@ async fn a_fallback_to_asynchronous_replication_is_shown_and_its_loss_can_be_nam
     let all: usize = accepted.iter().map(|(_, orders)| orders.len()).sum();
     assert!(!lost.is_empty() && lost.len() < all, "{} of {all} are lost", lost.len());
     for (item, _) in &accepted {
-        let audit = eventually(RECOVERY_MAX, || async {
-            let audit = instance.audit(*item).await;
-            when(audit["findings"].is_array(), audit)
-        })
-        .await;
+        let audit =
+            until(RECOVERY_MAX, || instance.audit(*item), |it| it["findings"].is_array()).await;
         let findings: Vec<_> = audit["findings"].as_array().into_iter().flatten().collect();
         let is_clean = findings.iter().all(|one| one["holds"] != false || one["invariant"] == "I7");
         assert!(is_clean, "{audit}");

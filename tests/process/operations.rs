@@ -245,12 +245,9 @@ async fn a_sale_that_cannot_be_audited_hides_no_other() {
     assert_eq!(shop.change(surplus.bind(behind)).await, 1);
     let broken = r#"seckill_audit_broken_items{invariant="I1"} 1"#;
     until_metric(&instance.stranger(), broken).await;
-    eventually("the job to tell of it", || async {
-        let last = instance.stranger().get("/readyz").await.json["jobs"]["audit"].clone();
-        let said = last["said"].to_string();
-        when(last["ok"] == false && said.contains("1 of 2 sales not audited"), last)
-    })
-    .await;
+    let part = "1 of 2 sales not audited";
+    let failed = |job: &Value| job["ok"] == false && job["said"].to_string().contains(part);
+    instance.stranger().until_job("audit", failed).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::process::{Child, Command};
 use web::token::Role;
 
-use crate::support::{Client, DRAW_KEY, Shop, assert_clean, eventually, is_whole};
+use crate::support::{Client, DRAW_KEY, Shop, assert_clean, is_whole, until};
 
 /// How long a buyer keeps pressing: far longer than a dead instance keeps its locks.
 const PRESS_MAX: Duration = Duration::from_secs(30);
@@ -158,10 +158,7 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
         });
         let presses: Vec<_> = presses.collect();
         // Somewhere in the middle: once a few are sold and many are not.
-        eventually("the first sales", || async {
-            (maker.audit(item).await["held"].as_i64() >= Some(5)).then_some(())
-        })
-        .await;
+        until("the first sales", || maker.audit(item), |it| it["held"].as_i64() >= Some(5)).await;
         service.kill().await.expect("killed");
         service.wait().await.expect("gone");
         let _service = serve(&shop, &addr, &[]).await;
@@ -252,8 +249,11 @@ async fn a_database_that_ignores_its_checks_is_refused() {
         sqlx::query(&statement).execute(&shop.pool).await.expect("dropped");
     }
     refused(&shop).await;
-    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM buyer_limits")).await;
-    assert_eq!(rows, 0, "the forbidden row stayed");
+    assert_eq!(
+        shop.number("SELECT COUNT(*) FROM buyer_limits").await,
+        0,
+        "the forbidden row stayed"
+    );
 }
 
 #[tokio::test]

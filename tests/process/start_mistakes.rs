@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use settings::Secret;
 
 use crate::process::program::{LoggedService, program, told};
-use crate::support::{BOUND, Shop, eventually, own_mysql, own_redis, servers, unique, when};
+use crate::support::{Shop, eventually, own_mysql, own_redis, servers, unique};
 
 /// How long a start that is refused may take.
 const REFUSAL_MAX: Duration = Duration::from_secs(60);
@@ -239,11 +239,7 @@ async fn a_start_without_servers_waits_quietly_and_says_for_what() {
     })
     .await;
     ledger.mend();
-    eventually(BOUND, || async {
-        let ready = stranger.get("/readyz").await;
-        when(ready.json["dependencies"]["mysql"] == "ok", ready.text)
-    })
-    .await;
+    stranger.until("/readyz", |seen| seen.json["dependencies"]["mysql"] == "ok").await;
     let log = service.stop().await;
     assert!(log.contains("waiting: "), "{log}");
     let mut seen = std::collections::BTreeMap::new();

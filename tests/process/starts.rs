@@ -12,7 +12,7 @@ use settings::Secret;
 
 use crate::process::program::{program, signal};
 use crate::support::{
-    Client, Shop, eventually, files_below, own_mysql, redis_url, servers, unique,
+    Client, Shop, eventually, files_below, own_mysql, redis_url, servers, unique, until,
 };
 
 /// Starts at once; more than two, so that they meet in every step.
@@ -91,11 +91,8 @@ async fn a_redis_whose_password_changes_while_it_runs_is_away_and_nothing_panics
     let kill = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").to_owned();
     let killed: i64 = kill.query_async(&mut own).await.expect("the connections are killed");
     assert!(killed >= 1, "{killed}");
-    let away = eventually("Redis to be away", || async {
-        let answer = instance.buyer(1).buy("redis-lua", item).await;
-        (answer.status == 503).then_some(answer)
-    })
-    .await;
+    let ask = || async { instance.buyer(1).buy("redis-lua", item).await };
+    let away = until("Redis to be away", ask, |answer| answer.status == 503).await;
     assert!(away.text.contains("redis"), "{}", away.text);
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201, "the ledger sells");
 }
@@ -143,10 +140,7 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     assert_eq!(ready.json["dependencies"]["mysql"], "read-only", "{}", ready.text);
 
     sqlx::raw_sql("SET GLOBAL read_only = 0").execute(&root).await.expect("writable");
-    eventually("a sale", || async {
-        (instance.buyer(2).buy("mysql-atomic", item).await.status == 201).then_some(())
-    })
-    .await;
+    instance.buyer(2).until_sold("mysql-atomic", item).await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
 }

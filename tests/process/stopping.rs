@@ -12,7 +12,7 @@ use web::token::Role;
 
 use crate::process::program::{free_addr, program, serve, signal};
 use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, purchase_path, until_metric,
+    Client, Instance, Shop, assert_clean, eventually, purchase_path, until, until_metric,
 };
 
 /// Rounds of an ordinary run.
@@ -72,10 +72,7 @@ async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
     let presses: Vec<_> = presses.collect();
     // Another moment each round: before the first sale, in the middle, near the end.
     let sold_before = i64::from(round % 4) * BUYERS / 10;
-    eventually("some sales", || async {
-        (maker.audit(item).await["held"].as_i64() >= Some(sold_before)).then_some(())
-    })
-    .await;
+    until("some sales", || maker.audit(item), |it| it["held"].as_i64() >= Some(sold_before)).await;
     signal(service.id().expect("running"), "TERM").await;
     let ended = tokio::time::timeout(STOP_MAX, service.wait()).await;
     let code = ended.expect("it stops in time").expect("ended").code();
@@ -131,10 +128,7 @@ async fn a_second_signal_does_not_wait() {
     assert_ne!(code, Some(0), "what was cut off is told by the exit code");
     assert!(press.await.expect("no panic").is_err(), "nobody was told that it was sold");
     holder.rollback().await.expect("the row is free");
-    let told = eventually("the truth", || async {
-        let answer = maker.buyer(1).buy_with_key("mysql-atomic", item, "once").await;
-        (answer.status == 201).then_some(answer)
-    });
-    assert!(told.await.json["id"].is_string());
+    let told = maker.buyer(1).buy_until_sold("mysql-atomic", item, "once").await;
+    assert!(told.json["id"].is_string());
     assert_eq!(maker.audit(item).await["orders"], 1);
 }

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::http::{assert_problem, available, order_id};
 use crate::support::{
-    Answer, BOUND, Client, Instance, Shop, assert_clean, hold_stock_row, until_in_flight,
+    Answer, BOUND, Client, Instance, Shop, assert_all_clean, assert_clean, hold_stock_row, until,
+    until_in_flight,
 };
 
 /// Lines of items and units.
@@ -42,12 +43,6 @@ async fn items(instance: &Instance, count: usize) -> Vec<i64> {
     items
 }
 
-async fn assert_all_clean(instance: &Instance, items: &[i64]) {
-    for item in items {
-        assert_clean(instance, *item).await;
-    }
-}
-
 /// Units left of each item.
 async fn left(instance: &Instance, items: &[i64]) -> Vec<i64> {
     let mut left = Vec::new();
@@ -55,10 +50,6 @@ async fn left(instance: &Instance, items: &[i64]) -> Vec<i64> {
         left.push(available(instance, *item).await);
     }
     left
-}
-
-async fn count(shop: &Shop, statement: &str) -> i64 {
-    shop.read(sqlx::query_scalar(statement)).await
 }
 
 #[tokio::test]
@@ -121,7 +112,7 @@ async fn all_lines_are_one_order() {
     assert_eq!(seen, [(items[0], 1), (items[1], 3), (items[2], 2)]);
     let single_id = order_id(&single);
     let of_single = format!("SELECT COUNT(*) FROM order_lines WHERE order_id = '{single_id}'");
-    assert_eq!(count(&shop, &of_single).await, 1);
+    assert_eq!(shop.number(&of_single).await, 1);
     // A line has no order of its own.
     let of_line = format!("{}01", &order[..34]);
     let found = buyer.get(&format!("/api/orders/{of_line}")).await;
@@ -264,11 +255,8 @@ async fn a_key_is_one_cart() {
     assert_eq!(order_id(&one), order_id(&single));
     // A retry finds its order when nothing is left any more.
     instance.admin().edit(items[0], json!({ "paused": true })).await;
-    crate::support::eventually("a paused sale", || async {
-        let other = reserve(&instance.buyer(2), &cart).await;
-        (other.code() == "sale_paused").then_some(())
-    })
-    .await;
+    let paused = || async { reserve(&instance.buyer(2), &cart).await };
+    until("a paused sale", paused, |other| other.code() == "sale_paused").await;
     let again = reserve_with_key(&buyer, &cart, "k").await;
     assert_eq!((again.status, order_id(&again)), (201, order), "{}", again.text);
     assert_eq!(again.json["lines"], made.json["lines"]);
@@ -295,7 +283,7 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
     for answer in answers.iter().filter(|answer| answer.status != 201) {
         assert_problem(answer, (409, "request_in_progress"), "beside the first");
     }
-    assert_eq!(count(&shop, "SELECT COUNT(*) FROM orders").await, 3);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM orders").await, 3);
     assert_all_clean(&instance, &items).await;
 }
 

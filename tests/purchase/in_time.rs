@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{
-    Shop, eventually, hold_stock_row, patient, until_in_flight, until_running, when,
-};
+use crate::support::{Shop, hold_stock_row, patient, until, until_in_flight, until_running};
 use sale::{AGE, Sale};
 
 /// Planted: instances that remember "sold out" for as long as the test runs, so that only what clears
@@ -56,11 +54,7 @@ async fn a_memory_that_an_expiry_does_not_clear_is_caught() {
     let mut sale = forgetless(json!({ "stock": 1, "hold_seconds": 300 })).await;
     let order = sold_out_on_the_second(&mut sale).await;
     sale.shop.let_holds_pass(301).await;
-    eventually("the order to expire", || async {
-        let status = sale.status(&order).await;
-        when(status == "expired", ()).map_err(|()| status)
-    })
-    .await;
+    until("the order to expire", || sale.status(&order), |status| status == "expired").await;
     sale.look(0, 1, &order).await;
     a_false_sold_out_is_caught(sale, "is expired").await;
 }

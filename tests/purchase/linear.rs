@@ -260,7 +260,7 @@ impl CounterTestbed {
             _shop: shop,
             _instance: instance,
         };
-        testbed.gives.read(item).await.expect("loaded");
+        testbed.gives.read(item, None).await.expect("loaded");
         (Arc::new(testbed), link)
     }
 
@@ -271,7 +271,7 @@ impl CounterTestbed {
         let key = RequestKey::of_order(order_id);
         let purchase = Purchase { order_id, key, ..self.purchase.clone() };
         for _ in 0..TRIES_MAX {
-            match self.takes.take_once(&purchase).await {
+            match self.takes.take_once(&purchase, None).await {
                 Ok(Take::First(_) | Take::Again) => {
                     self.history.done(StockOp::Sold, called);
                     return true;

@@ -24,35 +24,20 @@ async fn edit(shop: &Shop, item: i64, change: &str) {
 
 /// Waits until an instance refuses other buyers for good.
 async fn refuses(instance: &Instance, strategy: &str, item: i64, code: &str) {
-    let other = eventually(BOUND, || async {
-        let other = instance.buyer(99).buy_with_key(strategy, item, "other").await;
-        when(other.code() == code, other).map_err(|other| other.text)
-    })
-    .await;
+    let other =
+        instance.buyer(99).buy_until(strategy, item, "other", |other| other.code() == code).await;
     assert_eq!(other.json["outcome"], "none", "another buyer's key never ran: {}", other.text);
 }
 
 /// Asserts that nothing definite is said about the key. A busy machine may not look it up in time; then it is asked for
 /// again.
 async fn assert_in_progress(buyer: &Client, strategy: &str, item: i64, key: &str, what: &str) {
-    let answer = eventually(BOUND, || async {
-        let answer = buyer.buy_with_key(strategy, item, key).await;
-        when(answer.code() != "dependency_unavailable", answer).map_err(|answer| answer.text)
-    })
-    .await;
+    let is_back = |answer: &Answer| answer.code() != "dependency_unavailable";
+    let answer = buyer.buy_until(strategy, item, key, is_back).await;
     assert_problem(&answer, (409, "request_in_progress"), what);
     assert_eq!(answer.json["outcome"], "unknown", "{what}: {}", answer.text);
     assert_eq!(answer.json["retryable"], true, "{what}");
     assert!(answer.headers.contains_key("retry-after"), "{what}");
-}
-
-/// The answer once the sale is as it was.
-async fn told_in_the_end(buyer: &Client, strategy: &str, item: i64, key: &str) -> Answer {
-    eventually(BOUND, || async {
-        let told = buyer.buy_with_key(strategy, item, key).await;
-        when(told.status == 201, told).map_err(|told| told.text)
-    })
-    .await
 }
 
 /// The sale of a key whose first try still runs ends in every way that refuses the others.
@@ -77,7 +62,7 @@ async fn a_running_key_is_not_refused(strategy: &str, elsewhere: bool) {
     refuses(there, strategy, item, "sale_ended").await;
     assert_in_progress(&buyer, strategy, item, "k", "after the sale").await;
     holder.rollback().await.expect("the row is free");
-    let told = told_in_the_end(&buyer, strategy, item, "k").await;
+    let told = buyer.buy_until_sold(strategy, item, "k").await;
     assert_eq!(told.headers["idempotency-replayed"], "true");
     assert_eq!(assert_clean(&here, item).await["orders"], 1);
 }
@@ -134,15 +119,13 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
     holder.rollback().await.expect("the row is free");
     ahead.await.expect("no panic");
     // In the end it is an order or it is not, and the key tells the same from then on.
-    let end = eventually(BOUND, || async {
-        let end = there.buyer(1).buy_with_key("lock-redis", item, "k").await;
-        when(end.code() != "request_in_progress", end).map_err(|end| end.text)
-    })
-    .await;
+    let has_ended = |end: &Answer| end.code() != "request_in_progress";
+    let end = there.buyer(1).buy_until("lock-redis", item, "k", has_ended).await;
     assert!(end.status == 201 || end.code() == "sale_paused", "{}", end.text);
-    let orders: i64 =
-        shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")).await;
-    assert_eq!(orders, i64::from(end.status == 201));
+    assert_eq!(
+        shop.number("SELECT COUNT(*) FROM orders WHERE user_id = 1").await,
+        i64::from(end.status == 201)
+    );
     shop.until_count("SELECT COUNT(*) FROM running_requests", 0).await;
 }
 
@@ -197,11 +180,7 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
     same(&here, "mysql-atomic", "while the sale is paused").await;
     holder.rollback().await.expect("the row is free");
     let path = format!("/api/orders/{}", order_id(&queued));
-    eventually(BOUND, || async {
-        let order = here.buyer(1).get(&path).await;
-        when(order.json["status"] == "pending", order.text)
-    })
-    .await;
+    here.buyer(1).until(&path, |seen| seen.json["status"] == "pending").await;
     let statement = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
     let orders: Vec<String> = shop.read_all(statement).await;
     assert_eq!(orders, [order_id(&queued)]);

@@ -6,7 +6,7 @@ use shop_domain::Currency;
 
 use crate::http::{assert_problem, order_id};
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Instance, Shop, assert_all_clean, assert_clean, eventually, when};
 
 const LATER: &str = "2030-01-01T00:00:00Z";
 
@@ -102,9 +102,7 @@ async fn an_order_has_one_currency() {
     let orders = buyer.get("/api/orders").await.json;
     assert_eq!(orders["orders"], json!([]), "nothing is kept");
     assert_eq!(buyer.post("/api/reservations", &lines(&items[..2])).await.status, 201);
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 #[tokio::test]
@@ -154,13 +152,10 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
 async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
     let provider = TestProvider::start().await;
     let (_shop, instance) = Shop::open_with(|config| {
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set(
-            "payment",
-            "checkout_url",
+        provider.configure(
+            config,
             "https://pay.example/?order={order}&amount={amount_cents}&currency={currency}",
         );
-        config.sections.set("payment", "secret", provider.secret());
         config.payment.currency = "CHF".to_owned();
     })
     .await;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::trace_collector::{Collector, hex};
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Instance, Shop, eventually, when};
+use crate::support::{Instance, Shop, eventually, until, when};
 
 /// A shop with events whose webhooks may reach this machine.
 async fn shop_with_events() -> Shop {
@@ -51,6 +51,11 @@ async fn endpoint(instance: &Instance, id: i64) -> Value {
     let listed = instance.admin().get("/api/admin/endpoints").await.json;
     let found = listed["endpoints"].as_array().expect("a list").iter().find(|one| one["id"] == id);
     found.cloned().unwrap_or(Value::Null)
+}
+
+/// Waits until the endpoint is as wanted, and answers it.
+async fn until_endpoint(instance: &Instance, id: i64, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    until("the endpoint", || endpoint(instance, id), is_wanted).await
 }
 
 /// Each order's statuses in the order in which they were told, doubles left out.
@@ -92,18 +97,17 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
         expected.insert(id, vec!["pending".to_owned(), last]);
     }
     shop.let_holds_pass(900).await;
-    eventually("all changes at the receiver", || async {
-        let told = told(&receiver);
-        when(told == expected, told)
-    })
-    .await;
+    until("all changes", || async { told(&receiver) }, |told| *told == expected).await;
     let event = &receiver.distinct_events()[0];
     assert_eq!((&event["type"], &event["position"]), (&json!("orders.changed"), &json!(1)));
     let order = &event["data"]["orders"][0];
     assert_eq!((&order["item_id"], &order["user_id"]), (&json!(item), &json!(1)));
     assert_eq!((&order["quantity"], &order["amount_cents"]), (&json!(1), &json!(250)));
-    let outbox: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM outbox")).await;
-    assert_eq!(outbox, 0, "rows are taken out when they are in the log");
+    assert_eq!(
+        shop.number("SELECT COUNT(*) FROM outbox").await,
+        0,
+        "rows are taken out when they are in the log"
+    );
 }
 
 #[tokio::test]
@@ -173,12 +177,8 @@ async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
     for _ in 0..5 {
         assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     }
-    eventually("some failed tries", || async {
-        let seen = endpoint(&instance, id).await;
-        // More than refusals would be forgiven.
-        when(seen["failures"].as_i64() >= Some(3), seen)
-    })
-    .await;
+    // More than refusals would be forgiven.
+    until_endpoint(&instance, id, |seen| seen["failures"].as_i64() >= Some(3)).await;
     assert!(
         endpoint(&instance, id).await["last_error"]
             .as_str()
@@ -186,24 +186,13 @@ async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
     );
     // Now the answer is lost: the receiver has it, and gets it again.
     receiver.answer(Answering::HangUp);
-    eventually("an answer that is lost", || async {
-        when(receiver.hung_up() > 0, receiver.hung_up())
-    })
-    .await;
+    until("a lost answer", || async { receiver.hung_up() }, |lost| *lost > 0).await;
     receiver.answer(Answering::Status(204));
-    eventually("all five", || async {
-        let told = told(&receiver);
-        when(told.len() == 5, told)
-    })
-    .await;
+    until("all five", || async { told(&receiver) }, |told| told.len() == 5).await;
     let positions: Vec<i64> =
         receiver.distinct_events().iter().filter_map(|event| event["position"].as_i64()).collect();
     assert_eq!(positions, [1, 2, 3, 4, 5]);
-    let seen = eventually("an endpoint without failures", || async {
-        let seen = endpoint(&instance, id).await;
-        when(seen["delivered"] == 5, seen)
-    })
-    .await;
+    let seen = until_endpoint(&instance, id, |seen| seen["delivered"] == 5).await;
     assert_eq!((&seen["failures"], &seen["dead_letters"]), (&json!(0), &json!(0)));
 }
 
@@ -218,11 +207,7 @@ async fn an_answer_whose_body_never_ends_is_one() {
     let id = subscribe_by(&instance, &receiver, &body).await;
     let item = instance.make_item(json!({})).await;
     instance.buyer(1).buy("mysql-atomic", item).await.expect_status(201);
-    let seen = eventually("the event", || async {
-        let seen = endpoint(&instance, id).await;
-        when(seen["delivered"] == 1, seen)
-    })
-    .await;
+    let seen = until("the event", || endpoint(&instance, id), |seen| seen["delivered"] == 1).await;
     assert_eq!(seen["dead_letters"], 0, "{seen}");
     assert_eq!(receiver.times_of_position(1), 1, "it is sent once");
 }
@@ -235,20 +220,12 @@ async fn a_damaged_event_becomes_a_dead_letter() {
     for buyer in 1..=3 {
         instance.buyer(buyer).buy("mysql-atomic", item).await.expect_status(201);
     }
-    eventually("the log", || async {
-        let log = instance.admin().get("/api/admin/events").await.json;
-        when(log["events"].as_array().is_some_and(|events| events.len() == 3), log)
-    })
-    .await;
+    instance.until_events(3).await;
     shop.change(sqlx::query("UPDATE event_log SET payload = '{' WHERE position = 2")).await;
     let receiver = TestReceiver::start().await;
     let body = json!({ "target": receiver.url(), "from_start": true });
     let id = subscribe_by(&instance, &receiver, &body).await;
-    let seen = eventually("the events around it", || async {
-        let seen = endpoint(&instance, id).await;
-        when(seen["delivered"] == 3, seen)
-    })
-    .await;
+    let seen = until_endpoint(&instance, id, |seen| seen["delivered"] == 3).await;
     assert_eq!(seen["dead_letters"], 1, "{seen}");
     let positions: Vec<i64> =
         receiver.distinct_events().iter().filter_map(|event| event["position"].as_i64()).collect();
@@ -268,11 +245,7 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     let created = instance.admin().post("/api/admin/endpoints", &body).await;
     receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
     let id = created.json["id"].as_i64().expect("an id");
-    eventually("all but the refused one", || async {
-        let told = told(&receiver);
-        when(told.len() == 8, told)
-    })
-    .await;
+    until("all but the refused one", || async { told(&receiver) }, |told| told.len() == 8).await;
     let letters = eventually("a dead letter", || async {
         let path = format!("/api/admin/endpoints/{id}/dead-letters");
         let letters = instance.admin().get(&path).await.json["dead_letters"].clone();
@@ -292,16 +265,8 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     let out = instance.admin().post(&path, &json!({ "first": 10 })).await;
     assert_eq!(out.brief(), (422, "range_out_of_log"));
     instance.admin().post(&path, &json!({ "first": 3, "last": 4 })).await.expect_status(202);
-    eventually("the ninth order", || async {
-        let told = told(&receiver);
-        when(told.len() == 9, told)
-    })
-    .await;
-    eventually("no dead letter", || async {
-        let seen = endpoint(&instance, id).await;
-        when(seen["dead_letters"] == 0, seen)
-    })
-    .await;
+    until("the ninth order", || async { told(&receiver) }, |told| told.len() == 9).await;
+    until("no dead letter", || endpoint(&instance, id), |seen| seen["dead_letters"] == 0).await;
     assert_eq!(receiver.times_of_position(3), 2, "a replay delivers the whole range");
     assert_eq!(receiver.times_of_position(5), 1, "and no more");
 }
@@ -334,11 +299,8 @@ async fn a_claim_lasts_while_a_refused_event_is_looked_for() {
     let body = json!({ "target": target, "from_start": true });
     instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     // Four events, two, and one.
-    let ends = eventually("three tries", || async {
-        let ends = claims.lock().expect("no panic").clone();
-        when(ends.len() >= 3, ends)
-    })
-    .await;
+    let tries = || async { claims.lock().expect("no panic").clone() };
+    let ends = until("three tries", tries, |ends| ends.len() >= 3).await;
     assert!(ends[0] < ends[1] && ends[1] < ends[2], "one claim, prolonged twice: {ends:?}");
 }
 
@@ -373,9 +335,5 @@ async fn a_refused_replay_ends_in_a_busy_shop() {
     })
     .await;
     receiver.answer(Answering::Status(200));
-    eventually("every new event", || async {
-        let told = told(&receiver).len();
-        when(told == sold.get(), (told, sold.get()))
-    })
-    .await;
+    until("every new event", || async { told(&receiver).len() }, |told| *told == sold.get()).await;
 }

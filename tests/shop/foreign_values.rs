@@ -203,9 +203,7 @@ impl Testbed {
         let identity = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
         let shop = Shop::with(|config| {
             config.events.enabled = true;
-            config.sections.set("payment", "provider", "webhook");
-            config.sections.set("payment", "checkout_url", "https://pay.example/{order}");
-            config.sections.set("payment", "secret", payments.secret());
+            payments.configure(config, "https://pay.example/{order}");
             config.sections.set("payment", "refund_url", payments.refund_url());
             identity.configure(config);
         });
@@ -280,7 +278,7 @@ impl Testbed {
         let (table, column) = column.split_once('.').expect("a table and a column");
         let statement =
             format!("SELECT COUNT(*) FROM {table} WHERE CHAR_LENGTH({column}) = {length}");
-        self.shop.read(sqlx::query_scalar(&statement)).await
+        self.shop.number(&statement).await
     }
 }
 
@@ -337,6 +335,5 @@ async fn what_the_database_refuses_has_not_happened() {
         "{}",
         refused.text
     );
-    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM products")).await;
-    assert_eq!(rows, 0);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM products").await, 0);
 }

@@ -14,7 +14,7 @@ use crate::process::program::{program, told};
 use crate::support::event_stream::Events;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Answer, Client, Instance, Shop, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, until};
 
 /// A provider with one key of each kind, and a shop that trusts it.
 async fn provider_and_shop() -> (TestIdentityProvider, Shop) {
@@ -57,9 +57,7 @@ async fn a_token_of_each_algorithm_becomes_a_session_that_buys() {
         let again = provider.key((at + 1) % 3).token(&provider.claims(subject));
         assert_eq!(user(&exchange(&instance, &again).await), first);
     }
-    let users: i64 =
-        shop.read(sqlx::query_scalar("SELECT COUNT(DISTINCT user_id) FROM subjects")).await;
-    assert_eq!(users, 3);
+    assert_eq!(shop.number("SELECT COUNT(DISTINCT user_id) FROM subjects").await, 3);
 }
 
 #[tokio::test]
@@ -71,9 +69,7 @@ async fn a_subject_that_signs_in_twice_at_once_becomes_one_user() {
     let users: Vec<i64> = futures::future::join_all(tries).await.iter().map(user).collect();
     assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
     // The name of another issuer's user may be the same.
-    let count: i64 =
-        shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM users WHERE password_hash = ''")).await;
-    assert_eq!(count, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE password_hash = ''").await, 1);
 }
 
 #[tokio::test]
@@ -153,11 +149,7 @@ async fn keys_are_read_again_when_they_change_but_not_for_every_stranger() {
     assert!(provider.reads_of_keys() <= 3, "{} reads", provider.reads_of_keys());
     provider.rotate(vec![TestKey::ec("ec-2")]);
     let token = provider.key(0).token(&claims);
-    eventually("the new key", || async {
-        let answer = exchange(&instance, &token).await;
-        when(answer.status == 200, answer.text)
-    })
-    .await;
+    until("the new key", || exchange(&instance, &token), |answer| answer.status == 200).await;
     let answer = exchange(&instance, &old.token(&claims)).await;
     assert_problem(&answer, (401, "identity_refused"), "a key that was taken back");
     // What was read is good while the provider is away.
@@ -174,11 +166,7 @@ async fn without_the_providers_keys_nobody_is_believed() {
     let answer = exchange(&instance, &token).await;
     assert_problem(&answer, (503, "dependency_unavailable"), "keys that cannot be read");
     provider.be_away(false);
-    eventually("the keys", || async {
-        let answer = exchange(&instance, &token).await;
-        when(answer.status == 200, answer.text)
-    })
-    .await;
+    until("the keys", || exchange(&instance, &token), |answer| answer.status == 200).await;
 }
 
 #[tokio::test]

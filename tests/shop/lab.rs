@@ -6,9 +6,9 @@ use lifecycle::StopResult;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::http::{BOUND, assert_problem, eventually, when};
+use crate::http::{BOUND, assert_problem, eventually};
 use crate::support::event_stream::Events;
-use crate::support::{Answer, Client, Instance, Shop, changed};
+use crate::support::{Answer, Client, Instance, Shop, changed, until};
 
 /// Runs must come to their end on a machine that is busy with other tests.
 const RUN_BOUND: Duration = Duration::from_secs(90);
@@ -32,11 +32,7 @@ async fn look(instance: &Instance, id: &str) -> Value {
 
 /// Waits for the end of a run.
 async fn ended(instance: &Instance, id: &str) -> Value {
-    eventually(RUN_BOUND, || async {
-        let run = look(instance, id).await;
-        when(run["state"] != "running", run)
-    })
-    .await
+    until(RUN_BOUND, || look(instance, id), |run| run["state"] != "running").await
 }
 
 async fn run(instance: &Instance, body: &Value) -> Value {

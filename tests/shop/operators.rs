@@ -9,8 +9,7 @@ use web::token::Role;
 
 use crate::process::program::{program, run, told};
 use crate::support::{
-    Answer, BOUND, Client, Instance, Shop, eventually, item_body, patient_transaction,
-    until_running, when,
+    Answer, BOUND, Client, Instance, Shop, item_body, patient_transaction, until, until_running,
 };
 
 const PASSWORD: &str = "a lamp that wakes up";
@@ -69,11 +68,7 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
     assert!(text.contains("operator\tGrace") && text.contains("1 operator\n"), "{text}");
     let (code, text) = run(&shop, &["operator", "revoke", "grace"]).await;
     assert_eq!(code, 0, "{text}");
-    eventually(BOUND, || async {
-        let answer = grace.get("/api/admin/actions").await;
-        when(answer.status == 401, answer.status)
-    })
-    .await;
+    grace.until("/api/admin/actions", |seen| seen.status == 401).await;
     assert_eq!(sign_in(&instance, "grace", PASSWORD).await.json["role"], "buyer");
     let (code, text) = run(&shop, &["operator", "grant", "GRACE", "--role", "admin"]).await;
     assert_eq!(code, 0, "{text}");
@@ -131,11 +126,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     for client in [&first, &second_here] {
         assert_eq!(client.get("/api/orders").await.brief(), (401, "invalid_token"));
     }
-    eventually(BOUND, || async {
-        let answer = second.get("/api/orders").await;
-        when(answer.brief() == (401, "invalid_token"), answer.status)
-    })
-    .await;
+    second.until("/api/orders", |seen| seen.brief() == (401, "invalid_token")).await;
     assert_eq!(other.get("/api/orders").await.status, 200);
     // A new session works at once, on each instance, and an instance that starts later knows.
     let again = sign_in(&here, "ada", PASSWORD).await;
@@ -143,11 +134,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     for instance in [&here, &there, &late] {
         assert_eq!(with_token(instance, &again).get("/api/orders").await.status, 200);
     }
-    eventually(BOUND, || async {
-        let answer = second_at(&late, &second_here).await;
-        when(answer == 401, answer)
-    })
-    .await;
+    until(BOUND, || second_at(&late, &second_here), |answer| *answer == 401).await;
     // A buyer without an account, whose token was minted, has sessions too.
     let minted = here.buyer(4711);
     let ended = Client::send(minted.request(Method::DELETE, "/api/sessions")).await;
@@ -220,19 +207,14 @@ async fn a_sign_in_that_is_under_way_does_not_survive_a_changed_password() {
         until_running(&shop.pool, "INSERT INTO sign_in_failures%", 1).await;
         let (code, text) = operator(&shop, &["password", "ada"], "another lamp that wakes").await;
         assert_eq!(code, 0, "{text}");
-        eventually(BOUND, || async {
-            let answer = older.get("/api/orders").await;
-            when(answer.status == 401, answer.status)
-        })
-        .await;
-        let begun: i64 = shop.read(sqlx::query_scalar(generation)).await;
+        older.until("/api/orders", |seen| seen.status == 401).await;
+        let begun = shop.number(generation).await;
         holder.rollback().await.expect("the counts are free");
         begun
     };
     let (late, begun) = tokio::join!(sign_in(&instance, "ada", PASSWORD), change);
     assert_eq!(late.brief(), (401, "invalid_credentials"), "{}", late.text);
-    let present: i64 = shop.read(sqlx::query_scalar(generation)).await;
-    assert_eq!(present, begun, "it ended the sessions of the owner");
+    assert_eq!(shop.number(generation).await, begun, "it ended the sessions of the owner");
     let owner = sign_in(&instance, "ada", "another lamp that wakes").await;
     assert_eq!(with_token(&instance, &owner).get("/api/orders").await.status, 200);
 }

@@ -14,20 +14,15 @@ use serde_json::{Value, json};
 
 use crate::http::order_id;
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Answer, Instance, Shop, assert_clean, eventually, until_metric, when};
+use crate::support::{Answer, Instance, Shop, assert_clean, until, until_metric};
 
 /// A shop whose buyers pay at the provider.
 async fn shop_of(provider: &TestProvider) -> Shop {
     Shop::with(|config| {
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 20);
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set(
-            "payment",
-            "checkout_url",
-            "https://pay.example/checkout?order={order}&cents={amount_cents}",
-        );
-        config.sections.set("payment", "secret", provider.secret());
+        provider
+            .configure(config, "https://pay.example/checkout?order={order}&cents={amount_cents}");
         config.sections.set("payment", "refund_url", provider.refund_url());
         config.job.expire_period_ms = 20;
     })
@@ -46,11 +41,7 @@ async fn status(instance: &Instance, buyer: i64, order: &str) -> Value {
 /// Makes the hold of the order run out.
 async fn expire(shop: &Shop, instance: &Instance, buyer: i64, order: &str) {
     shop.let_holds_pass(900).await;
-    eventually("an expired order", || async {
-        let seen = status(instance, buyer, order).await;
-        when(seen == "expired", seen)
-    })
-    .await;
+    until("an expired order", || status(instance, buyer, order), |seen| seen == "expired").await;
 }
 
 /// The payment with this id, as operators see it.
@@ -58,6 +49,12 @@ async fn payment(instance: &Instance, id: &str) -> Value {
     let listed = instance.admin().get("/api/admin/payments").await.json;
     let payments = listed["payments"].as_array().expect("a list");
     payments.iter().find(|payment| payment["id"] == id).cloned().unwrap_or(Value::Null)
+}
+
+/// Waits until the provider was asked for the refund of a payment.
+async fn until_refund_requested(instance: &Instance, id: &str) {
+    let is_requested = |seen: &Value| seen["status"] == "refund_requested";
+    until("a refund that is asked for", || payment(instance, id), is_requested).await;
 }
 
 #[track_caller]
@@ -96,11 +93,7 @@ async fn an_order_is_paid_once_by_the_message_of_the_provider() {
     assert_taken(&twice.send(&instance).await, "refund_wanted", &json!("paid_twice"));
     assert_clean(&instance, item).await;
     // The event of the payment comes from the transaction of the payment.
-    eventually("the event", || async {
-        let log = instance.admin().get("/api/admin/events").await.json;
-        when(log["events"].as_array().is_some_and(|events| events.len() == 2), log)
-    })
-    .await;
+    instance.until_events(2).await;
 }
 
 #[tokio::test]
@@ -122,8 +115,7 @@ async fn many_deliveries_of_one_message_at_once_pay_once() {
     let results: Vec<_> = answers.iter().map(|answer| &answer.text).collect();
     assert_eq!(paid, 1, "{results:?}");
     assert_eq!(status(&one, 1, &order).await, "paid");
-    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM payments")).await;
-    assert_eq!(rows, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM payments").await, 1);
     assert_eq!(payment(&one, "p1").await["status"], "accepted");
 }
 
@@ -152,11 +144,9 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     assert_eq!(cancelled.status, 200);
     let said = provider.succeeded("m4", "p-cancelled", &winner, 250);
     assert_taken(&said.send(&instance).await, "refund_wanted", &json!("cancelled"));
-    eventually("a refund that the provider does not take", || async {
-        let seen = payment(&instance, "p-late").await;
-        when(seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted", seen)
-    })
-    .await;
+    let is_refused =
+        |seen: &Value| seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted";
+    until("a refund that is not taken", || payment(&instance, "p-late"), is_refused).await;
     // Of no money, nothing can go back.
     let said = provider.succeeded("m8", "p-zero", &unknown, 0);
     assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
@@ -168,11 +158,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     let instance = shop.start().await;
     provider.refuse_refunds(false);
     for id in ["p-late", "p-cheap", "p-unknown", "p-text", "p-cancelled"] {
-        eventually("a refund that is asked for", || async {
-            let seen = payment(&instance, id).await;
-            when(seen["status"] == "refund_requested", seen)
-        })
-        .await;
+        until_refund_requested(&instance, id).await;
         assert!(provider.refunds().contains(&id.to_owned()), "{id}");
     }
     let done = provider.refunded("m5", "p-late", &late, 250);
@@ -257,11 +243,8 @@ async fn a_provider_that_is_away_is_asked_once_in_a_run() {
     // Nobody listens there. A port that was free a moment ago may be another test's by now.
     shop.config.sections.set("payment", "refund_url", "http://127.0.0.1:1/");
     let instance = shop.start().await;
-    let run = eventually("a run that has failed", || async {
-        let jobs = instance.admin().get("/api/admin/health").await.text;
-        when(jobs.contains("did not take"), jobs)
-    })
-    .await;
+    let has_failed = |seen: &Answer| seen.text.contains("did not take");
+    let run = instance.admin().until("/api/admin/health", has_failed).await.text;
     assert!(run.contains("did not take 1 refunds"), "{run}");
 }
 

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::http::assert_problem;
-use crate::support::{Client, Instance, Shop, assert_clean, item_body};
+use crate::support::{Client, Instance, Shop, assert_all_clean, item_body};
 
 async fn product(instance: &Instance) -> i64 {
     let body =
@@ -67,9 +67,7 @@ async fn a_product_shows_its_variants_and_each_is_sold_for_itself() {
     let other = admin.edit(large, json!({ "paused": false })).await;
     assert_eq!(other.json["product"], back.json["product"], "another edit leaves it");
     assert_eq!(variants(&instance, shirt).await, [(small, 2), (large, 2)]);
-    for item in [small, large, alone] {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &[small, large, alone]).await;
 }
 
 #[tokio::test]

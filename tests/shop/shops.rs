@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::http::{assert_problem, order_id};
 use crate::process::program::{program, run};
 use crate::support::event_stream::Events;
-use crate::support::{Answer, BOUND, Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, BOUND, Client, Instance, Shop, assert_clean, until};
 
 /// Runs `seckill shop`; answers the token that it prints.
 async fn token(shop: &Shop, action: &str, name: &str) -> String {
@@ -31,11 +31,7 @@ async fn orders(program: &Client) -> Answer {
 }
 
 async fn is_refused(program: &Client) {
-    eventually(BOUND, || async {
-        let answer = orders(program).await;
-        when(answer.brief() == (401, "invalid_token"), answer.text)
-    })
-    .await;
+    until(BOUND, || orders(program), |answer| answer.brief() == (401, "invalid_token")).await;
 }
 
 async fn two_instances() -> (Shop, Instance, Instance) {
@@ -59,11 +55,7 @@ async fn a_shop_is_no_account() {
     let third = here.stranger().with_token(&token(&shop, "token", "toys").await);
     // Each instance has heard of it, and the tokens of the shop are as before.
     let abroad = there.buyer(id);
-    eventually(BOUND, || async {
-        let answer = abroad.get("/api/orders").await;
-        when(answer.status == 401, answer.status)
-    })
-    .await;
+    abroad.until("/api/orders", |seen| seen.status == 401).await;
     for program in [&first, &second, &third] {
         let token = program.token().expect("it has one");
         assert_eq!(orders(program).await.status, 200);

@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt::{self, Debug, Formatter};
 use std::net::SocketAddr;
 use std::sync::Once;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{eventually, when};
+use super::{eventually, until};
 
 /// How many answers a failure prints, and how much of each.
 const RECENT_ANSWERS_MAX: usize = 6;
@@ -52,7 +53,7 @@ pub struct Client {
 }
 
 /// An answer, read to its end.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Answer {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
@@ -130,6 +131,22 @@ impl Client {
         Self::send(self.request(Method::GET, path)).await
     }
 
+    /// Reads a path again and again until the answer is as wanted.
+    pub async fn until(&self, path: &str, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
+        until(path, || self.get(path), is_wanted).await
+    }
+
+    /// Waits until a background job is as wanted, and answers what `/readyz` says of it.
+    pub async fn until_job(&self, job: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let ready = self.until("/readyz", |ready| is_wanted(&ready.json["jobs"][job])).await;
+        ready.json["jobs"][job].clone()
+    }
+
+    /// Waits until the last run of a background job has said this.
+    pub async fn until_said(&self, job: &str, words: &str) {
+        self.until_job(job, |job| job["said"].to_string().contains(words)).await;
+    }
+
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         Self::send(self.request(Method::POST, path).json(body)).await
     }
@@ -159,14 +176,31 @@ impl Client {
         Self::send(request.header("idempotency-key", key)).await
     }
 
+    /// Sends a purchase with a key again and again until the answer is as wanted.
+    pub async fn buy_until(
+        &self,
+        strategy: &str,
+        item: i64,
+        key: &str,
+        is_wanted: impl Fn(&Answer) -> bool,
+    ) -> Answer {
+        until("the answer", || self.buy_with_key(strategy, item, key), is_wanted).await
+    }
+
+    /// Sends a purchase with a key again and again until it is sold.
+    pub async fn buy_until_sold(&self, strategy: &str, item: i64, key: &str) -> Answer {
+        self.buy_until(strategy, item, key, |told| told.status == 201).await
+    }
+
     /// Buys with a key until the outcome is unknown. A busy machine may use up the time in which a transaction begins:
     /// then nothing has changed, and the purchase is sent again.
     pub async fn buy_until_unknown(&self, strategy: &str, item: i64, key: &str) -> Answer {
-        eventually("an unknown outcome", || async {
-            let told = self.buy_with_key(strategy, item, key).await;
-            when(told.code() == "outcome_unknown", told).map_err(|told| told.text)
-        })
-        .await
+        self.buy_until(strategy, item, key, |told| told.code() == "outcome_unknown").await
+    }
+
+    /// Sends purchases without a key until one is sold.
+    pub async fn until_sold(&self, strategy: &str, item: i64) -> Answer {
+        until("a sale", || self.buy(strategy, item), |told| told.status == 201).await
     }
 }
 
@@ -196,6 +230,12 @@ impl Client {
     pub async fn buy_for_good(&self, strategy: &str, item: i64) -> Answer {
         let answer = self.buy(strategy, item).await;
         self.outcome(answer).await
+    }
+}
+
+impl Debug for Answer {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.status, self.text)
     }
 }
 

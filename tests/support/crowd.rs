@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use settings::Secret;
 use tokio::task::JoinSet;
 
-use super::{Client, Instance, Shop, assert_clean, eventually, unique, when};
+use super::{Client, Instance, Shop, assert_clean, eventually, unique, until, when};
 
 /// How long a new writer may take until everything is sold again, on a busy machine.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(60);
@@ -182,6 +182,11 @@ pub async fn assert_nothing_lost(
     for (item, _) in accepted {
         assert_clean(instance, *item).await;
     }
+}
+
+/// Waits until a metric of an instance is as wanted, and answers it.
+pub async fn until_figure(instance: &Instance, name: &str, is_wanted: impl Fn(f64) -> bool) -> f64 {
+    until(RECOVERY_MAX, || metric(instance, name), |figure| is_wanted(*figure)).await
 }
 
 /// A metric of an instance.

@@ -19,7 +19,9 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use web::token::{Holder, Role, Tokens};
 
-use super::{Client, etcd_url, independent_redis, ledger_copy, servers, unique, zookeeper_hosts};
+use super::{
+    Answer, Client, etcd_url, independent_redis, ledger_copy, servers, unique, zookeeper_hosts,
+};
 
 /// The secret key by which shops sign draws.
 pub const DRAW_KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
@@ -233,13 +235,21 @@ impl Instance {
         self.admin().get(&format!("/api/admin/items/{item}/audit")).await.json
     }
 
-    /// Waits until a figure of an item's audit is this number.
-    pub async fn until_audit(&self, item: i64, figure: &str, number: i64) {
-        super::eventually(figure, || async {
-            let audit = self.audit(item).await;
-            super::when(audit[figure] == number, audit)
-        })
-        .await;
+    /// Waits until a figure of an item's audit is this number, and answers the audit.
+    pub async fn until_audit(&self, item: i64, figure: &str, number: i64) -> Value {
+        super::until(figure, || self.audit(item), |audit| audit[figure] == number).await
+    }
+
+    /// Waits until an item has this number of units on sale.
+    pub async fn until_available(&self, item: i64, units: i64) {
+        let path = format!("/api/items/{item}");
+        self.stranger().until(&path, |seen| seen.json["available"] == units).await;
+    }
+
+    /// Waits until the log has this number of events, and answers it.
+    pub async fn until_events(&self, count: usize) -> Value {
+        let log = |seen: &Answer| seen.json["events"].as_array().map(Vec::len) == Some(count);
+        self.admin().until("/api/admin/events", log).await.json
     }
 
     /// Stops and waits.
@@ -332,11 +342,7 @@ pub async fn statements_running(pool: &Database, like: &str) -> i64 {
 
 /// Waits until this number of sessions, or more, are in the middle of such a statement.
 pub async fn until_running(pool: &Database, like: &str, count: i64) {
-    super::eventually(like, || async {
-        let running = statements_running(pool, like).await;
-        super::when(running >= count, running)
-    })
-    .await;
+    super::until(like, || statements_running(pool, like), |running| *running >= count).await;
 }
 
 /// Sets the Redis of the shape that `SECKILL_TEST_REDIS` names: `tls`, `sentinel` or `cluster`.

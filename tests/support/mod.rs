@@ -44,7 +44,7 @@ pub use purchase::{
     is_breaker_open, purchase, purchase_of, send_and_leave, until_in_flight, until_metric,
     write_batch,
 };
-pub use waiting::{BOUND, assert_clean, eventually, when};
+pub use waiting::{BOUND, assert_all_clean, assert_clean, eventually, until, when};
 
 /// The servers of this run. They end with the process.
 ///

@@ -14,6 +14,7 @@ use axum::routing::{get, post};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
+use seckill::config::Config;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
@@ -64,8 +65,11 @@ impl TestProvider {
         Self { shared, addr, _task: tokio_util::task::AbortOnDropHandle::new(task) }
     }
 
-    pub fn secret(&self) -> &'static str {
-        SECRET
+    /// Sets the shop whose buyers pay here, at this address.
+    pub fn configure(&self, config: &mut Config, checkout_url: &str) {
+        config.sections.set("payment", "provider", "webhook");
+        config.sections.set("payment", "checkout_url", checkout_url);
+        config.sections.set("payment", "secret", SECRET);
     }
 
     pub fn refund_url(&self) -> String {

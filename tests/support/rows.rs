@@ -4,7 +4,7 @@ use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::{Query, QueryScalar};
 use sqlx::{FromRow, MySql};
 
-use super::{Shop, eventually, when};
+use super::{Shop, until};
 
 impl Shop {
     /// Changes rows; returns how many.
@@ -29,13 +29,14 @@ impl Shop {
         statement.fetch_one(&self.pool).await.expect("a value is read")
     }
 
+    /// Reads one number.
+    pub async fn number(&self, statement: &str) -> i64 {
+        self.read(sqlx::query_scalar(statement)).await
+    }
+
     /// Waits until a statement that counts says this number.
     pub async fn until_count(&self, statement: &str, count: i64) {
-        eventually(statement, || async {
-            let counted: i64 = self.read(sqlx::query_scalar(statement)).await;
-            when(counted == count, counted)
-        })
-        .await;
+        until(statement, || self.number(statement), |counted| *counted == count).await;
     }
 
     /// Reads the values of all rows.

@@ -80,17 +80,36 @@ pub async fn eventually<L: Look, F: Future<Output = L>>(
     }
 }
 
+/// Looks again and again until what is seen is as wanted, and answers it, as [`eventually`] does.
+pub async fn until<T: Debug, F: Future<Output = T>>(
+    wait: impl Into<Wait>,
+    mut look: impl FnMut() -> F,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
+    eventually(wait, || {
+        let seen = look();
+        async {
+            let seen = seen.await;
+            when(is_wanted(&seen), seen)
+        }
+    })
+    .await
+}
+
 /// Makes a look for [`eventually`]: `Ok(seen)` when `holds`, else `Err(seen)`.
 pub fn when<T: Debug>(holds: bool, seen: T) -> Result<T, T> {
     if holds { Ok(seen) } else { Err(seen) }
 }
 
+/// Asserts of each item what [`assert_clean`] does.
+pub async fn assert_all_clean(instance: &Instance, items: &[i64]) {
+    for item in items {
+        assert_clean(instance, *item).await;
+    }
+}
+
 /// Asserts that every invariant of the item holds, its Redis counter too once traffic is quiet;
 /// answers the audit.
 pub async fn assert_clean(instance: &Instance, item: i64) -> Value {
-    eventually("a clean audit", || async {
-        let audit = instance.audit(item).await;
-        when(audit["clean"] == true, audit)
-    })
-    .await
+    until("a clean audit", || instance.audit(item), |audit| audit["clean"] == true).await
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use mysql_connection::Database;
 
 use ledger::cache::Cache;
-use ledger::rows::stock;
+use ledger::rows::items;
 use ledger::single_flight::SingleFlight;
 use shop_domain::ItemId;
 
@@ -46,7 +46,7 @@ impl MemoryCounters {
         let pool = self.pool.clone();
         let loaded = self.loaded.clone();
         let load = async move {
-            let Some(row) = stock::read(&pool, item).await? else { return Ok(None) };
+            let Some(row) = items::read_stock(&pool, item).await? else { return Ok(None) };
             let make = || MemoryCounter(Arc::new(AtomicI64::new(row.available)));
             // Not replaced: a load that ended just before may have sold from its counter.
             Ok(Some(loaded.get_or_insert_with(item, make)))

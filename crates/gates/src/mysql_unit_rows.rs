@@ -42,7 +42,7 @@ use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::cache::Cache;
 use ledger::rows::tables::unit_rows::{PoolChange, UnitPool, UnitRows, settle};
-use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
+use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite, no_ledger};
 use shop_domain::{ArbiterMode, ItemId, Outcome, Purchase, Refusal, Unavailable};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -144,7 +144,7 @@ impl MysqlUnitRows {
             let asked = shared.asked.load(Ordering::SeqCst);
             let asked_at = std::time::Instant::now();
             let settled = settle(&self.context.pool, purchase.item.id, change).await;
-            let pool = settled.map_err(|error| steps::no_ledger(&error))?;
+            let pool = settled.map_err(|error| no_ledger(&error))?;
             Ok(*last.insert(SettledPool { asked, asked_at, pool }))
         };
         let late = Outcome::Unavailable(Unavailable::Contended);

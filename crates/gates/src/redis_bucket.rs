@@ -63,7 +63,7 @@ impl Strategy for RedisBucket {
         loop {
             let epoch = {
                 let _span = purchase.trace.span("counter");
-                self.context.buckets.take(item, units, first).await
+                self.context.buckets.take(item, units, first, Some(buyer.deadline)).await
             };
             let epoch = match epoch {
                 Ok(Gathered::All(parts)) => return self.write(purchase, buyer, &parts).await,

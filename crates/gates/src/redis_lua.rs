@@ -38,6 +38,7 @@ use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::Take;
 use ledger::rows::buyers;
+use ledger::write::no_ledger;
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal};
 
@@ -70,7 +71,7 @@ impl Strategy for RedisLua {
         loop {
             let counted = {
                 let _span = purchase.trace.span("counter");
-                self.context.counters.take_once(&purchase).await
+                self.context.counters.take_once(&purchase, Some(deadline)).await
             };
             match counted {
                 Ok(Take::First(taken)) => {
@@ -127,7 +128,7 @@ impl RedisLua {
         }
         let bought = match buyers::bought(&self.context.pool, item, buyer).await {
             Ok(bought) => bought,
-            Err(error) => return Some(steps::no_ledger(&error)),
+            Err(error) => return Some(no_ledger(&error)),
         };
         if bought + purchase.quantity.signed() > i64::from(limit) {
             return refused;

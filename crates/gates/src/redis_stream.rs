@@ -40,6 +40,7 @@ use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuye
 use crate::redis_store::CounterError;
 use crate::redis_store::queue::{self, Push};
 use ledger::rows::{buyers, orders};
+use ledger::write::no_ledger;
 use shop_domain::outcome::Dependency;
 use shop_domain::{
     ArbiterMode, Doubt, OrderId, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
@@ -137,7 +138,7 @@ impl RedisStream {
         }
         match buyers::bought(&self.context.pool, purchase.item.id, purchase.buyer).await {
             Ok(bought) => Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0))),
-            Err(error) => Err(steps::no_ledger(&error)),
+            Err(error) => Err(no_ledger(&error)),
         }
     }
 
@@ -158,7 +159,7 @@ impl RedisStream {
             Ok(Some(decided)) => Outcome::Replayed(decided),
             // Redis has lost it, and not the memory of it.
             Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
-            Err(error) => steps::no_ledger(&error),
+            Err(error) => no_ledger(&error),
         }
     }
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::RedisResult;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
@@ -76,7 +77,7 @@ impl Strategy for RedisWatch {
         for _ in 0..TRIES_MAX {
             let permit = tokio::time::timeout_at(deadline, self.trying.acquire()).await;
             let Ok(Ok(permit)) = permit else { break };
-            let tried = self.take(item, units).await;
+            let tried = self.take(item, units, deadline).await;
             drop(permit);
             let ended = match tried {
                 Ok(Try::Taken { epoch }) => {
@@ -96,10 +97,11 @@ impl Strategy for RedisWatch {
 }
 
 impl RedisWatch {
-    async fn take(&self, item: ItemId, units: i64) -> Result<Try, CounterError> {
+    async fn take(&self, item: ItemId, units: i64, deadline: Instant) -> Result<Try, CounterError> {
         let key = self.context.counters.key(item);
         let mut own = self.context.redis.watch(&key).await?;
-        let seen = self.context.counters.read_on(&mut own.connection, item).await?;
+        let counters = &self.context.counters;
+        let seen = counters.read_on(&mut own.connection, item, Some(deadline)).await?;
         if seen.available < units {
             redis::cmd("UNWATCH").exec_async(&mut own.connection).await?;
             own.keep();

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, MultiMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
@@ -82,7 +82,7 @@ impl Names {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn grant(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<Option<Grant>> {
+    fn grant(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let mut table = self.locked();
         let now = Instant::now();
         let until = now + lease;
@@ -118,12 +118,7 @@ fn mint(last: u64) -> StoreResult<u64> {
 
 #[async_trait]
 impl LeaseStore for Names {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         self.grant(name, token, lease)
     }
 

@@ -8,7 +8,7 @@
 //! # Modules, in reading order
 //! 1. [`statement`]: binds values to a statement and sends it.
 //! 2. `transaction.rs`: begins a transaction ([`transact`]) and ends it. `database.rs`: the handle of the connections.
-//! 3. `error.rs`: errors by their meaning ([`Fault`]). `shown.rs`: errors without the values of a statement.
+//! 3. `error.rs`: errors by their meaning ([`Fault`]), without the values of a statement.
 //! 4. [`limits`]: how long an answer is awaited. `new_id.rs`: ids that no other row has ([`with_new_id`]).
 //! 5. `pool.rs`, `writer.rs`, `choice.rs`: pools, and the writer that they follow.
 //! 6. [`session`]: how each session is set up. [`hosts`]: the URL. [`named_lock`]: one session at a time does something.
@@ -27,7 +27,6 @@ mod pool;
 pub mod replication;
 pub mod session;
 pub mod shards;
-mod shown;
 pub mod statement;
 mod transaction;
 mod writer;
@@ -40,6 +39,6 @@ pub use pool::{PoolOptions, SignOfLife, pool, pool_of, pool_to, sign_of_life};
 pub use session::{Snapshot, begin_snapshot};
 pub use shards::Shards;
 pub use transaction::{
-    LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact, transact_within,
+    LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact,
 };
 pub use writer::Writer;

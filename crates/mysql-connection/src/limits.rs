@@ -10,7 +10,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::WorkError;
-use crate::shown::without_values;
+use crate::error::without_values;
 
 /// How long one statement may take, the wait for a connection and for a row lock included.
 pub const ANSWER_MAX: Duration = Duration::from_secs(6);

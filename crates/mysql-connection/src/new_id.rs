@@ -4,7 +4,7 @@
 //! promotion that lacks commits, a counter would give numbers again that tokens, tickets, links and keys in Redis still
 //! carry.
 
-use crate::shown::shown;
+use crate::error::shown;
 use crate::{Fault, WorkError};
 
 /// Tries with other ids, while the ids are taken. Two ids of one millisecond are equal once in 4,096 times.

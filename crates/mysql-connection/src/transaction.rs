@@ -6,7 +6,6 @@
 //! [`LedgerTransaction::commit`] ends it with a change.
 
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sqlx::{Connection, MySql, MySqlConnection, Transaction};
@@ -82,20 +81,8 @@ pub async fn transact<'w, T, E: WorkError>(
     pool: &Database,
     work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
 ) -> Result<T, E> {
-    transact_within(TRANSACTION_MAX, pool, work).await
-}
-
-/// [`transact`] with another limit of time.
-///
-/// # Errors
-/// Those of [`transact`]; a missing answer after `limit`.
-pub async fn transact_within<'w, T, E: WorkError>(
-    limit: Duration,
-    pool: &Database,
-    work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
-) -> Result<T, E> {
     // Boxed: it would make the future of each caller larger.
-    within_limit(limit, Box::pin(run(pool, work))).await
+    within_limit(TRANSACTION_MAX, Box::pin(run(pool, work))).await
 }
 
 async fn run<'w, T, E: WorkError>(

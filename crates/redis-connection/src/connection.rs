@@ -1,4 +1,4 @@
-//! The connection that everything shares, and how a command finds its server.
+//! The connection that everything shares, how a command finds its server, and when it is sent again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,15 +8,21 @@ use futures::future::join_all;
 use redis::aio::ConnectionLike;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::task::AbortHandle;
+use tokio::time::timeout_at;
 
 use crate::address::{Address, InvalidAddress, Shape, invalid};
-use crate::cluster::{self, Cluster};
-use crate::exchange::{Exchange, Tries};
+use crate::cluster::{self, Cluster, unreachable_cluster};
 use crate::node::Node;
 use crate::own::OwnConnections;
 use crate::refusal::{Failure, Refusal, slot_stays_open, unknown_in_pipeline};
 use crate::sentinel::{self, Sentinels};
 use crate::slot::{Slot, slot_of};
+
+/// Redirections that a command follows before it pauses.
+const REDIRECTIONS_MAX: u32 = 4;
+/// The first and the longest pause before a command that did not run is sent again.
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -347,5 +353,69 @@ impl ConnectionLike for SharedConnection {
             Servers::Sentinel(sentinels) => sentinels.template().redis_settings().db(),
             Servers::Cluster(cluster) => cluster.template().redis_settings().db(),
         }
+    }
+}
+
+/// A way of sending a command to one server and getting its answer.
+pub(crate) trait Exchange: Sync {
+    /// Sends it. `asked_first` has the server run it although the slot is not its own yet.
+    fn send(
+        &self,
+        node: &Node,
+        asked_first: bool,
+    ) -> impl Future<Output = Result<Value, Failure>> + Send;
+}
+
+/// When a command that did not run is sent again.
+pub(crate) struct Tries {
+    until: Instant,
+    pause: Duration,
+    redirections: u32,
+}
+
+impl Tries {
+    /// Until a time.
+    pub(crate) fn until(until: Instant) -> Self {
+        Self { until, pause: PAUSE_FIRST, redirections: 0 }
+    }
+
+    /// Whether to try again, after a pause if need be.
+    pub(crate) async fn again(&mut self, refusal: &Refusal) -> bool {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        let is_redirected = matches!(refusal, Refusal::Moved(_) | Refusal::Ask(_));
+        if is_redirected && self.redirections < REDIRECTIONS_MAX {
+            self.redirections += 1;
+            return true;
+        }
+        let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0)).min(left);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(pause).await;
+        true
+    }
+
+    /// Waits for the server to try next, no longer than there is time for tries.
+    pub(crate) async fn in_time<T>(&self, next: impl Future<Output = Option<T>>) -> Option<T> {
+        timeout_at(self.until.into(), next).await.ok().flatten()
+    }
+}
+
+impl Exchange for Cmd {
+    async fn send(&self, node: &Node, asked: bool) -> Result<Value, Failure> {
+        if asked { asked_first(node, self).await } else { node.command(self).await }
+    }
+}
+
+/// Sends a command to the server that receives its slot, which runs it although the slot is not
+/// its own yet.
+async fn asked_first(node: &Node, command: &Cmd) -> Result<Value, Failure> {
+    let mut pipeline = redis::pipe();
+    pipeline.cmd("ASKING").add_command(command.clone());
+    let mut answers = node.pipeline(&pipeline, 0, 2).await?;
+    match (answers.pop(), answers.pop()) {
+        (Some(answer), Some(_)) => Ok(answer),
+        _ => Err(Failure::Unknown(unreachable_cluster("no answer behind ASKING"))),
     }
 }

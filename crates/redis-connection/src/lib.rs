@@ -4,7 +4,6 @@
 mod address;
 mod cluster;
 mod connection;
-mod exchange;
 mod node;
 mod open_slots;
 mod own;

@@ -15,8 +15,7 @@ use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{timeout, timeout_at};
 
-use crate::connection::SharedConnection;
-use crate::exchange::Exchange;
+use crate::connection::{Exchange, SharedConnection};
 use crate::node::Node;
 use crate::refusal::{Failure, Refusal};
 

@@ -1,9 +1,9 @@
-//! An item on sale: the time window of its sale, its edits, and its states.
+//! An item on sale: the time window of its sale, its draw, its edits, and its states.
 
 use time::OffsetDateTime;
 
 use super::product::{NewVariant, Variant};
-use super::{Cents, Currency, ItemDraw, ItemId, LimitGroupId, NewDraw, Refusal};
+use super::{Cents, Currency, ItemId, LimitGroupId, Refusal};
 
 /// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
 /// changes with every order).
@@ -181,6 +181,23 @@ impl SaleWindow {
     }
 }
 
+/// The draw of an item, as a purchase sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemDraw {
+    /// The end of the time in which buyers can enter.
+    pub closes_at: OffsetDateTime,
+    /// Whether each entry has its place. Then units without an entry are sold as in any sale.
+    pub is_drawn: bool,
+}
+
+impl ItemDraw {
+    /// Returns whether the close lies within the sale, so that buyers can enter before it and buy after it.
+    #[must_use]
+    pub fn fits(&self, window: SaleWindow) -> bool {
+        window.starts_at() < self.closes_at && self.closes_at < window.ends_at()
+    }
+}
+
 /// The fields of an item that is created; the ledger adds the id and the revision.
 #[derive(Clone, Debug)]
 pub struct NewItem {
@@ -208,6 +225,22 @@ pub struct NewItem {
     pub variant: Option<NewVariant>,
     /// Its draw, if it has one.
     pub draw: Option<NewDraw>,
+}
+
+/// What a new draw promises.
+#[derive(Clone, Debug)]
+pub struct NewDraw {
+    pub closes_at: OffsetDateTime,
+    pub beacon: DrawBeacon,
+    /// The round of the beacon, which comes after the close.
+    pub round: u64,
+    /// The public key of the shop, in hexadecimal digits.
+    pub shop_key: String,
+    /// The most buyers who are drawn as one.
+    pub party_max: u8,
+    /// Writes the rules as they are published, for this item and these units for sale; `None` for rules that no checker
+    /// would take.
+    pub rules: fn(&Self, ItemId, i64) -> Option<String>,
 }
 
 /// The changes of an item by an operator; `None` leaves a field as it is.
@@ -303,6 +336,16 @@ word_enum! {
         /// The gate alone decides, with the textbook write, so that a broken gate shows (lab items
         /// only).
         Off = "off",
+    }
+}
+
+word_enum! {
+    /// The source of the public value that a draw depends on.
+    DrawBeacon {
+        /// The network `quicknet` of drand.
+        Drand = "drand-quicknet",
+        /// A key of the shop.
+        Local = "local",
     }
 }
 

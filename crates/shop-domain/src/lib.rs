@@ -1,8 +1,8 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
-//! Reading order: [`amount`] (units and money), [`id`], [`item`] (with the window of its sale), [`product`],
+//! Reading order: [`amount`] (units and money), [`id`], [`item`] (with the window of its sale and its draw), [`product`],
 //! [`order`] (with the purchase that it begins as, and the state machine), [`payment`], [`outcome`] (the results of a purchase), [`waiting`]
-//! (places in a waiting list), [`draw`], [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
+//! (places in a waiting list), [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
 //! purchase took).
 
 pub mod amount;
@@ -10,7 +10,6 @@ pub mod audit;
 pub mod clock;
 #[cfg(feature = "sqlx")]
 pub mod columns;
-pub mod draw;
 pub mod id;
 pub mod item;
 pub mod order;
@@ -23,12 +22,14 @@ pub mod waiting;
 
 pub use amount::{Cents, Currency, Quantity};
 pub use clock::Clock;
-pub use draw::{DrawBeacon, ItemDraw, NewDraw};
 pub use id::{
     BuyerReference, EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, ShopId,
     UserId,
 };
-pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem, SaleWindow};
+pub use item::{
+    ArbiterMode, DrawBeacon, Item, ItemDraw, ItemEdit, ItemKind, ItemState, LimitGroup, NewDraw,
+    NewItem, SaleWindow,
+};
 pub use order::{Order, OrderStatus, Purchase};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable, Unreachable};
 pub use product::{Product, Variant};

@@ -15,11 +15,9 @@ use time::OffsetDateTime;
 use utoipa::IntoParams;
 
 use crate::address::{ClientAddress, Proxies};
-use crate::cors::CorsOrigins;
+use crate::cross_site::{CorsOrigins, refuse_cross_site, refuse_other_sites};
 use crate::problem::Problem;
 use crate::problems;
-pub use crate::same_site::refuse_cross_site;
-use crate::same_site::refuse_other_sites;
 use crate::session::Authenticator;
 use crate::token::{Claims, Holder, Role};
 use crate::too_long;

@@ -8,10 +8,9 @@ pub use shop_metrics::Metrics;
 
 use crate::address::Proxies;
 use crate::body::BodyLimits;
-use crate::cors::CorsOrigins;
+use crate::cross_site::CorsOrigins;
 use crate::rates::Rates;
-use crate::session::Authenticator;
-use crate::session_cookie::SessionCookie;
+use crate::session::{Authenticator, SessionCookie};
 use crate::streams::Streams;
 
 /// The parts that the extractors take, and that most handlers share.
@@ -60,9 +59,9 @@ macro_rules! routes_state {
             authenticator: $crate::session::Authenticator,
             rates: std::sync::Arc<$crate::rates::Rates>,
             proxies: $crate::address::Proxies,
-            cors: $crate::cors::CorsOrigins,
+            cors: $crate::cross_site::CorsOrigins,
             body_limits: $crate::body::BodyLimits,
-            session_cookie: $crate::session_cookie::SessionCookie,
+            session_cookie: $crate::session::SessionCookie,
             streams: $crate::streams::Streams,
             lifecycle: $crate::kit::Lifecycle,
             clock: $crate::kit::Clock,

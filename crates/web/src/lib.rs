@@ -1,7 +1,7 @@
 //! The HTTP kit below all routes: the only crate that knows status codes and problem details.
 //!
 //! [`server`] accepts connections, on a [`listener`] of TCP or a unix socket; [`layers`] has the middleware around every request; [`extract`],
-//! [`body`], [`paging`] and [`session_cookie`] parse requests, [`token`] the sessions; [`address`], [`hosts`],
+//! [`body`] and [`paging`] parse requests, [`token`] and [`session`] say who sends them; [`address`], [`hosts`],
 //! [`connection_limiter`], [`stream_limiter`] and [`rates`] limit one client, [`flight`] what it does not read; [`problem`] is
 //! how a failure is answered, [`problems`] the table of the failures that all routes share, [`accept`] what an answer may be. An extractor takes its part
 //! of the routes' state by `FromRef`.
@@ -10,7 +10,7 @@ pub mod accept;
 pub mod address;
 pub mod body;
 pub mod connection_limiter;
-pub mod cors;
+pub mod cross_site;
 mod detached;
 pub mod document;
 pub mod extract;
@@ -21,17 +21,14 @@ pub mod layers;
 pub mod listen_address;
 pub mod listener;
 pub mod order_body;
-pub mod outcome;
 pub mod paging;
 pub mod prober;
 pub mod problem;
 pub mod problems;
 pub mod rates;
 pub mod runtimes;
-mod same_site;
 pub mod server;
 pub mod session;
-pub mod session_cookie;
 mod socket_file;
 pub mod stream_limiter;
 pub mod streams;

@@ -12,7 +12,7 @@ use crate::draws::DrawParts;
 use crate::sql::rows::{self, DueDraw};
 use crate::sql::{self, Step};
 use extension::job::Job;
-use ledger::rows::nothing_was_sent;
+use ledger::work::nothing_was_sent;
 use shop_domain::ItemId;
 
 /// Draws that are advanced at once.

@@ -16,7 +16,7 @@ use extension::actor_of;
 use extension::ports::{Created, KeyedRequest, NewItems, ReadItem};
 use shop_domain::Currency;
 use web::body::CsvBody;
-use web::cors::mark_repeated;
+use web::cross_site::mark_repeated;
 use web::extract::{IdempotencyKey, Operator, QueryPairs};
 use web::problem::Problem;
 

@@ -7,7 +7,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::mpsc;
 
 use crate::{formula, problems};
-use ledger::rows::failed_read;
+use ledger::work::failed_read;
 use shop_domain::LedgerError;
 use shop_domain::item::word_enum;
 use web::problem::Problem;

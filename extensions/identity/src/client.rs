@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ledger::rows::subjects::{self, Subject};
-use ledger::rows::{self, failed_change};
+use ledger::work::{self, failed_change};
 use outgoing_https::HttpsClient;
 use time::OffsetDateTime;
 
@@ -138,7 +138,7 @@ impl Client {
         let name = shown_name(claims);
         let keys = accounts.subject_keys();
         let create = subjects::create(&ledger.pool, subject, keys, &name, kit.clock.now());
-        let created = rows::change(&ledger.breaker, create).await;
+        let created = work::change(&ledger.breaker, create).await;
         match created.map_err(|error| failed_change(&error))? {
             Some(user) => Ok(user),
             // Another request of the user was first.

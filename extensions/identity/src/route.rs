@@ -15,7 +15,7 @@ use shop_domain::Clock;
 use web::extract::{QueryPairs, SameSite, cookie};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;
-use web::session_cookie::SessionCookie;
+use web::session::SessionCookie;
 
 /// Start a sign-in by the identity provider; for browsers.
 #[utoipa::path(get, path = "/api/session/provider", tag = "everyone",

@@ -17,7 +17,7 @@ use crate::tracked::TrackedRun;
 use extension::Core;
 use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
-use ledger::rows::{self, orders, stock};
+use ledger::rows::{self, items, orders};
 use shop_domain::{
     ArbiterMode, Cents, Currency, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus,
     SaleWindow, UserId, audit,
@@ -194,7 +194,7 @@ impl Work<'_> {
             // The database may be slow: the load does not wait for this read.
             let available = tokio::select! {
                 answers = &mut load => return answers,
-                row = stock::read(pool, item) => {
+                row = items::read_stock(pool, item) => {
                     row.ok().flatten().map_or(cell.stock, |row| row.available)
                 }
             };

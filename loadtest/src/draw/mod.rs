@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use ledger_audit::{Reader, State, judge_draw};
+use ledger_audit::{Finding, Reader, State, judge_draw};
 use serde_json::Value;
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
@@ -78,12 +78,73 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let began = Instant::now();
     let own = admin.audit(item).await?;
     let audited = began.elapsed();
+    let judged = Judged {
+        listed: proof.entries.len(),
+        faults,
+        findings,
+        own_clean: own["clean"].clone(),
+        read,
+        verified,
+        audited,
+    };
+    Ok(report_of(item, options, &instances, &drawn, &judged))
+}
+
+/// What was found in a draw that has ended, and how long it took.
+struct Judged {
+    /// Entries of the published list.
+    listed: usize,
+    /// Faults of the proof.
+    faults: Vec<String>,
+    findings: Vec<Finding>,
+    /// Whether the service's own audit is clean, as it says.
+    own_clean: Value,
+    read: Duration,
+    verified: Duration,
+    audited: Duration,
+}
+
+/// The report of a draw, and the exit code.
+fn report_of(
+    item: i64,
+    options: &DrawOptions,
+    instances: &[Instance],
+    drawn: &DrawCourse,
+    judged: &Judged,
+) -> (String, u8) {
+    let mut report = Document::new(format!("a draw of item {item}"));
+    facts(&mut report, options, instances, drawn, judged.listed);
+    times(&mut report, drawn, judged);
+    report.heading("Audit");
+    let Judged { faults, findings, own_clean, .. } = judged;
+    let of_ledger = findings.iter().filter(|finding| finding.state != State::NotJudged);
+    report.table(report::findings(of_ledger, |finding| finding.detail.clone()));
+    report.list(faults.iter().cloned());
     let broken = findings.iter().filter(|finding| finding.state == State::Broken);
     let broken: Vec<&str> = broken.map(|finding| finding.invariant).collect();
-    let clean = faults.is_empty() && own["clean"] == true && broken.is_empty();
+    let clean = faults.is_empty() && *own_clean == true && broken.is_empty();
+    let verdict = if clean {
+        "clean: everybody who entered has one place, and the places are the published shuffle"
+            .to_owned()
+    } else {
+        format!(
+            "NOT CLEAN: {} faults of the proof, broken {broken:?}, the service's audit {own_clean}",
+            faults.len()
+        )
+    };
+    report.conclusion(verdict, clean);
+    (report.text(Color::of_terminal()), u8::from(!clean))
+}
 
+/// Adds what was drawn, and how.
+fn facts(
+    report: &mut Document,
+    options: &DrawOptions,
+    instances: &[Instance],
+    drawn: &DrawCourse,
+    listed: usize,
+) {
     let number = |count: usize| grouped(count as u64);
-    let mut report = Document::new(format!("a draw of item {item}"));
     let in_parties = drawn.told.iter().filter(|told| told.party.is_some()).count();
     let withdrew = drawn.told.iter().filter(|told| told.withdrew).count();
     report.facts([
@@ -97,13 +158,17 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
             "listed",
             format!(
                 "{} entries for {} units",
-                number(proof.entries.len()),
+                number(listed),
                 grouped(options.stock.unsigned_abs())
             ),
         ),
         ("instances", instances.iter().map(|one| one.url.as_str()).collect::<Vec<_>>().join(", ")),
         ("machine", format!("{} cores", process::cores())),
     ]);
+}
+
+/// Adds how long each step took.
+fn times(report: &mut Document, drawn: &DrawCourse, judged: &Judged) {
     report.heading("Time");
     let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
     let rate = drawn.told.len() as f64 / drawn.entered.as_secs_f64();
@@ -111,26 +176,10 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
         ("entering", format!("{}, {rate:.0} per second", seconds(drawn.entered))),
         ("from the close to the list", seconds(drawn.listed)),
         ("from the list to the last place", seconds(drawn.placed)),
-        ("reading the proof", seconds(read)),
-        ("verifying it", seconds(verified)),
-        ("the service's audit", seconds(audited)),
+        ("reading the proof", seconds(judged.read)),
+        ("verifying it", seconds(judged.verified)),
+        ("the service's audit", seconds(judged.audited)),
     ]);
-    report.heading("Audit");
-    let judged = findings.iter().filter(|finding| finding.state != State::NotJudged);
-    report.table(report::findings(judged, |finding| finding.detail.clone()));
-    report.list(faults.iter().cloned());
-    let verdict = if clean {
-        "clean: everybody who entered has one place, and the places are the published shuffle"
-            .to_owned()
-    } else {
-        format!(
-            "NOT CLEAN: {} faults of the proof, broken {broken:?}, the service's audit {}",
-            faults.len(),
-            own["clean"]
-        )
-    };
-    report.conclusion(verdict, clean);
-    Ok((report.text(Color::of_terminal()), u8::from(!clean)))
 }
 
 /// Lets the buyers enter, and waits until each entry has its place.

@@ -25,7 +25,7 @@ use extension::actor_of;
 use extension::ports::{AnnounceDraws, DrawPromise, KeyedRequest};
 use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
 use web::body::{Integer, JsonBody, RawJson, parse};
-use web::cors::mark_repeated;
+use web::cross_site::mark_repeated;
 use web::extract::{IdempotencyKey, ItemPath, Operator};
 use web::instant;
 use web::problem::Problem;

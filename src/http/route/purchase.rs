@@ -14,17 +14,17 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{OpenApi, RefOr};
 
-use crate::http::problems;
 use crate::purchase::{LineRequest, OrderRequest, Purchases, Source};
 use gates::{Options, Scope, Store, WaitFor};
 use shop_domain::trace::{Span, SpanKind, TraceContext};
 use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity};
 use shop_traces::Traces;
 use web::body::{Integer, OptionalJsonBody};
-use web::cors::mark_repeated;
+use web::cross_site::mark_repeated;
 use web::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs};
 use web::order_body::OrderBody;
 use web::problem::Problem;
+use web::problems;
 
 const PATH: &str = "/api/seckill/{strategy}/{item_id}";
 

@@ -22,8 +22,7 @@ use web::document::TryAgain;
 use web::extract::{AccountHolder, SameSite, TokenHolder};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;
-use web::session::Session;
-use web::session_cookie::SessionCookie;
+use web::session::{Session, SessionCookie};
 
 /// The longest body with a token of the identity provider, in bytes: the token, and room for a name and a password.
 pub(super) const TOKEN_BODY_BYTES: usize = IDENTITY_TOKEN_BYTES_MAX + (2 << 10);

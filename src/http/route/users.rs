@@ -21,7 +21,7 @@ use web::document::TryAgain;
 use web::extract::{AccountHolder, Operator, SameSite, UserPath};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;
-use web::session_cookie::SessionCookie;
+use web::session::SessionCookie;
 use web::token::Role;
 
 /// A new account.

@@ -8,9 +8,9 @@
 //! an arbiter are only inspected: their counter alone prevents overselling. Of a counter that is
 //! split over buckets the sum is compared, and single buckets are repaired.
 //!
-//! The counter of a sale has a field for each buyer. It is removed when the sale has been over for a day. If
-//! the sale is prolonged later, the counter is loaded again, as after a loss of Redis' data; items without an
-//! arbiter keep theirs.
+//! The counter of a sale has a field for each buyer. It is removed when the sale has been over for a day, and an empty
+//! queue with it. If the sale is prolonged later, the counter is loaded again, as after a loss of Redis' data; items
+//! without an arbiter keep theirs.
 //!
 //! The tables that strategies have beside the stock are settled too. There the ledger can say at once which is right.
 //!

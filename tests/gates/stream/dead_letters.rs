@@ -9,7 +9,7 @@ use shop_metrics::Metrics;
 
 use super::{STREAM, deliveries, ends_as, key, purchase, queue, queue_of, redis_of, shop};
 use crate::http::assert_clean;
-use crate::support::{Shop, eventually, when};
+use crate::support::{Shop, eventually, until, when};
 
 /// A shop in which an order that cannot be decided soon becomes a dead letter.
 async fn hasty_shop() -> Shop {
@@ -30,11 +30,8 @@ async fn refuse(shop: &Shop, condition: &str) {
 
 /// Waits until the item has dead letters, and returns the ids of their orders.
 async fn parked(reader: &Reader, item: ItemId) -> Vec<String> {
-    let letters = eventually("an order to be put aside", || async {
-        let letters = reader.queue().dead_letters(item).await.expect("asked");
-        when(!letters.is_empty(), letters)
-    })
-    .await;
+    let listed = || async { reader.queue().dead_letters(item).await.expect("asked") };
+    let letters = until("an order to be put aside", listed, |letters| !letters.is_empty()).await;
     let order = |letter: &DeadLetter| letter.order.as_ref().expect("an order").order.to_string();
     letters.iter().map(order).collect()
 }

@@ -13,7 +13,7 @@ use web::token::Role;
 use super::{STREAM, hold_up, in_ledger, order, queue, redis_of, shop};
 use crate::http::{assert_clean, order_id};
 use crate::process::program::{free_addr, press, serve};
-use crate::support::{BOUND, Client, Shop, eventually, purchase_path, seed, when};
+use crate::support::{BOUND, Client, Shop, eventually, purchase_path, seed, until};
 
 /// A shop with a Redis of its own, which writes a log.
 async fn shop_with_redis(append_fsync: AppendFsync) -> (Shop, RedisServer) {
@@ -117,11 +117,7 @@ async fn the_card_says_what_202_promises_here() {
     };
     // A promise is remembered for a moment.
     let says = async |words: &str| {
-        eventually(BOUND, || async {
-            let said = promise().await;
-            when(said.contains(words), said)
-        })
-        .await
+        until(BOUND, || async { promise().await }, |said| said.contains(words)).await
     };
     says("appendfsync everysec").await;
     set(&mut connection, "appendfsync", "always").await;

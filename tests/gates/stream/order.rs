@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
 use crate::support::event_stream::Events;
-use crate::support::{Client, Shop, eventually, patient, purchase_path, until_running};
+use crate::support::{Client, Shop, eventually, patient, purchase_path, until, until_running};
 
 /// A buyer whom no other test of this process has.
 const BUYER: i64 = 74_110;
@@ -115,11 +115,8 @@ async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
         instance.buyer(2).step(cancelled.as_str().expect("an id"), "cancellation").await.status,
         200
     );
-    eventually("the unit to be sold again", || async {
-        let answer = instance.buyer(3).buy_for_good(STREAM, item).await;
-        (answer.status == 201).then_some(())
-    })
-    .await;
+    let buy = || async { instance.buyer(3).buy_for_good(STREAM, item).await };
+    until("the unit to be sold again", buy, |answer| answer.status == 201).await;
     assert_clean(&instance, item).await;
 }
 

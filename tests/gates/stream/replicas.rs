@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{STREAM, ends_as, hold_up, in_ledger, key, purchase, queue_of, queue_with, shop};
 use crate::http::{assert_clean, order_id};
-use crate::support::{Shop, eventually, link_to, own_redis, purchase_of};
+use crate::support::{Shop, eventually, link_to, own_redis, purchase_of, until};
 
 /// A shop on this Redis whose 202 waits for replicas.
 async fn shop_on(url: String, replicas_min: u32) -> Shop {
@@ -35,13 +35,8 @@ async fn promises_what_replicas_have<'a>(
     let item = instance.make_item(json!({ "stock": 10 })).await;
     let buy = async |id: i64| instance.buyer(id).buy_with_key(STREAM, item, "k").await;
     // A busy machine may take longer than the replicas are waited for; then the order is in doubt, and asked for again.
-    let promised = async |id: i64, what: &str| {
-        eventually(what, || async {
-            let answer = buy(id).await;
-            (answer.status == 202).then_some(answer)
-        })
-        .await
-    };
+    let promised =
+        async |id: i64, what: &str| until(what, || buy(id), |answer| answer.status == 202).await;
     let holder = hold_up(shop, item).await;
     let with_replicas = promised(1, "an order that the replicas have").await;
 

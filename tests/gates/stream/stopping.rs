@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{STREAM, deliveries, hold_up, in_ledger, queue, shop};
-use crate::http::{BOUND, assert_clean, eventually, when};
-use crate::support::Shop;
+use crate::http::{BOUND, assert_clean};
+use crate::support::{Shop, until};
 
 /// Items with a queue. The orders of two are written by themselves, and those of the others in batches.
 const ITEMS: usize = 4;
@@ -18,20 +18,12 @@ const BEHIND: usize = 5;
 
 /// Waits until the consumers have this number of orders of an item.
 async fn until_in_hand(shop: &Shop, item: i64, orders: usize) {
-    eventually("orders in hand", || async {
-        let delivered = deliveries(shop, item).await;
-        when(delivered.len() == orders, delivered)
-    })
-    .await;
+    until("orders in hand", || deliveries(shop, item), |delivered| delivered.len() == orders).await;
 }
 
 /// Waits until the ledger has this number of orders of an item.
 async fn until_in_ledger(shop: &Shop, item: i64, orders: usize) {
-    eventually("orders in the ledger", || async {
-        let found = in_ledger(shop, item).await;
-        when(found.len() == orders, found)
-    })
-    .await;
+    until("orders in the ledger", || in_ledger(shop, item), |found| found.len() == orders).await;
 }
 
 /// An instance that stops. Of each item it has sold one order; a consumer has the next one, whose row is held.

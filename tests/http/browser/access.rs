@@ -5,7 +5,7 @@ use serde_json::json;
 use thirtyfour::Key;
 use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{make_sale, orders_of};
 use crate::support::{Shop, is_whole};
 
@@ -17,8 +17,7 @@ const SHOP_BYTES_MAX: u64 = 150_000;
 async fn a_keyboard_is_enough_to_buy_and_pay() {
     let (_shop, instance) = Shop::open().await;
     make_sale(&instance, json!({})).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, "/").await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/").await;
     page.until_text("#list-open", "Aurora").await;
     // Tab goes to the way past the navigation first.
     page.press(Key::Tab).await;
@@ -45,10 +44,10 @@ async fn a_keyboard_is_enough_to_buy_and_pay() {
 pub(super) async fn walk_to(page: &Page, css: &str) {
     for _ in 0..40 {
         let there = format!("return document.activeElement.matches({})", json!(css));
-        if page.run(&there, Vec::new()).await == json!(true) {
+        if page.run(&there).await == json!(true) {
             let outlined = "const shown = (e) => getComputedStyle(e).outlineStyle !== 'none'; \
                  const e = document.activeElement; return shown(e) || shown(e.closest('.card') ?? e)";
-            assert_eq!(page.run(outlined, Vec::new()).await, json!(true), "{css} shows no focus");
+            assert_eq!(page.run(outlined).await, json!(true), "{css} shows no focus");
             return;
         }
         page.press(Key::Tab).await;
@@ -77,10 +76,9 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         ("play", "/play.html".to_owned()),
         ("verify", "/verify.html".to_owned()),
     ];
-    let phone_in_the_dark = Look { dark: true, language: "zh-CN", ..PHONE };
     let phone = Look { dark: true, ..PHONE };
     let chinese = Look { language: "zh-CN", ..DESKTOP };
-    let mut looks = vec![("light", DESKTOP), ("phone-dark-chinese", phone_in_the_dark)];
+    let mut looks = vec![("light", DESKTOP), ("phone-dark-chinese", CHINESE_PHONE)];
     if is_whole() {
         looks.extend([("phone-dark", phone), ("chinese", chinese)]);
     }
@@ -90,18 +88,16 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         for (what, path) in &paths {
             if *what == "signin" {
                 page.visit("/404.html").await;
-                page.run(
-                    "localStorage.clear(); document.cookie = 'seckill=; max-age=0; path=/'",
-                    Vec::new(),
-                )
-                .await;
+                let sign_out =
+                    "localStorage.clear(); document.cookie = 'seckill=; max-age=0; path=/'";
+                page.run(sign_out).await;
                 page.visit(path).await;
             } else if matches!(*what, "book" | "play" | "verify") {
                 page.visit_elsewhere(&format!("http://{}{path}", instance.addr)).await;
             } else if *what == "cart" {
                 let line = json!([{ "item_id": item, "quantity": 1 }]).to_string();
                 let put = "localStorage.setItem('seckill.cart', arguments[0])";
-                page.run(put, vec![json!(line)]).await;
+                page.run_with(put, vec![json!(line)]).await;
                 page.visit(path).await;
             } else if *what == "index" {
                 page.visit_as(&instance, 1, Role::Admin, path).await;
@@ -110,8 +106,7 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
             }
             settled(&page, what).await;
             page.shot(&format!("{name}-{what}")).await;
-            let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
-            if page.run(fits, Vec::new()).await != json!(true) {
+            if !page.fits().await {
                 found.push(format!("{name} {what}: wider than the window"));
             }
             let violations = page.violations().await;
@@ -174,7 +169,7 @@ async fn the_page_of_sales_is_light() {
          return { bytes: all.reduce((sum, { transferSize }) => sum + transferSize, 0), \
            files: all.length, paint_ms: paint ? paint.startTime : null, \
            foreign: all.filter(({ name }) => !name.startsWith(location.origin)).length }";
-    let measured = page.run(measure, Vec::new()).await;
+    let measured = page.run(measure).await;
     println!("the page of sales: {measured}");
     let bytes = measured["bytes"].as_u64().expect("a number");
     assert!(bytes > 10_000 && bytes < SHOP_BYTES_MAX, "{measured}");
@@ -182,7 +177,7 @@ async fn the_page_of_sales_is_light() {
     // The second time nothing but the answers' heads comes over the line.
     page.reload().await;
     settled(&page, "index").await;
-    let again = page.run(measure, Vec::new()).await["bytes"].as_u64().expect("a number");
+    let again = page.run(measure).await["bytes"].as_u64().expect("a number");
     assert!(again < bytes / 2, "{again} of {bytes} bytes again");
     page.close().await;
 }

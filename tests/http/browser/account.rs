@@ -1,12 +1,11 @@
 //! The page of one's own account: a new password, and the end of all sessions.
 
-use reqwest::Method;
 use serde_json::json;
 use thirtyfour::Key;
 use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
-use crate::support::{Client, Instance, Shop, eventually};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
+use crate::support::{Client, Instance, Shop};
 
 const OLD: &str = "a quiet harbour at noon";
 const NEW: &str = "seven loud herons in may";
@@ -24,29 +23,26 @@ async fn sign_in(instance: &Instance, name: &str, password: &str) -> Option<Clie
     Some(instance.stranger().with_token(answer.json["token"].as_str()?))
 }
 
-/// Signs in by the form, on the way to a page.
-async fn sign_in_by_form(page: &Page, name: &str, path: &str) {
-    page.visit(&format!("/signin.html?return={path}")).await;
+/// Opens a browser and signs in by the form, on the way to the orders.
+async fn sign_in_by_form(instance: &Instance, look: Look, name: &str) -> Page {
+    let page = Page::open(instance.addr, look).await;
+    page.visit("/signin.html?return=/orders.html").await;
     page.fill("#username", name).await;
     page.fill("#password", OLD).await;
     page.click("#submit").await;
-    page.until("the page", &format!("location.pathname === {}", json!(path))).await;
+    page.until("the page", "location.pathname === '/orders.html'").await;
+    page
 }
 
 async fn is_over(client: &Client) {
-    eventually("the end of the session", || async {
-        let answer = Client::send(client.request(Method::GET, "/api/orders")).await;
-        (answer.status == 401).then_some(())
-    })
-    .await;
+    client.until("/api/orders", |answer| answer.status == 401).await;
 }
 
 #[tokio::test]
 async fn a_password_is_changed_by_keyboard_and_ends_the_other_sessions() {
     let (_shop, instance) = Shop::open().await;
     let elsewhere = account(&instance, "herone").await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    sign_in_by_form(&page, "herone", "/orders.html").await;
+    let page = sign_in_by_form(&instance, DESKTOP, "herone").await;
     page.until_text("#account .who", "herone").await;
     page.click("#account .who").await;
     page.until("the account", "location.pathname === '/account.html'").await;
@@ -80,9 +76,8 @@ async fn a_password_is_changed_by_keyboard_and_ends_the_other_sessions() {
 async fn signing_out_everywhere_asks_first_and_ends_all_sessions() {
     let (_shop, instance) = Shop::open().await;
     let elsewhere = account(&instance, "otter").await;
-    for look in [DESKTOP, Look { dark: true, language: "zh-CN", ..PHONE }] {
-        let page = Page::open(instance.addr, look).await;
-        sign_in_by_form(&page, "otter", "/orders.html").await;
+    for look in [DESKTOP, CHINESE_PHONE] {
+        let page = sign_in_by_form(&instance, look, "otter").await;
         // The foot moves until the page has its orders. A phone has no room for the name in the head.
         page.until("the orders", "!document.querySelector('#empty').hidden").await;
         page.click("#account-link").await;
@@ -118,8 +113,7 @@ async fn a_browser_that_lost_its_cookie_signs_in_again() {
     let (_shop, instance) = Shop::open().await;
     account(&instance, "heron").await;
     for look in [DESKTOP, PHONE] {
-        let page = Page::open(instance.addr, look).await;
-        sign_in_by_form(&page, "heron", "/orders.html").await;
+        let page = sign_in_by_form(&instance, look, "heron").await;
         page.until("the orders", "!document.querySelector('#empty').hidden").await;
         // With its session it goes on at once.
         page.visit("/signin.html?return=%2Faccount.html").await;
@@ -156,7 +150,7 @@ async fn an_account_without_a_session_is_signed_in_by_the_next_press() {
                if (asked[0] !== path || left === 0) return answer; \
                left -= 1; \
                throw new TypeError('lost'); };";
-        page.run(lose, vec![json!(path), json!(lost)]).await;
+        page.run_with(lose, vec![json!(path), json!(lost)]).await;
         page.fill("#username", name).await;
         page.fill("#password", OLD).await;
         page.click_until("#submit", "#form-error", "The shop did not answer").await;
@@ -172,8 +166,7 @@ async fn an_account_without_a_session_is_signed_in_by_the_next_press() {
 #[tokio::test]
 async fn a_sign_out_without_a_connection_says_that_the_session_goes_on() {
     let (_shop, instance) = Shop::open().await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 77, Role::Buyer, "/account.html").await;
+    let page = Page::of_buyer(&instance, DESKTOP, 77, "/account.html").await;
     page.offline(true).await;
     page.click_until("#account button", "#still-signed-in", "You may still be signed in").await;
     page.until_text("#account .who", "user-77").await;

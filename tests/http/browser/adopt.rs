@@ -2,16 +2,15 @@
 
 use serde_json::json;
 use thirtyfour::Key;
-use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::make_sale;
 use crate::http::order_id;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::{TestIdentityProvider, serve_at};
 use crate::support::payment_provider::TestProvider;
 use crate::support::webhook_receiver::TestReceiver;
-use crate::support::{Shop, eventually, when};
+use crate::support::{Shop, eventually, until, when};
 
 #[tokio::test]
 async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_office_learns_it() {
@@ -24,9 +23,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 50);
         config.sections.set("events", "private_networks", "127.0.0.1");
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set("payment", "checkout_url", payments.checkout_url());
-        config.sections.set("payment", "secret", payments.secret());
+        payments.configure(config, &payments.checkout_url());
         config.sections.set("payment", "refund_url", payments.refund_url());
     })
     .await;
@@ -72,10 +69,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     })
     .await;
     assert_eq!(statuses.len(), 4);
-    eventually("the refund of the wrong amount", || async {
-        when(payments.refunds() == ["p-wrong"], payments.refunds())
-    })
-    .await;
+    until("the refund", || async { payments.refunds() }, |refunds| *refunds == ["p-wrong"]).await;
 
     // Signing out, and in again as the same buyer.
     page.click_until("#account button", "#account", "Sign in").await;
@@ -107,7 +101,7 @@ async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
         page.visit("/signin.html").await;
         page.until_there("#provider:not([hidden])").await;
         // By keyboard: the button of the provider comes before the form.
-        page.run("document.getElementById('main').focus()", Vec::new()).await;
+        page.run("document.getElementById('main').focus()").await;
         page.press(Key::Tab).await;
         page.until("the focus", "document.activeElement.id === 'provider-link'").await;
         page.press(Key::Enter).await;
@@ -116,9 +110,7 @@ async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
         page.click_until("#in", "#notice", said).await;
         page.until_there("#provider:not([hidden])").await;
         page.shot(&format!("{name}-signin-refused")).await;
-        assert_eq!(page.violations().await, Vec::<String>::new(), "{name}");
-        let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
-        assert_eq!(page.run(fits, Vec::new()).await, json!(true), "{name}");
+        page.assert_suits_everyone(name).await;
         page.close_but_for(&["favicon.ico"]).await;
     }
     instance.stop().await;
@@ -138,16 +130,14 @@ async fn an_operator_exports_and_imports_files() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
     instance.buyer(7).buy("default", item).await;
-    let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
     for (name, look, right, wrong) in [
         ("light", DESKTOP, "No faults. 1 sale would be created.", "2 faults"),
-        ("phone-dark-chinese", chinese, "没有错误，将新建 1 场秒杀。", "2 处错误"),
+        ("phone-dark-chinese", CHINESE_PHONE, "没有错误，将新建 1 场秒杀。", "2 处错误"),
     ] {
-        let page = Page::open(instance.addr, look).await;
-        page.visit_as(&instance, 1, Role::Admin, &format!("/console.html?id={item}")).await;
+        let page = Page::of_operator(&instance, look, &format!("/console.html?id={item}")).await;
         page.until_text("#sale-name", "Aurora").await;
         // The address of a download is made when the link is used.
-        page.run("document.getElementById('export-scope').value = 'chosen'", Vec::new()).await;
+        page.run("document.getElementById('export-scope').value = 'chosen'").await;
         let loads = "const done = arguments[arguments.length - 1]; \
              const link = document.getElementById('export-orders'); link.focus(); \
              fetch(link.href).then((answer) => answer.text()).then(done)";
@@ -164,9 +154,7 @@ async fn an_operator_exports_and_imports_files() {
             .await;
         page.until_text("#import-faults", "price_cents").await;
         page.shot(&format!("{name}-import-faults")).await;
-        assert_eq!(page.violations().await, Vec::<String>::new(), "{name}");
-        let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
-        assert_eq!(page.run(fits, Vec::new()).await, json!(true), "{name}");
+        page.assert_suits_everyone(name).await;
 
         choose_file(&page, &table(&format!("Cup {name},250,3,{line}"))).await;
         page.click_until("#import-form button[type='submit']", "#import-result", right).await;
@@ -184,5 +172,5 @@ pub(super) async fn choose_file(page: &Page, table: &str) {
          files.items.add(new File([arguments[0]], 'table.csv', { type: 'text/csv' })); \
          const field = document.getElementById('import-file'); field.files = files.files; \
          field.dispatchEvent(new Event('change'));";
-    page.run(put, vec![json!(table)]).await;
+    page.run_with(put, vec![json!(table)]).await;
 }

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use thirtyfour::Key;
-use web::token::Role;
 
 use super::access::walk_to;
 use super::driver::{DESKTOP, Look, PHONE, Page};
@@ -22,22 +21,22 @@ async fn sales(instance: &Instance) -> [i64; 2] {
 }
 
 /// Opens the cart of the buyer with a unit of each item in it.
-async fn visit_cart(page: &Page, instance: &Instance, items: &[i64]) {
-    page.visit_as(instance, BUYER, Role::Buyer, "/404.html").await;
+async fn open_cart(instance: &Instance, look: Look, items: &[i64]) -> Page {
+    let page = Page::of_buyer(instance, look, BUYER, "/404.html").await;
     let lines: Vec<_> =
         items.iter().map(|item| json!({ "item_id": item, "quantity": 1 })).collect();
     let put = "localStorage.setItem('seckill.cart', arguments[0])";
-    page.run(put, vec![json!(json!(lines).to_string())]).await;
+    page.run_with(put, vec![json!(json!(lines).to_string())]).await;
     page.visit("/cart.html").await;
     page.until_text("#reserve", "Reserve all for").await;
+    page
 }
 
 #[tokio::test]
 async fn a_cart_is_reserved_extended_paid_and_given_back() {
     let (_shop, instance) = Shop::open().await;
     let [lamp, kettle] = sales(&instance).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, "/").await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/").await;
     page.until_text("#list-open", "Add to cart").await;
     page.click(&format!("[data-card='item-{kettle}'] .to-cart")).await;
     page.until_text("#cart-link", "Cart (1)").await;
@@ -80,17 +79,14 @@ async fn a_refused_line_is_named_and_nothing_is_reserved() {
     // The page does not know that the buyer has the limit of one already.
     assert_eq!(instance.buyer(BUYER).buy("default", kettle).await.status, 201);
     let small = Look { width: 360, height: 740, dark: true, ..PHONE };
-    let page = Page::open(instance.addr, small).await;
-    visit_cart(&page, &instance, &[lamp, kettle]).await;
+    let page = open_cart(&instance, small, &[lamp, kettle]).await;
     page.shot("phone-dark-cart").await;
     page.click("#reserve").await;
     let line = format!("[data-item='{kettle}']");
     page.until_text(&format!("{line} .cart-reason"), "You have reached the limit").await;
     page.until_text("#outcome", "Copper kettle: You have reached the limit").await;
     page.shot("phone-dark-cart-refused").await;
-    let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
-    assert_eq!(page.run(fits, Vec::new()).await, json!(true));
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.assert_suits_everyone("a cart that is refused").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1, "nothing is reserved");
     // Without that line the rest can be had.
     page.click(&format!("{line} .row-remove")).await;
@@ -106,8 +102,7 @@ async fn a_cart_has_a_sum_for_each_currency_and_an_order_has_one() {
     let lamp = make_sale(&instance, json!({ "per_buyer_limit": 3 })).await;
     let yen = json!({ "name": "Copper kettle", "price_cents": 3_900, "currency": "JPY" });
     let kettle = make_sale(&instance, yen).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    visit_cart(&page, &instance, &[lamp, kettle]).await;
+    let page = open_cart(&instance, DESKTOP, &[lamp, kettle]).await;
     page.until_text("#total", "$49.00 + ¥3,900").await;
     page.click("#reserve").await;
     let line = format!("[data-item='{kettle}'] .cart-reason");
@@ -123,14 +118,11 @@ async fn a_cart_has_a_sum_for_each_currency_and_an_order_has_one() {
 async fn a_cart_whose_answer_is_lost_is_reserved_once() {
     let (_shop, instance) = Shop::open().await;
     let items = sales(&instance).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    visit_cart(&page, &instance, &items).await;
+    let page = open_cart(&instance, DESKTOP, &items).await;
     // Two presses in one go, and the page is gone before the answer.
-    page.run(
-        "const reserve = document.getElementById('reserve'); reserve.click(); reserve.click(); location.reload();",
-        Vec::new(),
-    )
-    .await;
+    let press_twice = "const reserve = document.getElementById('reserve'); \
+         reserve.click(); reserve.click(); location.reload();";
+    page.run(press_twice).await;
     page.until("the order", "location.pathname === '/order.html'").await;
     page.until_text("#status", "Held for you").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
@@ -141,8 +133,7 @@ async fn a_cart_whose_answer_is_lost_is_reserved_once() {
 async fn a_keyboard_is_enough_to_change_and_reserve_a_cart() {
     let (_shop, instance) = Shop::open().await;
     let [lamp, kettle] = sales(&instance).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    visit_cart(&page, &instance, &[lamp, kettle]).await;
+    let page = open_cart(&instance, DESKTOP, &[lamp, kettle]).await;
     walk_to(&page, &format!("[data-item='{lamp}'] .row-remove")).await;
     page.press(Key::Enter).await;
     let next = format!("document.activeElement.matches(\"[data-item='{kettle}'] .row-remove\")");
@@ -164,8 +155,7 @@ async fn a_keyboard_is_enough_to_change_and_reserve_a_cart() {
 async fn a_second_tab_repeats_a_cart_that_is_still_tried() {
     let (_shop, instance) = Shop::open().await;
     let items = sales(&instance).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    visit_cart(&page, &instance, &items).await;
+    let page = open_cart(&instance, DESKTOP, &items).await;
     let (first, second) = page.second_window().await;
     page.visit("/cart.html").await;
     page.until_text("#reserve", "Reserve all for").await;
@@ -175,7 +165,7 @@ async fn a_second_tab_repeats_a_cart_that_is_still_tried() {
     page.switch(&second).await;
     page.click_until("#reserve", "#status", "Held for you").await;
     page.switch(&first).await;
-    page.run(COME_BACK, Vec::new()).await;
+    page.run(COME_BACK).await;
     page.until_text("#status", "Held for you").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close().await;
@@ -186,8 +176,7 @@ async fn a_second_tab_repeats_a_cart_that_is_still_tried() {
 async fn a_change_of_the_buyer_ends_a_cart_that_is_still_tried() {
     let (_shop, instance) = Shop::open().await;
     let items = sales(&instance).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    visit_cart(&page, &instance, &items).await;
+    let page = open_cart(&instance, DESKTOP, &items).await;
     let of_cart = ("#reserve", "/api/reservations");
     press_before_another_buyer(&page, &instance, of_cart, BUYER + 1).await;
     page.click_until("#reserve", "#status", "Held for you").await;
@@ -201,8 +190,7 @@ async fn a_change_of_the_buyer_ends_a_cart_that_is_still_tried() {
 async fn what_is_added_to_a_cart_without_an_answer_stays() {
     let (_shop, instance) = Shop::open().await;
     let [lamp, kettle] = sales(&instance).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, "/404.html").await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/404.html").await;
     let sent = json!({
         "key": "0a0b0c0d-0000-4000-8000-000000000000", "lines": [{ "item_id": lamp, "quantity": 1 }],
         "madeAtMs": 0, "uncertain": true,
@@ -210,7 +198,7 @@ async fn what_is_added_to_a_cart_without_an_answer_stays() {
     let cart = json!([{ "item_id": lamp, "quantity": 2 }, { "item_id": kettle, "quantity": 1 }]);
     let put = "localStorage.setItem(`seckill.reservation.${arguments[0]}`, arguments[1]); \
          localStorage.setItem('seckill.cart', arguments[2]);";
-    page.run(put, vec![json!(BUYER), json!(sent.to_string()), json!(cart.to_string())]).await;
+    page.run_with(put, vec![json!(BUYER), json!(sent.to_string()), json!(cart.to_string())]).await;
     page.visit("/cart.html").await;
     page.until_text("#outcome", "had no answer yet").await;
     page.until_text("#total", "$147.00").await;

@@ -17,20 +17,20 @@ async fn lose(page: &Page, path: &str, unread: &str) {
            const answer = await sent(path, options); \
            if (changes && path === lost) throw new TypeError('lost'); \
            return answer; };";
-    page.run(lose, vec![json!(path), json!(unread)]).await;
+    page.run_with(lose, vec![json!(path), json!(unread)]).await;
 }
 
 /// Presses the button of a form twice in one go.
 async fn press_twice(page: &Page, form: &str) {
     let press = "const button = document.querySelector(arguments[0] + ' [type=submit]'); \
          button.click(); button.click();";
-    page.run(press, vec![json!(form)]).await;
+    page.run_with(press, vec![json!(form)]).await;
 }
 
 /// How often the page has asked at a path.
 async fn asked(page: &Page, path: &str) -> u64 {
     let read = "return window.asked[arguments[0]] ?? 0";
-    page.run(read, vec![json!(path)]).await.as_u64().expect("a number")
+    page.run_with(read, vec![json!(path)]).await.as_u64().expect("a number")
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_double_click_changes_the_stock_once() {
     page.until_text("#edit-result", "Done.").await;
     let again =
         "document.getElementById('pause').dispatchEvent(new MouseEvent('click', { detail: 2 }))";
-    page.run(again, Vec::new()).await;
+    page.run(again).await;
     assert_eq!(asked(&page, &path).await, 3);
     page.close().await;
 }
@@ -124,7 +124,7 @@ async fn a_sale_whose_answer_is_lost_is_created_once() {
            window.keys.push(options.headers['Idempotency-Key']); \
            if (left > 0) { left -= 1; throw new TypeError('lost'); } \
            return answer; };";
-    page.run(lose_once, Vec::new()).await;
+    page.run(lose_once).await;
     page.click("#new").await;
     page.fill("#new-name", "Harbour shirt").await;
     page.click("#new-form [type=submit]").await;
@@ -160,7 +160,7 @@ async fn an_import_is_told_although_its_sales_cannot_be_read() {
          window.fetch = async (path, options) => { \
            if (/^.api.items.[0-9]+$/.test(path)) throw new TypeError('lost'); \
            return sent(path, options); };";
-    page.run(unreadable, Vec::new()).await;
+    page.run(unreadable).await;
     let times = "2026-01-01T00:00:00Z,2099-01-01T00:00:00Z";
     let table = format!(
         "name,price_cents,stock,starts_at,ends_at\nRed cup,250,3,{times}\nBlue cup,250,3,{times}\n"

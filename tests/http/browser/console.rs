@@ -12,8 +12,7 @@ use crate::support::nginx::Nginx;
 async fn an_operator_creates_and_watches_a_sale() {
     let (_shop, instance) = Shop::open().await;
     make_sale(&instance, json!({ "stock": 500 })).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 1, Role::Admin, "/console.html").await;
+    let page = Page::of_operator(&instance, DESKTOP, "/console.html").await;
     page.until_text("#jobs", "expire").await;
     page.until("the strategies", "document.querySelectorAll('#new-strategies label').length > 5")
         .await;
@@ -21,8 +20,7 @@ async fn an_operator_creates_and_watches_a_sale() {
     page.fill("#new-name", "Fjord headphones").await;
     page.fill("#new-image", "/img/goods/headphones.svg").await;
     page.fill("#new-stock", "40").await;
-    page.run("document.querySelector('#new-strategies [value=redis-lua]').click()", Vec::new())
-        .await;
+    page.run("document.querySelector('#new-strategies [value=redis-lua]').click()").await;
     page.shot("console-new").await;
     page.click_until("#new-form button[type='submit']", "#sale-name", "Fjord headphones").await;
     page.until_text("#sale-strategy", "redis-lua").await;
@@ -49,15 +47,11 @@ async fn an_operator_creates_and_watches_a_sale() {
     page.click_until("#pause", "#sale-state", "On sale").await;
     page.click_until("#room", "#room", "Sell without a line").await;
     page.click_until("#room", "#room", "Let buyers stand in line").await;
-    page.run(
-        "const choice = document.getElementById('edit-strategy'); choice.value = 'mysql-batch'; \
-         choice.dispatchEvent(new Event('change'));",
-        Vec::new(),
-    )
-    .await;
+    let choose = "const choice = document.getElementById('edit-strategy'); \
+         choice.value = 'mysql-batch'; choice.dispatchEvent(new Event('change'));";
+    page.run(choose).await;
     page.click_until("#strategy-form button[type='submit']", "#sale-strategy", "mysql-batch").await;
-    page.run("document.getElementById('edit-ends').value = '2099-01-01T00:00:00'", Vec::new())
-        .await;
+    page.run("document.getElementById('edit-ends').value = '2099-01-01T00:00:00'").await;
     page.click_until("#schedule-form button[type='submit']", "#schedule-result", "Done").await;
     let moved = instance.stranger().get(&format!("/api/items/{item}")).await;
     assert!(moved.json["ends_at"].as_str().is_some_and(|end| end > "2098"), "{}", moved.text);

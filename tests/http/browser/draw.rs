@@ -7,9 +7,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
-use crate::support::{Client, Instance, Shop, eventually, unique, when};
+use crate::ledger::draw::until_drawn;
+use crate::support::{Client, Instance, Shop, unique};
 
 const BUYER: i64 = 77;
 /// What a page would save, without a dialog of the browser.
@@ -32,16 +33,6 @@ async fn visit_drawn_sale(page: &Page, instance: &Instance, seconds: i64) -> i64
     item
 }
 
-/// Waits until the places of a draw are known.
-async fn until_drawn(instance: &Instance, item: i64) {
-    let stranger = instance.stranger();
-    let drawn = eventually("the draw", || async {
-        let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
-        when(draw["state"] == "drawn", ())
-    });
-    drawn.await;
-}
-
 async fn shop() -> (Shop, Instance) {
     Shop::open_with(|config| {
         // The list must be published before the round, on a busy machine too.
@@ -53,11 +44,11 @@ async fn shop() -> (Shop, Instance) {
 
 /// Takes the file that the page has for its buyer, as a click on its button saves it.
 async fn saved_file(page: &Page) -> String {
-    page.run(KEEP, Vec::new()).await;
+    page.run(KEEP).await;
     page.click(".draw-keep summary").await;
     page.click(".draw-keep button").await;
     page.until("the file", "typeof globalThis.kept === 'string'").await;
-    let kept = page.run("return globalThis.kept", Vec::new()).await;
+    let kept = page.run("return globalThis.kept").await;
     kept.as_str().expect("a text").to_owned()
 }
 
@@ -83,7 +74,7 @@ async fn won_and_checked_alone() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-entered").await;
     page.visit_elsewhere("about:blank").await;
-    until_drawn(&instance, item).await;
+    until_drawn(&instance.stranger(), item).await;
     page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Your place is 1").await;
     page.until_text("#draw", "Not a proof: the shop makes the value").await;
@@ -101,8 +92,7 @@ async fn won_and_checked_alone() {
     );
     page.click_until("#waiting .button", "#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    let proof = page
-        .run("return document.querySelector('#draw a[download$=\"-proof.txt\"]').href", Vec::new());
+    let proof = page.run("return document.querySelector('#draw a[download$=\"-proof.txt\"]').href");
     let proof = proof.await;
     let path = proof.as_str().and_then(|address| address.split_once("/api/")).expect("an address");
     let proof = instance.stranger().get(&format!("/api/{}", path.1)).await.text;
@@ -125,8 +115,8 @@ async fn won_and_checked_alone() {
 async fn a_buyer_withdraws_on_a_phone_and_in_chinese() {
     let (_shop, instance) = shop().await;
     let item = drawn_sale(&instance, 600).await;
-    let page = Page::open(instance.addr, Look { language: "zh-CN", dark: true, ..PHONE }).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page =
+        Page::of_buyer(&instance, CHINESE_PHONE, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#draw", "参加抽签").await;
     page.click_until("#draw .button", "#draw", "您已报名").await;
     page.shot("phone-draw-entered").await;
@@ -143,15 +133,13 @@ async fn friends_enter_by_an_invitation() {
     let draw =
         json!({ "stock": 2, "mode": "draw", "draw_closes_at": closes_at, "draw_party_max": 2 });
     let item = make_sale(&instance, draw).await;
-    let page = Page::open(instance.addr, PHONE).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(&instance, PHONE, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Enter with friends").await;
     page.click("#draw .button.quiet").await;
     page.until_text("#draw", "You are the first of at most 2 friends").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("phone-draw-friends").await;
-    let invitation =
-        page.run("return document.querySelector('.draw-invitation').href", Vec::new()).await;
+    let invitation = page.run("return document.querySelector('.draw-invitation').href").await;
     let invitation = invitation.as_str().expect("an address");
     let friend = Page::open(instance.addr, Look { language: "zh-CN", ..DESKTOP }).await;
     let path = invitation.split_once("/item.html").expect("an address of the shop").1;
@@ -217,15 +205,14 @@ async fn what_was_saved_stays() {
     let (_shop, instance) = shop().await;
     let item = drawn_sale(&instance, 600).await;
     let path = format!("/item.html?id={item}");
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &path).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &path).await;
     page.until_text("#draw", "Enter the draw").await;
     page.click_until("#draw > .actions .button", "#draw", "This browser has saved").await;
     // The rules were others when they were saved.
     let edit = "const all = JSON.parse(localStorage.getItem('seckill.draws')); \
         for (const own of Object.values(all)) own.announcement = own.announcement.replace('units 1', 'units 2'); \
         localStorage.setItem('seckill.draws', JSON.stringify(all));";
-    page.run(edit, Vec::new()).await;
+    page.run(edit).await;
     page.reload().await;
     page.until_text("#draw", "announces something else than this browser has saved").await;
     page.shot("draw-changed").await;
@@ -334,7 +321,7 @@ async fn page_finds_every_fraud() {
     let cases = vectors["cases"].as_array().expect("a list");
     for part in cases.chunks(50) {
         let given = json!({ "texts": vectors["texts"], "cases": part });
-        let found = page.run(script, vec![given]).await;
+        let found = page.run_with(script, vec![given]).await;
         for (case, found) in part.iter().zip(found.as_array().expect("a list")) {
             let name = &case["name"];
             assert_eq!(found["faults"], case["faults"], "{name}");
@@ -367,7 +354,7 @@ async fn page_tells_what_is_proven() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("verify-proven").await;
     let fraud = save(&folder, "fraud.txt", &text("drand").replace("units 2", "units 3"));
-    let phone = Page::open(instance.addr, Look { language: "zh-CN", dark: true, ..PHONE }).await;
+    let phone = Page::open(instance.addr, CHINESE_PHONE).await;
     check_alone(&phone, &address, &fraud, &saved).await;
     phone.until_text("#result", "证明有误").await;
     phone.until_text("#result", "抽签与您保存的内容不同").await;

@@ -83,6 +83,8 @@ pub struct Look {
 pub const DESKTOP: Look =
     Look { width: 1280, height: 900, phone: false, dark: false, language: "en-US", host: None };
 pub const PHONE: Look = Look { width: 390, height: 844, phone: true, ..DESKTOP };
+/// A phone in the dark, whose reader reads Chinese.
+pub const CHINESE_PHONE: Look = Look { dark: true, language: "zh-CN", ..PHONE };
 
 /// A window with one of our pages in it.
 pub struct Page {
@@ -108,6 +110,20 @@ impl Page {
             None => format!("http://{addr}"),
         };
         Self { driver, base, _permit: permit }
+    }
+
+    /// Starts a browser in which a buyer is signed in and looks at a page.
+    pub async fn of_buyer(instance: &Instance, look: Look, buyer: i64, path: &str) -> Self {
+        let page = Self::open(instance.addr, look).await;
+        page.visit_as(instance, buyer, Role::Buyer, path).await;
+        page
+    }
+
+    /// Starts a browser in which an operator is signed in and looks at a page.
+    pub async fn of_operator(instance: &Instance, look: Look, path: &str) -> Self {
+        let page = Self::open(instance.addr, look).await;
+        page.visit_as(instance, 1, Role::Admin, path).await;
+        page
     }
 
     /// Goes to a path of the shop and waits until its scripts have run.
@@ -138,7 +154,7 @@ impl Page {
         let remember = "document.cookie = `seckill=${arguments[0]}; path=/`; \
              localStorage.setItem('seckill.session', arguments[1]);";
         let token = instance.token(user, role);
-        self.run(remember, vec![json!(token), json!(session.to_string())]).await;
+        self.run_with(remember, vec![json!(token), json!(session.to_string())]).await;
         self.visit(path).await;
     }
 
@@ -169,7 +185,12 @@ impl Page {
     }
 
     /// Runs a script and answers what it returns.
-    pub async fn run(&self, script: &str, arguments: Vec<Value>) -> Value {
+    pub async fn run(&self, script: &str) -> Value {
+        self.run_with(script, Vec::new()).await
+    }
+
+    /// Runs a script with arguments and answers what it returns.
+    pub async fn run_with(&self, script: &str, arguments: Vec<Value>) -> Value {
         let ended = self.driver.execute(script, arguments).await;
         ended.unwrap_or_else(|error| panic!("{script}: {error}")).json().clone()
     }
@@ -192,7 +213,7 @@ impl Page {
             }
             if began.elapsed() > PATIENCE {
                 self.take_picture("failed").await;
-                let body = self.run("return document.body.innerText", Vec::new()).await;
+                let body = self.run("return document.body.innerText").await;
                 panic!("waited in vain for {what}: {expression}\non the page:\n{body}");
             }
             tokio::time::sleep(LOOK_PAUSE).await;
@@ -313,7 +334,7 @@ impl Page {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vendor/axe.min.js");
             std::fs::read_to_string(path).expect("axe-core is vendored")
         });
-        self.run(&AXE, Vec::new()).await;
+        self.run(&AXE).await;
         let judge = "const done = arguments[arguments.length - 1]; \
              axe.run({ resultTypes: ['violations'] }).then((result) => done(result.violations \
                .filter(({ impact }) => impact === 'serious' || impact === 'critical') \
@@ -321,6 +342,18 @@ impl Page {
                (error) => done([String(error)]));";
         let found = self.run_async(judge, Vec::new()).await;
         serde_json::from_value(found).expect("a list")
+    }
+
+    /// Asserts that the page is not wider than its window, and that axe-core finds nothing serious in it.
+    pub async fn assert_suits_everyone(&self, what: &str) {
+        assert!(self.fits().await, "{what} is wider than the window");
+        assert_eq!(self.violations().await, Vec::<String>::new(), "{what}");
+    }
+
+    /// Whether the page is not wider than its window.
+    pub async fn fits(&self) -> bool {
+        self.run("return document.documentElement.scrollWidth <= window.innerWidth").await
+            == json!(true)
     }
 
     /// Ends the browser. What a page wrote to its console as an error fails the test.

@@ -20,7 +20,7 @@ const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = 
 
 /// Keeps back the answers for `path` from now on.
 async fn keep_back(page: &Page, path: &str) {
-    page.run("window.keptBack = arguments[0]", vec![json!(path)]).await;
+    page.run_with("window.keptBack = arguments[0]", vec![json!(path)]).await;
 }
 
 /// Waits until an answer is kept back.
@@ -30,13 +30,12 @@ async fn until_kept_back(page: &Page) {
 
 /// Lets all answers come.
 async fn let_come(page: &Page) {
-    page.run("window.keptBack = ''; window.held.forEach((go) => go()); window.held = []", vec![])
-        .await;
+    page.run("window.keptBack = ''; window.held.forEach((go) => go()); window.held = []").await;
 }
 
 pub(super) async fn value(page: &Page, css: &str) -> String {
     let read = "return document.querySelector(arguments[0]).value";
-    let value = page.run(read, vec![json!(css)]).await;
+    let value = page.run_with(read, vec![json!(css)]).await;
     value.as_str().unwrap_or_else(|| panic!("{css} has no text: {value}")).to_owned()
 }
 
@@ -60,9 +59,9 @@ async fn a_currency_that_is_being_typed_is_not_filled_in_by_the_page() {
     // The page asks for its sales and the shop's currency every two seconds; one answer comes between two keys.
     keep_back(&page, "/api/items").await;
     until_kept_back(&page).await;
-    page.run("document.querySelector('#new-currency').select()", vec![]).await;
+    page.run("document.querySelector('#new-currency').select()").await;
     page.press(Key::Delete).await;
-    let asked = page.run("return window.asked['/api/items']", vec![]).await;
+    let asked = page.run("return window.asked['/api/items']").await;
     let_come(&page).await;
     // The next question follows the answer.
     page.until("the next question", &format!("window.asked['/api/items'] > {asked}")).await;
@@ -85,7 +84,7 @@ async fn a_form_that_was_closed_keeps_its_times_and_takes_new_ones_where_none_we
     let page = console(&instance).await;
     page.click("#new").await;
     let starts = value(&page, "#new-starts").await;
-    page.run("document.querySelector('#new-ends').value = '2099-01-01T00:00:00'", vec![]).await;
+    page.run("document.querySelector('#new-ends').value = '2099-01-01T00:00:00'").await;
     page.click("#new-cancel").await;
     // A second later, at least.
     let later = format!(
@@ -165,7 +164,7 @@ async fn a_form_that_is_sent_before_its_script_has_come_keeps_what_was_typed() {
         page.visit_elsewhere(&address).await;
         page.fill(field, "a quiet harbour").await;
         page.press(Key::Enter).await;
-        let now = page.run("return location.href", vec![]).await;
+        let now = page.run("return location.href").await;
         assert_eq!(now, json!(address));
         assert_eq!(value(&page, field).await, "a quiet harbour", "{path}");
     }

@@ -1,9 +1,8 @@
 //! A unit that costs nothing, in a shop whose buyers pay at a provider: nobody is sent there.
 
 use serde_json::json;
-use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Page};
 use super::{make_sale, orders_of};
 use crate::support::Shop;
 use crate::support::payment_provider::TestProvider;
@@ -12,13 +11,10 @@ use crate::support::payment_provider::TestProvider;
 async fn a_buyer_confirms_an_order_that_costs_nothing() {
     let provider = TestProvider::start().await;
     let (_shop, instance) = Shop::open_with(|config| {
-        config.sections.set("payment", "provider", "webhook");
-        config.sections.set("payment", "checkout_url", provider.checkout_url());
-        config.sections.set("payment", "secret", provider.secret());
+        provider.configure(config, &provider.checkout_url());
     })
     .await;
     let item = make_sale(&instance, json!({ "stock": 5, "price_cents": 0 })).await;
-    let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
     for (buyer, look, take, held, nothing, confirm, paid) in [
         (
             71,
@@ -29,10 +25,9 @@ async fn a_buyer_confirms_an_order_that_costs_nothing() {
             "Confirm the order",
             "Paid",
         ),
-        (72, chinese, "免费领取", "无需付款", "无需付款", "确认订单", "已付款"),
+        (72, CHINESE_PHONE, "免费领取", "无需付款", "无需付款", "确认订单", "已付款"),
     ] {
-        let page = Page::open(instance.addr, look).await;
-        page.visit_as(&instance, buyer, Role::Buyer, &format!("/item.html?id={item}")).await;
+        let page = Page::of_buyer(&instance, look, buyer, &format!("/item.html?id={item}")).await;
         page.until_text("#buy", take).await;
         page.click_until("#buy", "#outcome", held).await;
         page.until_text("#outcome a", confirm).await;

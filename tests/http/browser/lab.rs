@@ -12,16 +12,12 @@ const HOT: &str = "rgb(180, 35, 26)";
 #[tokio::test]
 async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
     let (_shop, instance) = Shop::open().await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;
+    let page = Page::of_operator(&instance, DESKTOP, "/lab.html").await;
     page.until("the strategies", "document.querySelectorAll('#safe .pick').length > 5").await;
     page.shot("lab-setup").await;
-    page.run(
-        "for (const box of document.querySelectorAll('#picker input')) \
-           if (box.checked !== ['mysql-naive', 'mysql-atomic'].includes(box.value)) box.click();",
-        Vec::new(),
-    )
-    .await;
+    let pick = "for (const box of document.querySelectorAll('#picker input')) \
+         if (box.checked !== ['mysql-naive', 'mysql-atomic'].includes(box.value)) box.click();";
+    page.run(pick).await;
     for (field, value) in [("#stock", "20"), ("#buyers", "200"), ("#concurrency", "50")] {
         page.fill(field, value).await;
     }
@@ -46,15 +42,12 @@ async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
     page.shot("lab").await;
 
     // The report is one file that asks for nothing.
-    page.run(
-        "const real = URL.createObjectURL; URL.createObjectURL = (blob) => \
-           { blob.text().then((text) => { window.report = text; }); return real(blob); };",
-        Vec::new(),
-    )
-    .await;
+    let keep = "const real = URL.createObjectURL; URL.createObjectURL = (blob) => \
+         { blob.text().then((text) => { window.report = text; }); return real(blob); };";
+    page.run(keep).await;
     page.click("#export").await;
     page.until("the report", "window.report").await;
-    let report = page.run("return window.report", Vec::new()).await;
+    let report = page.run("return window.report").await;
     let report = report.as_str().expect("text");
     for part in ["<!doctype html>", "mysql-naive", "mysql-atomic", "<svg", "<table", "<style>"] {
         assert!(report.contains(part), "no {part} in the report");
@@ -68,8 +61,7 @@ async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
 #[tokio::test]
 async fn an_experiment_starts_at_a_press_and_is_found_later() {
     let (_shop, instance) = Shop::open().await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;
+    let page = Page::of_operator(&instance, DESKTOP, "/lab.html").await;
     page.until_text("#gallery", "The lost update").await;
     page.click("#gallery li:first-child .break").await;
     page.until("its lanes", "document.querySelectorAll('.lane').length === 2").await;
@@ -95,8 +87,7 @@ async fn a_run_is_stopped_from_the_page() {
     });
     let started = instance.admin().post("/api/lab/runs", &long).await.expect_status(202);
     let path = format!("/api/lab/runs/{}", started.json["id"].as_str().expect("an id"));
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;
+    let page = Page::of_operator(&instance, DESKTOP, "/lab.html").await;
     page.until_text("#runs", "lock-redis").await;
     page.click_until("#runs button", "#stage-state", "Running").await;
     assert_eq!(instance.admin().get(&path).await.json["state"], "running");
@@ -118,7 +109,7 @@ async fn everyone_may_read_the_gallery_and_operators_run_it() {
     // Signing in would lead a buyer back here without a word.
     page.visit_as(&instance, 9, Role::Buyer, "/lab.html").await;
     page.until_text("#gallery", "The remedy").await;
-    page.run("window.stays = true", Vec::new()).await;
+    page.run("window.stays = true").await;
     page.click("#gallery li:first-child .break").await;
     page.until_text("#announcer", "This account is not an operator’s").await;
     let seen = "window.stays && (() => { \

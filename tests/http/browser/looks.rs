@@ -28,7 +28,7 @@ async fn shop(change: impl FnOnce(&mut Config)) -> (Shop, Instance) {
 async fn look(page: &Page, name: &str, css: &str) {
     for language in ["zh", "en"] {
         let choose = "localStorage.setItem('seckill.language', JSON.stringify(arguments[0]))";
-        page.run(choose, vec![json!(language)]).await;
+        page.run_with(choose, vec![json!(language)]).await;
         page.reload().await;
         page.until_there(css).await;
         for (width, dark, first) in [(360, true, "zh"), (1280, false, "en")] {
@@ -43,8 +43,8 @@ async fn look(page: &Page, name: &str, css: &str) {
                 format!("look-{name}-{language}-{width}"),
             );
             page.shot(&name).await;
-            assert_eq!(page.run(wide, Vec::new()).await, json!([]), "{name}");
-            assert!(!dark || page.run(moves, Vec::new()).await == json!(0), "{name} moves");
+            assert_eq!(page.run(wide).await, json!([]), "{name}");
+            assert!(!dark || page.run(moves).await == json!(0), "{name} moves");
             assert_eq!(page.violations().await, Vec::<String>::new(), "{name}");
         }
     }
@@ -131,8 +131,8 @@ async fn every_state_of_a_line_can_be_looked_at() {
     for buyer in 1..=20 {
         post(&instance, buyer, &ticket).await;
     }
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYERS[0], Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page =
+        Page::of_buyer(&instance, DESKTOP, BUYERS[0], &format!("/item.html?id={item}")).await;
     look(&page, "line-before", "#buy:not([aria-disabled='true'])").await;
     page.click("#buy").await;
     page.until_there("#outcome .line-facts").await;
@@ -164,8 +164,7 @@ async fn the_page_of_an_order_can_be_looked_at() {
     let item = make_sale(&instance, json!({ "stock": 3 })).await;
     let order = post(&instance, BUYERS[0], &purchase_path("default", item)).await;
     let id = order["id"].as_str().expect("an id");
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYERS[0], Role::Buyer, &format!("/order.html?id={id}")).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYERS[0], &format!("/order.html?id={id}")).await;
     look(&page, "order", "#order:not(.loading)").await;
     page.close().await;
 }

@@ -13,8 +13,7 @@ const BUYER: i64 = 78;
 /// The page of an item that can be bought, in the eyes of a signed-in buyer.
 async fn item_page(instance: &Instance, changes: serde_json::Value) -> Page {
     let item = make_sale(instance, changes).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Buy for").await;
     page
 }
@@ -35,7 +34,7 @@ pub(super) async fn stage_at(page: &Page, start: &str, count: u32, answer: &str)
            window.left -= 1; \
            return {answer}; }};"
     );
-    page.run(&script, Vec::new()).await;
+    page.run(&script).await;
 }
 
 /// An answer of the contract, as an expression.
@@ -105,8 +104,8 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
     let refused = problem(503, "dependency_unavailable", "none", 0);
     let proxy = "new Response('<html></html>', { status: 404 })".to_owned();
     for (last, tries) in [(&lost, 5), (&refused, 5), (&proxy, 2)] {
-        let page = Page::open(instance.addr, DESKTOP).await;
-        page.visit_as(&instance, BUYER, Role::Buyer, &format!("/order.html?id={order}")).await;
+        let page =
+            Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/order.html?id={order}")).await;
         page.until_text("#pay", "Pay").await;
         // Reads of the order pass. The first try is lost.
         let answer = format!(
@@ -165,7 +164,7 @@ async fn a_second_tab_repeats_a_purchase_that_is_still_tried() {
     let (_shop, instance) = Shop::open().await;
     for (status, code) in [(503, "overloaded"), (429, "rate_limited")] {
         let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
-        let path = page.run("return location.pathname + location.search", Vec::new()).await;
+        let path = page.run("return location.pathname + location.search").await;
         let (first, second) = page.second_window().await;
         page.visit(path.as_str().expect("an address")).await;
         page.until_text("#buy", "Buy for").await;
@@ -178,7 +177,7 @@ async fn a_second_tab_repeats_a_purchase_that_is_still_tried() {
         page.switch(&second).await;
         page.click_until("#buy", "#outcome", "It’s yours").await;
         page.switch(&first).await;
-        page.run(COME_BACK, Vec::new()).await;
+        page.run(COME_BACK).await;
         page.until_text("#outcome", "It’s yours").await;
         page.until("one key", ONE_KEY).await;
         assert_eq!(orders_of(&instance, BUYER).await.len(), before + 1, "{code}");
@@ -217,7 +216,7 @@ async fn prepare_another_buyer(page: &Page, instance: &Instance, user: i64) {
            dispatchEvent(new StorageEvent('storage', { key: 'seckill.session' })); \
            window.dueMs = performance.now() + 2000; };";
     let token = instance.token(user, Role::Buyer);
-    page.run(change, vec![json!(token), json!(session.to_string())]).await;
+    page.run_with(change, vec![json!(token), json!(session.to_string())]).await;
 }
 
 /// Stages one answer that asks for another try, in whose pause another buyer signs in, and presses a button.
@@ -232,7 +231,7 @@ pub(super) async fn press_before_another_buyer(
     stage_at(page, start, 1, &format!("(setTimeout(window.changeBuyer, 100), {answer})")).await;
     page.click_until(button, "#account", &format!("user-{user}")).await;
     page.until("the end of the pause", "performance.now() > window.dueMs").await;
-    let sent = page.run("return window.purchases.length", Vec::new()).await;
+    let sent = page.run("return window.purchases.length").await;
     assert_eq!(sent, json!(1), "the purchase of the buyer before goes on");
     assert_eq!(orders_of(instance, user).await.len(), 0);
 }
@@ -260,8 +259,7 @@ async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
     assert_eq!(instance.buyer(1).buy("default", item).await.status, 201);
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#waiting", "Wait for a unit").await;
     let keep_back = "const real = window.fetch; window.held = []; \
          window.fetch = async (path, options) => { \
@@ -269,7 +267,7 @@ async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
            const joins = String(path).endsWith('/waiting') && options.method === 'POST'; \
            if (joins) await new Promise((go) => window.held.push(go)); \
            return answer; };";
-    page.run(keep_back, Vec::new()).await;
+    page.run(keep_back).await;
     page.click("#waiting .button").await;
     page.until("an answer that is kept back", "window.held.length === 1").await;
     prepare_another_buyer(&page, &instance, BUYER + 1).await;
@@ -277,9 +275,9 @@ async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
          const place = document.getElementById('waiting'); \
          new MutationObserver(() => window.seen.push(place.dataset.status)) \
            .observe(place, { attributes: true, attributeFilter: ['data-status'] });";
-    page.run(watch, Vec::new()).await;
+    page.run(watch).await;
     page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
-    page.run("window.held[0]()", Vec::new()).await;
+    page.run("window.held[0]()").await;
     let is_over =
         "document.querySelector('#waiting .button').getAttribute('aria-disabled') === 'false'";
     page.until("the end of the request", is_over).await;
@@ -293,11 +291,10 @@ async fn a_list_of_orders_goes_with_its_buyer() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, "/orders.html").await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/orders.html").await;
     page.until_text("#list", "Aurora").await;
     prepare_another_buyer(&page, &instance, BUYER + 1).await;
-    page.run("window.changeBuyer()", Vec::new()).await;
+    page.run("window.changeBuyer()").await;
     page.until("no order of another buyer", "!document.getElementById('empty').hidden").await;
     page.visit(&format!("/order.html?id={order}")).await;
     page.until("no such order", "!document.getElementById('missing').hidden").await;
@@ -311,8 +308,7 @@ async fn the_orders_of_an_item_are_shown_to_their_buyer_alone() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     instance.buyer(BUYER).buy("default", item).await.expect_status(201);
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until("the first order", "!document.getElementById('mine').hidden").await;
     let keep_back = "const real = window.fetch; window.held = []; \
          window.fetch = async (path, options) => { \
@@ -320,16 +316,16 @@ async fn the_orders_of_an_item_are_shown_to_their_buyer_alone() {
            if (path === '/api/orders' && window.held.length === 0) \
              await new Promise((go) => window.held.push(go)); \
            return answer; };";
-    page.run(keep_back, Vec::new()).await;
+    page.run(keep_back).await;
     page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until("an answer that is kept back", "window.held.length === 1").await;
     prepare_another_buyer(&page, &instance, BUYER + 1).await;
-    page.run("window.changeBuyer()", Vec::new()).await;
+    page.run("window.changeBuyer()").await;
     page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
     // The answer comes before that to a later question.
     let come = "window.held[0](); return fetch('/api/items').then((answer) => answer.text())";
-    page.run(come, Vec::new()).await;
-    let is_hidden = page.run("return document.getElementById('mine').hidden", Vec::new()).await;
+    page.run(come).await;
+    let is_hidden = page.run("return document.getElementById('mine').hidden").await;
     assert_eq!(is_hidden, json!(true), "the orders of another buyer");
     page.close().await;
 }

@@ -18,7 +18,7 @@ const FAR: Look = Look { host: Some("shop.example"), ..DESKTOP };
 async fn assert_far(page: &Page) {
     let missing = "return [window.isSecureContext, crypto.subtle, crypto.randomUUID, navigator.locks, \
          navigator.clipboard].map((it) => it === undefined || it === false)";
-    assert_eq!(page.run(missing, Vec::new()).await, json!([true, true, true, true, true]));
+    assert_eq!(page.run(missing).await, json!([true, true, true, true, true]));
 }
 
 /// The proof of work of a waiting room is made, and the unit is bought and paid; live pages go on.
@@ -64,8 +64,7 @@ async fn what_browsers_leave_out_there_is_not_needed() {
     let (_shop, instance) =
         Shop::open_with(|config| config.http.hosts = "shop.example".to_owned()).await;
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
-    let page = Page::open(instance.addr, FAR).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(&instance, FAR, BUYER, &format!("/item.html?id={item}")).await;
     assert_far(&page).await;
     page.until_text("#stock", "5 of 5 left").await;
     page.click_until("#buy", "#outcome", "It’s yours").await;

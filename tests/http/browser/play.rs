@@ -8,6 +8,8 @@ use super::driver::{DESKTOP, PHONE, Page};
 
 /// What the page may weigh with all that it loads, in bytes.
 const PAGE_BYTES_MAX: u64 = 300_000;
+/// The steps in the address of the page.
+const STEPS: &str = "return new URLSearchParams(location.hash.slice(1)).get('steps')";
 
 fn address(schedule: &str) -> String {
     format!("file://{}/static/play.html#{schedule}", env!("CARGO_MANIFEST_DIR"))
@@ -28,9 +30,7 @@ async fn one_click_finds_the_first_oversell() {
     page.until("red units", "document.querySelectorAll('#tiles [data-state=twice]').length === 2")
         .await;
     page.shot("play-mysql-naive").await;
-    let steps =
-        page.run("return new URLSearchParams(location.hash.slice(1)).get('steps')", Vec::new());
-    let steps = steps.await;
+    let steps = page.run(STEPS).await;
     assert_eq!(steps.as_str().map(|steps| steps.split('.').count()), Some(8), "{steps}");
     page.close().await;
 }
@@ -46,15 +46,13 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
     }
     page.until_text("#verdict", "Nothing has happened yet").await;
     page.press("12").await;
-    let steps =
-        page.run("return new URLSearchParams(location.hash.slice(1)).get('steps')", Vec::new());
-    assert_eq!(steps.await, json!("0"), "the second buyer waits for the lock");
+    assert_eq!(page.run(STEPS).await, json!("0"), "the second buyer waits for the lock");
     // The list is numbered, and each buyer's place in it is said, to screen readers too.
     page.until_text("#columns .column:nth-child(1)", "step 2 of ").await;
     page.until_text("#columns .column:nth-child(2)", "step 1 of ").await;
     let said = "return [document.getElementById('step-1').getAttribute('aria-label'), \
          getComputedStyle(document.querySelector('.program li')).listStyleType]";
-    let said = page.run(said, Vec::new()).await;
+    let said = page.run(said).await;
     let label = said[0].as_str().expect("a label");
     assert!(label.contains("Buyer 2: waits, step 1 of "), "{label}");
     assert_eq!(said[1], "decimal");

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use thirtyfour::Key;
-use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::make_sale;
@@ -34,15 +33,10 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     let (_shop, instance) = Shop::open().await;
     let items = shirts(&instance).await;
     let lamp = make_sale(&instance, json!({ "currency": "KWD", "price_cents": 12_345 })).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 77, Role::Buyer, "/").await;
+    let page = Page::of_buyer(&instance, DESKTOP, 77, "/").await;
     page.until_text("#list-open", "Harbour shirt").await;
     let cards = "return document.querySelectorAll('.card:not(.skeleton)').length";
-    assert_eq!(
-        page.run(cards, Vec::new()).await,
-        json!(2),
-        "a card for the product, one for the lamp"
-    );
+    assert_eq!(page.run(cards).await, json!(2), "a card for the product, one for the lamp");
     page.until_text("#list-open", "15 of 15 left").await;
     page.until_text("#list-open", "from ¥3,900").await;
     page.until_text("#list-open", "12.345").await;
@@ -71,7 +65,7 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     for _ in 0..40 {
         let there =
             format!("return document.activeElement.matches('.variant[href$=\"={}\"]')", items[2]);
-        if page.run(&there, Vec::new()).await == json!(true) {
+        if page.run(&there).await == json!(true) {
             break;
         }
         page.press(Key::Tab).await;
@@ -103,9 +97,7 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
             };
             page.until_text(shown, words).await;
             page.shot(&format!("products-{name}-{what}")).await;
-            let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
-            assert_eq!(page.run(fits, Vec::new()).await, json!(true), "{name} {what}");
-            assert_eq!(page.violations().await, Vec::<String>::new(), "{name} {what}");
+            page.assert_suits_everyone(&format!("{name} {what}")).await;
         }
         page.close().await;
     }
@@ -129,7 +121,7 @@ async fn a_product_that_could_not_be_loaded_is_asked_for_again() {
     page.visit(&format!("/item.html?product={product}")).await;
     page.until_text("#notice", "could not be loaded").await;
     page.until("no other word", "document.getElementById('missing').hidden").await;
-    page.run("sessionStorage.setItem('mended', 'yes')", Vec::new()).await;
+    page.run("sessionStorage.setItem('mended', 'yes')").await;
     page.until("a variant", &format!("location.search === '?id={}'", items[1])).await;
     page.until_text("#name", "Harbour shirt").await;
     // What the service does not know is told.
@@ -142,8 +134,7 @@ async fn a_product_that_could_not_be_loaded_is_asked_for_again() {
 async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
     let (_shop, instance) = Shop::open().await;
     let lamp = make_sale(&instance, json!({})).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 1, Role::Admin, "/console.html").await;
+    let page = Page::of_operator(&instance, DESKTOP, "/console.html").await;
     page.until_text("#sale-name", "Aurora").await;
     page.fill("#product-name", "Harbour shirt").await;
     page.click_until("#product-form button", "#product-result", "Created: Harbour shirt.").await;
@@ -151,11 +142,8 @@ async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
     page.fill("#new-name", "Harbour shirt, M").await;
     page.fill("#new-price", "3900").await;
     page.fill("#new-currency", "JPY").await;
-    page.run(
-        "const s = document.getElementById('new-product'); s.value = s.options[1].value",
-        Vec::new(),
-    )
-    .await;
+    page.run("const s = document.getElementById('new-product'); s.value = s.options[1].value")
+        .await;
     page.fill("#new-options", "Size=M; Colour=red").await;
     page.shot("products-console-new").await;
     page.click_until("#new-form button[type=submit]", "#sale-name", "Harbour shirt, M").await;

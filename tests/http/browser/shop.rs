@@ -6,7 +6,7 @@ use web::token::Role;
 use super::driver::{DESKTOP, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
 use crate::http::order_id;
-use crate::support::{Shop, eventually};
+use crate::support::Shop;
 
 const BUYER: i64 = 77;
 /// Buyers in line before her, of whom one is called up each second.
@@ -26,7 +26,7 @@ async fn a_buyer_buys() {
 
     // Nobody has an account at first; making one leads back to where the buyer was.
     page.until_text("#back", "you return to the page where you were").await;
-    page.run("document.getElementById('mode-up').click()", Vec::new()).await;
+    page.run("document.getElementById('mode-up').click()").await;
     page.until_text("#heading", "Create an account").await;
     page.fill("#username", "ada").await;
     page.fill("#password", "short").await;
@@ -60,8 +60,7 @@ async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
     })
     .await;
     let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Buy for").await;
     // Nobody else's turn comes before she is in line, however slow the browser is; then it is hers at once.
     for id in 1..=AHEAD {
@@ -117,15 +116,12 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
 async fn a_double_click_and_a_reload_buy_once() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 9, "per_buyer_limit": 9 })).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Buy for").await;
     // Two presses in one go, and the page is gone before the answer.
-    page.run(
-        "const buy = document.getElementById('buy'); buy.click(); buy.click(); location.reload();",
-        Vec::new(),
-    )
-    .await;
+    let press_twice =
+        "const buy = document.getElementById('buy'); buy.click(); buy.click(); location.reload();";
+    page.run(press_twice).await;
     // Whether the answer came before the page went or was asked for again after, it is known in
     // the end, and the key is thrown away.
     page.until_text("#stock", "8 of 9 left").await;
@@ -145,8 +141,7 @@ async fn the_sale_opens_while_the_buyer_waits() {
     let (_shop, instance) = Shop::open().await;
     let opens = json!({ "stock": 2, "starts_at": in_seconds(6) });
     let item = make_sale(&instance, opens).await;
-    let page = Page::open(instance.addr, PHONE).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(&instance, PHONE, BUYER, &format!("/item.html?id={item}")).await;
     page.until("the item", "!document.querySelector('#item.loading')").await;
     // On a slow machine it may be open already; the press that counts comes after.
     page.shot("phone-item-upcoming").await;
@@ -175,15 +170,10 @@ async fn the_hold_runs_out_before_the_buyers_eyes() {
     let item = make_sale(&instance, json!({ "stock": 1, "hold_seconds": 4 })).await;
     let order = instance.buyer(BUYER).buy("default", item).await.json["id"].clone();
     let order = order.as_str().expect("an id");
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/order.html?id={order}")).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/order.html?id={order}")).await;
     page.until_text("#status", "The hold ran out").await;
     page.shot("order-expired").await;
-    eventually("the unit to come back", || async {
-        let item = instance.stranger().get(&format!("/api/items/{item}")).await;
-        (item.json["available"] == 1).then_some(())
-    })
-    .await;
+    instance.until_available(item, 1).await;
     // Late, but while it lasts.
     page.click_until("#pay", "#status", "Paid").await;
     page.close().await;
@@ -214,14 +204,14 @@ async fn a_late_list_of_orders_takes_no_payment_back() {
            await new Promise((go) => window.held.push(go)); \
            return new Response(JSON.stringify(body)); }; \
          document.dispatchEvent(new Event('visibilitychange'));";
-    page.run(keep_back, Vec::new()).await;
+    page.run(keep_back).await;
     page.until("a list that is kept back", "window.held.length > 0").await;
     assert_eq!(instance.buyer(BUYER).step(&order, "payment").await.status, 200);
     let row = format!("#list .row:has([href$='{order}']) .chip");
     page.until_text(&row, "Paid").await;
-    page.run("window.held.forEach((go) => go())", Vec::new()).await;
+    page.run("window.held.forEach((go) => go())").await;
     page.until_there("#list [href$='late']").await;
     let state = format!("return document.querySelector({}).dataset.state", json!(row));
-    assert_eq!(page.run(&state, Vec::new()).await, json!("paid"));
+    assert_eq!(page.run(&state).await, json!("paid"));
     page.close().await;
 }

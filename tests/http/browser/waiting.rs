@@ -4,7 +4,7 @@
 use serde_json::json;
 use web::token::Role;
 
-use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
 use crate::http::order_id;
 use crate::support::{Instance, Shop};
@@ -35,15 +35,14 @@ async fn leave(instance: &Instance, buyer: i64, item: i64) {
 
 /// Puts the keyboard's focus on an element.
 async fn focus(page: &Page, css: &str) {
-    page.run(&format!("document.querySelector(\"{css}\").focus()"), Vec::new()).await;
+    page.run(&format!("document.querySelector(\"{css}\").focus()")).await;
 }
 
 #[tokio::test]
 async fn a_buyer_waits_and_buys_the_unit_that_comes_back() {
     let (_shop, instance) = Shop::open().await;
     let (item, order) = sold_sale(&instance).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#waiting", "Wait for a unit").await;
     page.shot("waiting-join").await;
     // By the keyboard alone.
@@ -94,9 +93,9 @@ async fn a_late_answer_keeps_the_focus() {
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until("the first answer", "window.answered === 1").await;
     page.click_until("#waiting .button", "#waiting", "One buyer is in front of you").await;
-    page.run("window.lost = 0", Vec::new()).await;
+    page.run("window.lost = 0").await;
     page.until("a later answer", "window.answered === 2").await;
-    let lost = page.run("return window.lost", Vec::new()).await;
+    let lost = page.run("return window.lost").await;
     assert_eq!(lost, json!(0), "looks that found the focus nowhere");
     page.close().await;
 }
@@ -105,9 +104,8 @@ async fn a_late_answer_keeps_the_focus() {
 async fn a_buyer_declines_on_a_phone_and_in_chinese() {
     let (_shop, instance) = Shop::open().await;
     let (item, order) = sold_sale(&instance).await;
-    let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
-    let page = Page::open(instance.addr, chinese).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let page =
+        Page::of_buyer(&instance, CHINESE_PHONE, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#waiting", "候补").await;
     page.click_until("#waiting .button", "#waiting", "您前面还有 1 位买家").await;
     page.shot("phone-waiting-in-line").await;
@@ -133,12 +131,11 @@ async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
     let (item, order) = sold_sale(&instance).await;
     cancel(&instance, 1, &order).await;
     instance.buyer(3).post(&format!("/api/items/{item}/waiting"), &json!({})).await;
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 1, Role::Admin, &format!("/console.html?id={item}")).await;
+    let page = Page::of_operator(&instance, DESKTOP, &format!("/console.html?id={item}")).await;
     page.until_text("#figure-waiting", "1, 1").await;
     page.fill("#group-name", "Lamps").await;
     page.click_until("#group-form button[type='submit']", "#group-result", "Created: Lamps").await;
-    page.run("document.getElementById('edit-group').selectedIndex = 1", Vec::new()).await;
+    page.run("document.getElementById('edit-group').selectedIndex = 1").await;
     page.fill("#edit-offer", "120").await;
     page.click_until("#waiting-form button[type='submit']", "#waiting-result", "Done").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
@@ -168,8 +165,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         let sale = json!({ "stock": 30, "waiting_room": true, "starts_at": in_seconds(250) });
         let item = make_sale(&instance, sale).await;
         let chinese = look.language == "zh-CN";
-        let page = Page::open(instance.addr, look).await;
-        page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+        let page = Page::of_buyer(&instance, look, BUYER, &format!("/item.html?id={item}")).await;
         for id in 1..=20 {
             let place = format!("/api/items/{item}/ticket");
             assert_eq!(instance.buyer(id).post(&place, &json!({})).await.status, 200);

@@ -4,7 +4,6 @@ use faulty_link::Trap;
 use futures::future::join_all;
 use ledger::Ledger;
 use ledger::breaker::Breakers;
-use ledger::erasure::Eraser;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use seckill::extensions;
@@ -13,8 +12,8 @@ use settings::Secret;
 use shop_domain::Clock;
 use shop_metrics::Metrics;
 
+use super::waiting;
 use super::{PASSWORD, delete, delete_by_admin, first_account, order_id, person};
-use super::{rows, waiting};
 use crate::ledger::draw;
 use crate::support::{
     Client, Instance, Shop, assert_clean, eventually, hold_stock_row, link_to_ledger, when,
@@ -99,7 +98,7 @@ async fn a_held_item_stops_no_other_deletion() {
     let live_at =
         |item| format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND item_id = {item}");
     shop.until_count(&live_at(free), 0).await;
-    assert_eq!(rows(&shop, &live_at(held)).await, 1, "its row is held");
+    assert_eq!(shop.number(&live_at(held)).await, 1, "its row is held");
     holder.rollback().await.expect("the row is free");
     shop.until_count("SELECT COUNT(*) FROM waiting_list WHERE live = 1", 0).await;
 }
@@ -125,7 +124,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     let line = WaitingLine::new(Clock::default(), Outbox::default(), Metrics::new(), 10);
     let ledger = Ledger::new(pool, Breakers::new(&Metrics::new()).mysql);
     let waitlist = Waitlist { ledger, line };
-    let eraser = Eraser { waitlist, traces: extensions::personal_data() };
+    let eraser = extensions::eraser(waitlist);
     link.trap(Trap::at(b"SELECT available FROM stock WHERE item_id = ?").hold());
     let comes_back = async {
         eventually("the job to be at the item", || async { (link.held() == 1).then_some(()) })
@@ -137,7 +136,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     let (finished, ()) = tokio::join!(eraser.finish(), comes_back);
     let finished = finished.expect("the ledger answers");
     assert_eq!((finished.lines.len(), finished.put_off), (0, 0), "{finished:?}");
-    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM waiting_list WHERE live = 1").await, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM waiting_list WHERE live = 1").await, 1);
 }
 
 async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Value {
@@ -167,7 +166,7 @@ async fn a_deleted_person_gets_no_unit_of_a_draw() {
     }
     assert_eq!(delete_by_admin(&instance, early).await.status, 204);
     let entries = "SELECT COUNT(*) FROM draw_entries";
-    assert_eq!(rows(&shop, entries).await, 3, "the early one is out");
+    assert_eq!(shop.number(entries).await, 3, "the early one is out");
 
     // Paused: the draw closes, and its places are written later.
     instance.admin().edit(item, json!({ "paused": true })).await;
@@ -175,9 +174,9 @@ async fn a_deleted_person_gets_no_unit_of_a_draw() {
     assert_eq!(delete_by_admin(&instance, late).await.status, 204);
     instance.admin().edit(item, json!({ "paused": false })).await;
     draw::until_drawn(&instance.stranger(), item).await;
-    assert_eq!(rows(&shop, entries).await, 3, "the published list");
+    assert_eq!(shop.number(entries).await, 3, "the published list");
     let live = format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND user_id = {late}");
-    assert_eq!(rows(&shop, &live).await, 0);
+    assert_eq!(shop.number(&live).await, 0);
     for friend in [81, 82] {
         let place = instance.buyer(friend).get(&waiting(item)).await;
         assert_eq!(place.json["status"], "offered", "{}", place.text);

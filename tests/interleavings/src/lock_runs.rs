@@ -17,7 +17,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 
 use crate::explore::reach;
-use crate::leaselock::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::leaselock::store::{AcquireResult, BackendError, LeaseStore, StoreResult, Token};
 use crate::leaselock::{
     AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex as _, ReleaseOutcome,
     Wait, local,
@@ -66,12 +66,7 @@ impl FaultyNames {
 
 #[async_trait]
 impl LeaseStore for FaultyNames {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         self.pause().await;
         let granted = self.names.acquire(name, token, lease).await;
         self.answer(granted).await

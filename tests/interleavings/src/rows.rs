@@ -70,7 +70,7 @@ pub(crate) mod outbox {
 }
 
 pub(crate) mod item {
-    pub(crate) mod stock {
+    pub(crate) mod items {
         //! The stock of an item.
 
         #[derive(Clone, Copy, Debug)]

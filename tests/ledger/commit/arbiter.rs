@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::{CALL, at_commit, link_before, loses_answer, loses_commit};
 use crate::http::order_id;
 use crate::support::{
-    FaultyLink, Instance, Shop, eventually, purchase, statements_running, write_batch,
+    FaultyLink, Instance, Shop, eventually, purchase, statements_running, until, write_batch,
 };
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
@@ -104,10 +104,8 @@ async fn a_call_that_begins_late_sells_nothing() {
     assert_eq!(link.caught(), 1, "the order was no call");
     assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
     link.mend();
-    eventually("the late call to have ended", || async {
-        (statements_running(&shop.pool, "CALL write_order_%").await == 0).then_some(())
-    })
-    .await;
+    let calls = || statements_running(&shop.pool, "CALL write_order_%");
+    until("the late call to have ended", calls, |calls| *calls == 0).await;
     let audit = instance.audit(item).await;
     assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
 }

@@ -1,12 +1,12 @@
 //! COMMIT fails for a batch of orders, or for a step of an order: each order is decided once.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{at_commit, link_before, linked_shop, linked_shop_with, loses_answer, loses_commit};
 use crate::http::{BOUND, order_id};
 use crate::support::event_stream::{Event, Events};
-use crate::support::{FaultyLink, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{FaultyLink, Instance, Shop, assert_clean, until};
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
@@ -62,11 +62,8 @@ async fn a_step_whose_commit_hangs_is_not_told_that_nothing_changed() {
     assert_eq!(answer.brief(), (503, "dependency_unavailable"), "{}", answer.text);
     assert_eq!(answer.json["outcome"], "unknown", "{}", answer.text);
     link.mend();
-    eventually("the COMMIT to be done", || async {
-        let audit = beside.audit(item).await;
-        when(audit["available"] == 1 && audit["held"] == 0, audit)
-    })
-    .await;
+    let is_back = |audit: &Value| audit["available"] == 1 && audit["held"] == 0;
+    until("the COMMIT to be done", || beside.audit(item), is_back).await;
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{linked_shop_with, loses_commits_in_silence, make_undisturbed, sell_undisturbed};
 use crate::support::{
-    Answer, Client, FaultyLink, Instance, eventually, hold_stock_row, patient, purchase_path,
-    until_in_flight, until_running,
+    Answer, Client, FaultyLink, Instance, assert_clean, eventually, hold_stock_row, patient,
+    purchase_path, until_in_flight, until_running,
 };
 
 /// Buys with the key `k`.
@@ -46,12 +46,7 @@ fn assert_told_of_the_other_order(strategy: &str, units: i64, answer: &Answer) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_commit_is_not_answered_with_another_requests_order() {
-    // No reconciliation: the gates give back by themselves.
-    let (link, linked, beside, _) = linked_shop_with(|config| {
-        patient(config);
-        config.job.reconcile_period_ms = 3_600_000;
-    })
-    .await;
+    let (link, linked, beside, _) = linked_shop_with(patient).await;
     let undisturbed = make_undisturbed(&beside).await;
     let strategies =
         ["lock-redis", "mysql-atomic", "mysql-batch", "redis-bucket", "redis-lua", "redis-watch"];
@@ -67,8 +62,7 @@ async fn a_lost_commit_is_not_answered_with_another_requests_order() {
         let other = if strategy == "lock-redis" { "mysql-atomic" } else { strategy };
         let answer = overtaken((&link, &beside), (other, item), pressed).await;
         assert_told_of_the_other_order(strategy, units, &answer);
-        let audit = linked.audit(item).await;
-        assert_eq!((&audit["held"], &audit["clean"]), (&json!(2), &json!(true)), "{audit}");
+        assert_eq!(assert_clean(&linked, item).await["held"], 2, "{strategy}, {units} units");
     }
 }
 

@@ -24,11 +24,8 @@ async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tell
     assert_eq!(away.brief(), (503, "dependency_unavailable"), "{}", away.text);
     assert_eq!(away.json["outcome"], "none");
     link.mend();
-    let told = eventually("the ledger to be back", || async {
-        let answer = linked.buyer(1).buy_with_key("mysql-atomic", item, "k").await;
-        (answer.status == 201).then_some(answer)
-    });
-    assert_eq!(told.await.headers["idempotency-replayed"], "true");
+    let told = linked.buyer(1).buy_until_sold("mysql-atomic", item, "k").await;
+    assert_eq!(told.headers["idempotency-replayed"], "true");
     let audit = beside.audit(item).await;
     assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
 }
@@ -36,8 +33,7 @@ async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tell
 /// Units that may be sold are not given back. No reconciliation repairs the counters here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn units_of_an_unknown_outcome_stay_taken() {
-    let (link, linked, beside, _) =
-        linked_shop_with(|config| config.job.reconcile_period_ms = 3_600_000).await;
+    let (link, linked, beside) = linked_shop().await;
     let undisturbed = make_undisturbed(&beside).await;
     for (cuts, strategy) in ["redis-bucket", "redis-lua", "redis-watch"].into_iter().enumerate() {
         sell_undisturbed(&linked, undisturbed).await;
@@ -52,11 +48,7 @@ async fn units_of_an_unknown_outcome_stay_taken() {
         let audit = beside.audit(item).await;
         let expected = (&json!(2), &json!(true));
         assert_eq!((&audit["held"], &audit["clean"]), expected, "{strategy}: {audit}");
-        eventually("the ledger to be back", || async {
-            let answer = linked.buyer(1).buy_with_key(strategy, item, "k").await;
-            (answer.status == 201).then_some(())
-        })
-        .await;
+        linked.buyer(1).buy_until_sold(strategy, item, "k").await;
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{drawn_item, enter, from_now, insert_entries, shop, until_drawn};
 use crate::process::program::{free_addr, serve, signal};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Client, assert_clean, eventually, is_whole, when};
+use crate::support::{Client, assert_clean, eventually, is_whole, until, when};
 
 /// Enough that the draw takes a moment.
 const ENTRIES: i64 = 20_000;
@@ -33,11 +33,8 @@ async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
     let hung = serve(&shop, &address, &[("SECKILL_DRAW_POLL_MS", "50")]).await;
     let pid = hung.id().expect("it runs");
     let placed = "SELECT CAST(placed AS SIGNED) FROM draws WHERE item_id = ?";
-    eventually(RECOVERY_MAX, || async {
-        let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(item)).await;
-        when(placed > 0, placed)
-    })
-    .await;
+    let placed_now = || shop.read(sqlx::query_scalar(placed).bind(item));
+    until(RECOVERY_MAX, placed_now, |placed: &i64| *placed > 0).await;
     signal(pid, "STOP").await;
     let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(item)).await;
     assert!(placed < ENTRIES, "it hangs in the middle");
@@ -50,17 +47,8 @@ async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
         when(said["said"].as_str().is_some_and(|said| said.contains("wait for a lock")), said)
     })
     .await;
-    eventually(RECOVERY_MAX, || async {
-        let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
-        when(draw["state"] == "drawn", draw)
-    })
-    .await;
     until_drawn(&stranger, item).await;
-    eventually("a job that is well", || async {
-        let job = stranger.get("/readyz").await.json["jobs"]["draws"].clone();
-        when(job["ok"] == json!(true), job)
-    })
-    .await;
+    stranger.until("/readyz", |seen| seen.json["jobs"]["draws"]["ok"] == json!(true)).await;
     assert_clean(&healthy, item).await;
     signal(pid, "KILL").await;
     drop(hung);
@@ -82,7 +70,7 @@ async fn an_instance_that_works_long_keeps_the_lock() {
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     let arrival = director.arrival(item, "draw-entries-read");
     tokio::time::timeout(RECOVERY_MAX, arrival).await.expect("the draw has its lock");
-    let begin: i64 = shop.read(sqlx::query_scalar("SELECT UNIX_TIMESTAMP()")).await;
+    let begin = shop.number("SELECT UNIX_TIMESTAMP()").await;
     let lock = "SELECT IF(IS_USED_LOCK(CONCAT('seckill-draw-', LEFT(SHA2(CONCAT(DATABASE(), '/', ?), 256), 32))) IS NULL, \
                 -1, UNIX_TIMESTAMP() - ?)";
     eventually(RECOVERY_MAX, || async {

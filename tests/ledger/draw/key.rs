@@ -5,7 +5,7 @@ use verify::Known;
 
 use super::{announcement, drawn_item, enter, faults, from_now, proof, shop, until_drawn};
 use crate::http::assert_problem;
-use crate::support::{DRAW_KEY, Shop, assert_clean, eventually, item_body, when};
+use crate::support::{DRAW_KEY, Shop, assert_clean, item_body};
 
 /// A key that a shop takes after [`DRAW_KEY`].
 const NEW_KEY: &str = "0808080808080808080808080808080808080808080808080808080808080808";
@@ -42,11 +42,7 @@ async fn a_draw_keeps_the_key_of_its_rules() {
     let path = format!("/api/items/{item}/entry");
     let own = lost.buyer(1).get(&path).await.json;
     assert_eq!((&own["status"], &own["promise"]), (&json!("entered"), &Value::Null));
-    eventually("the job that says it", || async {
-        let job = lost.stranger().get("/readyz").await.json["jobs"]["draws"].clone();
-        when(job["said"].as_str().is_some_and(|said| said.contains("1 of 1 draws failed")), job)
-    })
-    .await;
+    lost.stranger().until_said("draws", "1 of 1 draws failed").await;
     let waits = lost.stranger().get(&format!("/api/items/{item}/draw")).await.json;
     assert_eq!(waits["head"], Value::Null, "another key has signed");
 

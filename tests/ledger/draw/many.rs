@@ -4,7 +4,7 @@ use sqlx::Executor;
 
 use super::{close_now, drawn_item, enter, insert_entries, shop, until_drawn};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Shop, eventually, when};
+use crate::support::{Shop, until};
 
 /// Its places take at least twelve seconds.
 const ENTRIES: i64 = 6_000;
@@ -26,18 +26,12 @@ async fn a_list_does_not_wait_for_the_places_of_another_draw() {
     shop.pool.execute(sqlx::raw_sql(&trigger)).await.expect("the trigger is made");
     close_now(&shop, slow).await;
     let placed = "SELECT CAST(placed AS SIGNED) FROM draws WHERE item_id = ?";
-    eventually("a place", || async {
-        let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(slow)).await;
-        when(placed > 0, placed)
-    })
-    .await;
+    let placed_now = || shop.read(sqlx::query_scalar(placed).bind(slow));
+    until(RECOVERY_MAX, placed_now, |placed: &i64| *placed > 0).await;
     let quick = drawn_item(&instance, 1, 3).await;
     let listed = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND listed_at IS NOT NULL";
-    eventually("the list", || async {
-        let listed: i64 = shop.read(sqlx::query_scalar(listed).bind(quick)).await;
-        when(listed == 1, listed)
-    })
-    .await;
+    let listed_now = || shop.read(sqlx::query_scalar(listed).bind(quick));
+    until("the list", listed_now, |listed: &i64| *listed == 1).await;
     let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(slow)).await;
     assert!(placed < ENTRIES, "the list waited for the other draw");
 }
@@ -57,16 +51,11 @@ async fn draws_that_wait_for_their_rounds_stop_no_other_draw() {
     }
     shop.change(sqlx::query("UPDATE draws SET closes_at = UTC_TIMESTAMP(6)")).await;
     let unlisted = "SELECT COUNT(*) FROM draws WHERE listed_at IS NULL";
-    eventually(RECOVERY_MAX, || async {
-        let left: i64 = shop.read(sqlx::query_scalar(unlisted)).await;
-        when(left == 0, left)
-    })
-    .await;
+    until(RECOVERY_MAX, || shop.read(sqlx::query_scalar(unlisted)), |left: &i64| *left == 0).await;
     let item = drawn_item(&instance, 1, FAR_SECONDS).await;
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     close_now(&shop, item).await;
     until_drawn(&instance.stranger(), item).await;
     let drawn = "SELECT COUNT(*) FROM draws WHERE drawn_at IS NOT NULL";
-    let drawn: i64 = shop.read(sqlx::query_scalar(drawn)).await;
-    assert_eq!(drawn, 1, "the others wait for their rounds");
+    assert_eq!(shop.number(drawn).await, 1, "the others wait for their rounds");
 }

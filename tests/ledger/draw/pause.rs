@@ -7,7 +7,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::{close_now, drawn_item, enter, shop, until_drawn};
 use crate::http::assert_problem;
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, until, when};
 
 /// A draw of this many units that is over, with buyers 1 to 4; returns the item, and the buyers in the order of places.
 async fn drawn((shop, instance): (&Shop, &Instance), units: i64) -> (i64, Vec<i64>) {
@@ -72,11 +72,8 @@ async fn offers_run_on_after_a_pause() {
     assert_problem(&stranger, (409, "sold_out"), "of a stranger before the pause");
     set_paused(&instance, item, true).await;
     pause_was_longer(&shop, 1_000).await;
-    let refused = eventually("a refusal", || async {
-        let refused = accept(&instance, item, first).await;
-        when(refused.brief() == (409, "sale_paused"), refused)
-    })
-    .await;
+    let is_paused = |refused: &Answer| refused.brief() == (409, "sale_paused");
+    let refused = until("a refusal", || accept(&instance, item, first), is_paused).await;
     assert_problem(&refused, (409, "sale_paused"), "of an offer in a pause");
     let path = format!("/api/items/{item}/waiting");
     let left = instance.buyer(second).request(Method::DELETE, &path);
@@ -105,11 +102,7 @@ async fn offers_run_on_after_a_pause() {
     let stranger = instance.buyer(9).buy("default", item).await;
     assert_problem(&stranger, (409, "sold_out"), "of a stranger");
     for buyer in [first, third] {
-        eventually("an order", || async {
-            let bought = accept(&instance, item, buyer).await;
-            when(bought.status == 201, bought)
-        })
-        .await;
+        until("an order", || accept(&instance, item, buyer), |bought| bought.status == 201).await;
     }
     assert_clean(&instance, item).await;
 }
@@ -135,11 +128,7 @@ async fn many_offers_get_their_time_in_steps() {
     set_paused(&instance, item, true).await;
     pause_was_longer(&shop, 1_000).await;
     set_paused(&instance, item, false).await;
-    eventually("an order", || async {
-        let bought = accept(&instance, item, buyers[3]).await;
-        when(bought.status == 201, bought)
-    })
-    .await;
+    until("an order", || accept(&instance, item, buyers[3]), |bought| bought.status == 201).await;
     let whole = "SELECT COUNT(*) FROM waiting_list JOIN draws USING (item_id) WHERE status = 'offered' \
          AND offer_expires_at > UTC_TIMESTAMP(6) AND paused_at IS NULL";
     shop.until_count(whole, 4_503).await;
@@ -189,11 +178,7 @@ async fn a_purchase_without_a_place_after_a_pause_is_found() {
     }
     // Without a purchase the units are only where they should not be.
     assert_clean(&instance, item).await;
-    eventually("a purchase", || async {
-        let bought = instance.buyer(9).buy("default", item).await;
-        when(bought.status == 201, bought)
-    })
-    .await;
+    instance.buyer(9).until_sold("default", item).await;
     assert_eq!(instance.broken(item).await, ["I21"]);
     // The audit of the load test, which shares no code with the service, finds the same.
     let mut reader = ledger_audit::Reader::connect(shop.config.database_url.reveal()).await;

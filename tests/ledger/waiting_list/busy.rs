@@ -18,8 +18,8 @@ use sqlx::MySqlConnection;
 use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, own_mysql, unique,
-    until_running, when,
+    Client, Shop, assert_all_clean, assert_clean, eventually, hold_stock_row, is_breaker_open,
+    own_mysql, unique, until, until_running, when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -72,11 +72,8 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
         overdue.push(order_id(&instance.buyer(buyer).buy("default", late).await));
     }
     shop.let_holds_pass(1_000).await;
-    eventually("the orders to expire", || async {
-        let order = instance.buyer(12).get(&format!("/api/orders/{}", overdue[11])).await.json;
-        when(order["status"] == "expired", order)
-    })
-    .await;
+    let path = format!("/api/orders/{}", overdue[11]);
+    instance.buyer(12).until(&path, |seen| seen.json["status"] == "expired").await;
     let (item, orders) = sold_out(&instance, 12, json!({})).await;
     let free = instance.make_item(json!({ "stock": 100 })).await;
     let held = hold_stock_row(&shop.pool, item).await;
@@ -110,9 +107,7 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
     held_too.rollback().await.expect("released");
     assert_eq!(clients[0].step(&orders[0], "cancellation").await.status, 200);
     assert_eq!(pay(&clients[0], &overdue[0]).await, 200);
-    for item in [item, late, free] {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &[item, late, free]).await;
 }
 
 #[tokio::test]
@@ -160,9 +155,7 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
             );
         }
     }
-    for item in items {
-        assert_clean(&instance, item).await;
-    }
+    assert_all_clean(&instance, &items).await;
 }
 
 #[tokio::test]
@@ -184,11 +177,7 @@ async fn the_line_of_a_paused_item_ends_in_short_transactions() {
     config.waiting_list.sweep_ms = 20;
     let sweeper = shop.start_with(config).await;
     until_status(&sweeper, FIRST, item, "ended").await;
-    eventually("the line to end", || async {
-        let left = waiting(&shop.pool, item).await;
-        when(left == 0, left)
-    })
-    .await;
+    until("the line to end", || waiting(&shop.pool, item), |left| *left == 0).await;
     assert_clean(&sweeper, item).await;
 }
 
@@ -209,11 +198,7 @@ async fn a_large_restock_reaches_a_long_line_in_parts() {
     let mut config = shop.config.clone();
     config.waiting_list.sweep_ms = 20;
     let sweeper = shop.start_with(config).await;
-    eventually("all units to be offered", || async {
-        let left = waiting(&shop.pool, item).await;
-        when(left == LONG - UNITS, left)
-    })
-    .await;
+    until("all offers", || waiting(&shop.pool, item), |left| *left == LONG - UNITS).await;
     assert_eq!(status(&sweeper, FIRST + UNITS - 1, item).await, "offered", "the line in its order");
     assert_clean(&sweeper, item).await;
 }
@@ -267,11 +252,8 @@ async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
     assert_problem(&full, (409, "waiting_list_full"), "the limit of a long line");
     assert_eq!(join(&instance.buyer(13), item).await.status, 200, "the place is there");
     assert_eq!(leave(&instance.buyer(13), item).await.status, 204);
-    eventually("the free place to be given", || async {
-        let joined = join(&instance.buyer(14), item).await;
-        when(joined.status == 200, joined.text)
-    })
-    .await;
+    let join = || async { join(&instance.buyer(14), item).await };
+    until("the free place to be given", join, |joined| joined.status == 200).await;
     let delete = instance.buyer(14).request(Method::DELETE, &path(item));
     assert_eq!(Client::send(delete).await.status, 204);
     let seen: Value = instance.buyer(12).get(&path(item)).await.json;

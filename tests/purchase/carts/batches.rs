@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{assert_all_clean, count, items, left, lines};
+use super::{assert_all_clean, items, left, lines};
 use crate::http::{assert_problem, order_id};
 use crate::support::{Answer, Client, Shop};
 
@@ -191,10 +191,10 @@ async fn ashops_token_has_no_other_rights() {
     for other in [instance.buyer(1), instance.admin()] {
         assert_problem(&send(&other, batch.clone()).await, (403, "forbidden"), "no shop");
     }
-    let orders = count(&shop, "SELECT COUNT(*) FROM orders").await;
+    let orders = shop.number("SELECT COUNT(*) FROM orders").await;
     for other in [instance.buyer(1), instance.admin()] {
         let refused = other.as_guest("anna", Method::POST, "/api/reservations", Some(&body)).await;
         assert_problem(&refused, (403, "forbidden"), "the reference of a buyer");
     }
-    assert_eq!(count(&shop, "SELECT COUNT(*) FROM orders").await, orders);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM orders").await, orders);
 }

@@ -12,12 +12,11 @@ use serde_json::json;
 use sqlx::{Connection, Executor, MySql, Transaction};
 use tokio::sync::Semaphore;
 
-use super::steps::{beside_lock_waits, statuses, step};
+use super::steps::{beside_lock_waits, statuses, step, until_expired};
 use super::{assert_all_clean, items, left, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, patient, seed, until_in_flight,
-    until_running, when,
+    Answer, Instance, Shop, hold_stock_row, patient, seed, until, until_in_flight, until_running,
 };
 
 /// Answers that said "try again", by code.
@@ -216,11 +215,7 @@ async fn waits_with_nothing_in_hand(locked: usize) {
     let second = order_id(&reserve(&buyer, &opposite).await);
     let expire = async {
         shop.let_holds_pass(301).await;
-        eventually("an order that has expired", || async {
-            let found = statuses(&shop, &second).await;
-            when(found == ["expired"; 3], found)
-        })
-        .await;
+        until_expired(&shop, &second, 3).await;
     };
     // The job waits for the item of the first line alone, and comes back for the others.
     if locked == items[0] {
@@ -246,11 +241,7 @@ async fn an_order_waits_for_its_last_item_with_nothing_in_hand() {
 
 /// Waits until the lines of an order have these states.
 async fn until_statuses(shop: &Shop, order: &str, expected: &[&str]) {
-    eventually("the order to end", || async {
-        let found = statuses(shop, order).await;
-        when(found == expected, found)
-    })
-    .await;
+    until("the order to end", || statuses(shop, order), |found| *found == expected).await;
 }
 
 /// As many overdue carts as one transaction takes wait for a held item. The orders behind them still expire.
@@ -444,11 +435,7 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
         for (order, of) in
             [(&single, "the item of the overdue cart"), (&apart, "an item in no cart")]
         {
-            eventually(&format!("a hold of {of} to end"), || async {
-                let found = statuses(&shop, order).await;
-                when(found == ["expired"], found)
-            })
-            .await;
+            until_expired(&shop, order, 1).await;
         }
         is_sold.store(true, Ordering::Relaxed);
     };

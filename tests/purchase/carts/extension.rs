@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::steps::{statuses, step};
-use super::{assert_all_clean, count, left, reserve};
-use crate::http::{BOUND, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Instance, Shop};
+use super::steps::{statuses, step, until_expired};
+use super::{assert_all_clean, left, reserve};
+use crate::http::{BOUND, assert_problem, order_id};
+use crate::support::{Answer, Client, Instance, Shop, until};
 
 async fn extend(buyer: &Client, order: &str, body: Value) -> Answer {
     buyer.post(&format!("/api/orders/{order}/extension"), &body).await
@@ -53,7 +53,7 @@ async fn all_lines_of_an_order_are_extended_once() {
         assert_eq!(extend(&buyer, &order, body).await.json, extended.json);
     }
     let ends = "SELECT COUNT(DISTINCT expires_at, extended_seconds) FROM orders";
-    assert_eq!(count(&shop, ends).await, 1, "the lines end together");
+    assert_eq!(shop.number(ends).await, 1, "the lines end together");
     // An event has the new end.
     let events = "SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log";
     let events: Vec<String> = shop.read_all(sqlx::query_scalar(events)).await;
@@ -64,18 +64,11 @@ async fn all_lines_of_an_order_are_extended_once() {
     let short = order_id(&reserve(&instance.buyer(2), &[(items[0], 1), (items[1], 1)]).await);
     shop.change(sqlx::query("UPDATE orders SET expires_at = UTC_TIMESTAMP(6) WHERE user_id = 2"))
         .await;
-    let until_expired = async |order: &str, lines: usize| {
-        eventually(BOUND, || async {
-            let found = statuses(&shop, order).await;
-            when(found == vec!["expired"; lines], found)
-        })
-        .await;
-    };
     // The sweep that has taken the other one has seen this one.
-    until_expired(&short, 2).await;
+    until_expired(&shop, &short, 2).await;
     assert_eq!(statuses(&shop, &order).await, ["pending"; 3]);
     shop.let_holds_pass(60).await;
-    until_expired(&order, 3).await;
+    until_expired(&shop, &order, 3).await;
     assert_eq!(left(&instance, &items).await, [10, 10, 10]);
     assert_all_clean(&instance, &items).await;
 }
@@ -119,7 +112,7 @@ async fn a_hold_is_not_extended_when_it_is_over_or_an_item_forbids_it() {
     // The hold is over by the database's clock, though no sweep has seen it.
     shop.let_holds_pass(301).await;
     assert_problem(&extend(&buyer, &order, json!({})).await, (409, "hold_over"), "too late");
-    assert_eq!(count(&shop, "SELECT COUNT(extended_seconds) FROM orders").await, 0);
+    assert_eq!(shop.number("SELECT COUNT(extended_seconds) FROM orders").await, 0);
     assert_all_clean(&instance, &items).await;
 }
 
@@ -164,16 +157,13 @@ async fn an_order_is_extended_or_expires_and_never_both() {
             _ => panic!("{}", answer.text),
         };
         *if expected == "pending" { &mut kept } else { &mut lost } += 1;
-        eventually(BOUND, || async {
-            let found = statuses(&shop, order).await;
-            when(found.iter().all(|status| status == expected), (expected, found))
-        })
-        .await;
+        let all = |found: &Vec<String>| found.iter().all(|status| status == expected);
+        until(BOUND, || statuses(&shop, order), all).await;
     }
     println!("{kept} extended, {lost} expired");
     let wrong = "SELECT COUNT(*) FROM orders \
          WHERE (status = 'pending') <> (extended_seconds IS NOT NULL)";
-    assert_eq!(count(&shop, wrong).await, 0);
+    assert_eq!(shop.number(wrong).await, 0);
     assert_all_clean(&one, &items).await;
 }
 
@@ -208,11 +198,7 @@ async fn a_sweep_that_has_read_the_old_end_leaves_an_order_that_has_changed() {
     execute(&extended).await;
     drop(director);
     // The state of a row of MyISAM is seen before the transaction is committed, but the stock is not.
-    eventually(BOUND, || async {
-        let units = left(&instance, &items).await;
-        when(units == [8, 8], units)
-    })
-    .await;
+    until(BOUND, || left(&instance, &items), |units| *units == [8, 8]).await;
     assert_eq!(statuses(&shop, &orders[0]).await, ["paid"; 2]);
     assert_eq!(statuses(&shop, &orders[1]).await, ["pending"; 2]);
     assert_eq!(statuses(&shop, &orders[2]).await, ["expired"; 2]);

@@ -4,9 +4,9 @@ use faulty_link::{Fault, Trap};
 use serde_json::json;
 use settings::Secret;
 
-use super::{assert_all_clean, count, left, reserve_with_key};
+use super::{assert_all_clean, left, reserve_with_key};
 use crate::http::order_id;
-use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger};
+use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, until};
 
 const COMMIT: &[u8] = b"\x03COMMIT";
 
@@ -49,7 +49,7 @@ async fn a_cart_is_sold_once_although_the_link_breaks() {
         let again = reserve_with_key(&beside.buyer(buyer), &cart, "k").await;
         assert_eq!(order_id(&again), order_id(&made));
         let orders = format!("SELECT COUNT(*) FROM orders WHERE user_id = {buyer}");
-        assert_eq!(count(&shop, &orders).await, 3);
+        assert_eq!(shop.number(&orders).await, 3);
     }
     assert_eq!(left(&beside, &items).await, [2, 2, 2]);
     assert_all_clean(&beside, &items).await;
@@ -69,11 +69,8 @@ async fn a_cart_whose_commit_is_not_answered_is_unknown_until_it_is_asked_again(
         lost.text
     );
     link.mend();
-    let made = eventually("an answer", || async {
-        let made = reserve_with_key(&beside.buyer(1), &cart, "k").await;
-        (made.status == 201).then_some(made)
-    })
-    .await;
+    let ask = || async { reserve_with_key(&beside.buyer(1), &cart, "k").await };
+    let made = until("an answer", ask, |made| made.status == 201).await;
     assert_eq!(made.json["lines"].as_array().map(Vec::len), Some(3));
     assert_eq!(left(&beside, &items).await, [4, 4, 4]);
     assert_all_clean(&beside, &items).await;

@@ -4,8 +4,8 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::steps::{statuses, step};
-use super::{assert_all_clean, count, left, reserve};
-use crate::http::{assert_problem, eventually, order_id, when};
+use super::{assert_all_clean, left, reserve};
+use crate::http::{assert_problem, order_id};
 use crate::support::{Client, Instance, Shop};
 
 /// Items whose paid orders come back for these seconds.
@@ -45,7 +45,7 @@ async fn a_paid_order_comes_back_whole_and_once() {
     assert_eq!(statuses(&shop, &order).await, ["cancelled"; 3]);
     assert_eq!(left(&one, &items).await, [10, 10, 10]);
     let moved = "SELECT COUNT(*) FROM stock_movements WHERE reason = 'cancelled'";
-    assert_eq!(count(&shop, moved).await, 3);
+    assert_eq!(shop.number(moved).await, 3);
     // The limit is free again, and the order cannot be paid again.
     paid(&buyer, &items).await;
     let again = step(&buyer, &order, "payment").await;
@@ -98,11 +98,7 @@ async fn a_unit_that_is_given_back_is_offered_to_the_buyer_who_waits() {
     let place = format!("/api/items/{item}/waiting");
     assert_eq!(instance.buyer(2).post(&place, &json!({})).await.status, 200);
     assert_eq!(step(&instance.buyer(1), &order, "return").await.status, 200);
-    eventually("an offer", || async {
-        let seen = instance.buyer(2).get(&place).await.json;
-        when(seen["status"] == "offered", seen)
-    })
-    .await;
+    instance.buyer(2).until(&place, |seen| seen.json["status"] == "offered").await;
     assert_eq!(left(&instance, &[item]).await, [0]);
     assert_all_clean(&instance, &[item]).await;
 }

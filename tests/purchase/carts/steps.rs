@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{assert_all_clean, count, items, left, reserve};
-use crate::http::{BOUND, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Shop, patient_transaction};
+use super::{assert_all_clean, items, left, reserve};
+use crate::http::{BOUND, assert_problem, order_id};
+use crate::support::{Answer, Client, Shop, patient_transaction, until};
 
 pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.step(order, step).await
@@ -19,6 +19,11 @@ pub(super) async fn statuses(shop: &Shop, order: &str) -> Vec<String> {
     .fetch_all(&shop.pool)
     .await
     .expect("the lines")
+}
+
+/// Waits until the order has expired, which has this number of lines.
+pub(super) async fn until_expired(shop: &Shop, order: &str, lines: usize) {
+    until(BOUND, || statuses(shop, order), |found| *found == vec!["expired"; lines]).await;
 }
 
 #[tokio::test]
@@ -143,21 +148,14 @@ async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
     let buyer = instance.buyer(1);
     let order = order_id(&reserve(&buyer, &cart).await);
     shop.let_holds_pass(301).await;
-    let expired = async |order: &str| {
-        eventually(BOUND, || async {
-            let found = statuses(&shop, order).await;
-            when(found == ["expired"; 3], found)
-        })
-        .await
-    };
-    expired(&order).await;
+    until_expired(&shop, &order, 3).await;
     assert_eq!(left(&instance, &items).await, [10, 10, 10]);
     let late = step(&buyer, &order, "payment").await;
     assert_eq!((late.status, late.json["status"].as_str()), (200, Some("paid")), "{}", late.text);
     assert_eq!(left(&instance, &items).await, [8, 8, 9]);
     let order = order_id(&reserve(&buyer, &cart).await);
     shop.let_holds_pass(301).await;
-    expired(&order).await;
+    until_expired(&shop, &order, 3).await;
     // Others buy what is left of one item.
     for other in 2..10 {
         assert_eq!(instance.buyer(other).buy("mysql-atomic", items[1]).await.status, 201);
@@ -167,7 +165,7 @@ async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
     assert_eq!(statuses(&shop, &order).await, ["expired"; 3]);
     assert_eq!(left(&instance, &items).await, [8, 0, 9]);
     assert_eq!(
-        count(&shop, "SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'").await,
+        shop.number("SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'").await,
         3
     );
     assert_all_clean(&instance, &items).await;

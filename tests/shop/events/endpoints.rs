@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::{endpoint, shop_with_events, subscribe, told};
+use super::{endpoint, shop_with_events, subscribe, told, until_endpoint};
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Client, Shop, eventually, until_metric, when};
+use crate::support::{Client, Shop, eventually, until, until_metric, when};
 
 #[tokio::test]
 async fn a_webhook_never_reaches_into_a_private_network() {
@@ -29,14 +29,9 @@ async fn a_webhook_never_reaches_into_a_private_network() {
     }
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     for id in endpoints {
-        eventually("a try that is refused here", || async {
-            let seen = endpoint(&instance, id).await;
-            when(
-                seen["last_error"].as_str().is_some_and(|error| error.contains("not permitted")),
-                seen,
-            )
-        })
-        .await;
+        let is_refused = |error: &str| error.contains("not permitted");
+        until_endpoint(&instance, id, |seen| seen["last_error"].as_str().is_some_and(is_refused))
+            .await;
     }
     assert_eq!(receiver.connections(), 0, "nobody connected");
     for target in ["ftp://shop.example", "https://me:pw@shop.example/", "shop.example"] {
@@ -56,11 +51,7 @@ async fn operators_switch_and_delete_endpoints() {
     assert_eq!(admin.patch(&path, &json!({ "enabled": false })).await.status, 204);
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    eventually("the event in the log", || async {
-        let last = admin.get("/api/admin/endpoints").await.json["last"].clone();
-        when(last == 1, last)
-    })
-    .await;
+    admin.until("/api/admin/endpoints", |seen| seen.json["last"] == 1).await;
     assert_eq!(receiver.requests(), 0, "it is switched off");
     assert_eq!(admin.patch(&path, &json!({ "enabled": true })).await.status, 204);
     eventually("the event that waited", || async { when(receiver.requests() > 0, 0) }).await;
@@ -109,20 +100,12 @@ async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switch
     ] {
         shop.change(sqlx::query(aged)).await;
     }
-    let seen = eventually("an endpoint that is switched off", || async {
-        let seen = endpoint(&instance, id).await;
-        when(seen["enabled"] == false, seen)
-    })
-    .await;
+    let seen = until_endpoint(&instance, id, |seen| seen["enabled"] == false).await;
     assert!(
         seen["last_error"].as_str().is_some_and(|error| error.contains("switched off")),
         "{seen}"
     );
-    eventually("the old event to be gone", || async {
-        let page = instance.admin().get("/api/admin/events").await.json;
-        when(page["events"].as_array().is_some_and(|events| events.len() == 1), page)
-    })
-    .await;
+    instance.until_events(1).await;
 }
 
 /// An endpoint that begins at the start of the log and whose receiver is not ready yet: old events wait for it.
@@ -155,21 +138,9 @@ async fn old_events_wait_for_a_new_endpoint() {
         count.map_or(0, |count| count.parse::<u64>().expect("a number"))
     };
     let before = runs().await;
-    eventually("two runs of the job", || async {
-        let now = runs().await;
-        when(now >= before + 2, now)
-    })
-    .await;
+    until("two runs of the job", || async { runs().await }, |now| *now >= before + 2).await;
     assert_eq!(endpoint(&instance, id).await["enabled"], true);
     receiver.answer(Answering::Status(200));
-    eventually("both orders", || async {
-        let told = told(&receiver).len();
-        when(told == 2, told)
-    })
-    .await;
-    eventually("the old events to be gone", || async {
-        let page = instance.admin().get("/api/admin/events").await.json;
-        when(page["events"].as_array().is_some_and(Vec::is_empty), page)
-    })
-    .await;
+    until("both orders", || async { told(&receiver).len() }, |told| *told == 2).await;
+    instance.until_events(0).await;
 }

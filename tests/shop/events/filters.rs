@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{endpoint, shop_with_events, subscribe_by};
+use super::{endpoint, shop_with_events, subscribe_by, until_endpoint};
 use crate::http::assert_problem;
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Instance, eventually, when};
+use crate::support::{Instance, eventually, until, when};
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
     let body = json!({ "target": receiver.url(), "filter": filter });
@@ -14,11 +14,7 @@ async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Valu
 
 /// Waits until the endpoint has everything of the log, whose last position is `last`.
 async fn until_at(instance: &Instance, id: i64, last: i64) {
-    eventually("an endpoint at the end of the log", || async {
-        let seen = endpoint(instance, id).await;
-        when((&seen["delivered"], &seen["last"]) == (&json!(last), &json!(last)), seen)
-    })
-    .await;
+    until_endpoint(instance, id, |seen| seen["delivered"] == last && seen["last"] == last).await;
 }
 
 /// Position, items and lines of what a receiver got.
@@ -135,11 +131,8 @@ async fn a_batch_is_cut_to_the_orders_that_match() {
     let sold = futures::future::join_all(buyers).await;
     assert!(sold.iter().all(|status| *status == 201), "{sold:?}");
     for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
-        let told = eventually("all orders of the item", || async {
-            let told: Vec<i64> = got(receiver).into_iter().flat_map(|(_, items)| items).collect();
-            when(told.len() == 40, told)
-        })
-        .await;
+        let items = || async { got(receiver).into_iter().flat_map(|(_, items)| items).collect() };
+        let told = until("all orders of the item", items, |told: &Vec<i64>| told.len() == 40).await;
         assert!(told.iter().all(|told| *told == item), "{told:?}");
     }
 }
@@ -199,11 +192,8 @@ async fn a_filter_names_only_what_there_is() {
     sqlx::query(later).execute(&shop.pool).await.expect("changed");
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    eventually("a try that fails", || async {
-        let seen = endpoint(&instance, id).await;
-        when(seen["last_error"].is_string() && seen["filter"].is_null(), seen)
-    })
-    .await;
+    let has_failed = |seen: &Value| seen["last_error"].is_string() && seen["filter"].is_null();
+    until_endpoint(&instance, id, has_failed).await;
     assert_eq!(receiver.requests(), 0);
     admin.patch(&path, &json!({ "filter": {} })).await.expect_status(204);
     until_at(&instance, id, 1).await;

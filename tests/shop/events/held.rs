@@ -76,7 +76,7 @@ async fn assert_only_the_held_wait(shop: &Shop) {
 /// A relay that has locked the first event of an item was lost, and its end is not decided. The next relay waits for
 /// it: if it passed over that event, later ones of the item would come before it.
 async fn assert_a_lost_relay_is_waited_for(shop: &Shop, cluster: &VitessCluster) {
-    let before: i64 = shop.read(sqlx::query_scalar(TOLD)).await;
+    let before = shop.number(TOLD).await;
     let mut pause = shop.pool.begin().await.expect("begun");
     let lock = sqlx::query("SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE");
     lock.fetch_one(&mut *pause).await.expect("no relay moves events now");

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{assert_taken, buy, expire, shop_of, status};
 use crate::http::order_id;
+use crate::support::assert_clean;
 use crate::support::payment_provider::TestProvider;
-use crate::support::{assert_clean, eventually, when};
 
 #[tokio::test]
 async fn an_order_of_nothing_is_paid_without_the_provider() {
@@ -30,11 +30,7 @@ async fn an_order_of_nothing_is_paid_without_the_provider() {
     // A provider that tells of a payment of nothing all the same changes nothing.
     let said = provider.succeeded("m1", "p1", &order, 0);
     assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
-    let events = eventually("the events", || async {
-        let log = instance.admin().get("/api/admin/events").await.json;
-        when(log["events"].as_array().is_some_and(|events| events.len() == 2), log)
-    })
-    .await;
+    let events = instance.until_events(2).await;
     assert!(events.to_string().contains("\"paid\""), "{events}");
     // Given back, no money has to go back.
     let back = instance.buyer(1).step(&order, "return").await;

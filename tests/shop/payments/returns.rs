@@ -3,7 +3,7 @@
 use futures::future::join;
 use serde_json::{Value, json};
 
-use super::{assert_taken, buy, payment, shop_of, status};
+use super::{assert_taken, buy, payment, shop_of, status, until_refund_requested};
 use crate::support::payment_provider::TestProvider;
 use crate::support::{Answer, Instance, assert_clean, eventually, when};
 
@@ -37,11 +37,7 @@ async fn the_money_of_an_order_that_is_given_back_is_owed_once() {
     }
     let wanted = payment(&instance, "p1").await;
     assert_eq!((&wanted["reason"], &wanted["refunded_cents"]), (&json!("returned"), &json!(50)));
-    eventually("a refund that is asked for", || async {
-        let seen = payment(&instance, "p1").await;
-        when(seen["status"] == "refund_requested", seen)
-    })
-    .await;
+    until_refund_requested(&instance, "p1").await;
     assert_eq!(provider.refunds(), ["p1"], "asked for once");
     // Money that comes after the return goes back as well, and pays nothing.
     let late = provider.succeeded("m3", "p2", &order, 250);

@@ -15,14 +15,14 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::{sale_locks, steps};
+use super::sale_locks;
 use crate::StrategyContext;
 use leaselock::LockName;
 use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
 use ledger::cache::Cache;
 use ledger::write::{
     Answer, AnswerSender, Answers, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence,
-    ReadyAnswer, answer_channel,
+    ReadyAnswer, answer_channel, no_ledger,
 };
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
@@ -262,7 +262,7 @@ fn begin(
 /// Units left for purchases of one item, read now.
 async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
-    batches.available(first.item.id).await.map_err(|error| steps::no_ledger(&error))
+    batches.available(first.item.id).await.map_err(|error| no_ledger(&error))
 }
 
 impl fmt::Debug for CombinedSale {

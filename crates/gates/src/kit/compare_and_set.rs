@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::steps;
 use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::cache::Cache;
-use ledger::rows::stock::StockRow;
+use ledger::rows::items::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
 use shop_domain::{Item, ItemId, Outcome, Purchase, Unavailable};
 

@@ -148,7 +148,7 @@ impl GuardedSale {
                 Ok(set) => self.write(purchase, set, held, buyer).await,
                 Err(outcome) => outcome,
             }),
-            Store::Redis => match textbook::on_counter(context, purchase).await {
+            Store::Redis => match textbook::on_counter(context, purchase, buyer.deadline).await {
                 Ok(Some(epoch)) => {
                     let outcome = self.write(purchase, UnguardedWrite::Record, held, buyer);
                     let outcome = outcome.await;

@@ -6,6 +6,7 @@ use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::steps;
 use crate::memory_store::MemoryCounter;
 use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
+use ledger::write::no_ledger;
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// A gate that counts in this process's memory.
@@ -54,7 +55,7 @@ impl Strategy for MemoryGate {
 async fn find(context: &StrategyContext, item: ItemId) -> Result<MemoryCounter, Outcome> {
     match context.memory.find(item).await {
         Ok(counter) => counter.ok_or(Outcome::Refused(Refusal::ItemNotFound)),
-        Err(error) => Err(steps::no_ledger(&error)),
+        Err(error) => Err(no_ledger(&error)),
     }
 }
 

@@ -7,9 +7,8 @@ use tokio::time::Instant;
 
 use crate::redis_store::CounterError;
 use crate::{StrategyContext, WaitingBuyer};
-use ledger::rows::stock::StockRow;
-use ledger::write::{Arbiter, StockWrite, UnguardedWrite, unavailable};
-use mysql_connection::Fault;
+use ledger::rows::items::StockRow;
+use ledger::write::{Arbiter, StockWrite, UnguardedWrite, no_ledger};
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal, Unavailable};
 
@@ -122,11 +121,4 @@ pub fn no_counter(error: &CounterError) -> Outcome {
             Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))
         }
     }
-}
-
-/// The outcome when the ledger cannot be read or refuses writes, before anything was written.
-#[must_use]
-pub fn no_ledger(error: &ledger::Error) -> Outcome {
-    tracing::warn!(%error, "ledger not read");
-    Outcome::Unavailable(unavailable(Fault::of(error)))
 }

@@ -45,7 +45,7 @@ impl Strategy for CounterGate {
                 Ok(held) => held,
                 Err(outcome) => return outcome,
             };
-            let taken = on_counter(context, &purchase).await;
+            let taken = on_counter(context, &purchase, deadline).await;
             drop(held);
             match taken {
                 Ok(Some(epoch)) => {
@@ -97,10 +97,12 @@ pub async fn read_and_compute(
 pub async fn on_counter(
     context: &StrategyContext,
     purchase: &Purchase,
+    deadline: Instant,
 ) -> Result<Option<u64>, Outcome> {
     let item = purchase.item.id;
     let units = purchase.quantity.signed();
-    let seen = context.counters.read(item).await.map_err(|error| steps::no_counter(&error))?;
+    let seen = context.counters.read(item, Some(deadline)).await;
+    let seen = seen.map_err(|error| steps::no_counter(&error))?;
     if seen.available < units {
         return Ok(None);
     }

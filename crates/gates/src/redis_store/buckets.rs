@@ -9,6 +9,7 @@
 use std::sync::LazyLock;
 
 use redis_connection::Script;
+use tokio::time::Instant;
 
 use super::counters::{
     Counter, CounterAndQueue, CounterError, Counters, Layout, READ_ATTEMPTS_MAX,
@@ -101,7 +102,8 @@ impl Buckets {
         Ok(missing == 0)
     }
 
-    /// Takes `units`, from bucket `first` if it has them, and otherwise from one after the other.
+    /// Takes `units`, from bucket `first` if it has them, and otherwise from one after the other. A load is waited for
+    /// until `until`.
     ///
     /// # Errors
     /// See [`CounterError`]; units taken until then were given back if Redis answered.
@@ -110,9 +112,10 @@ impl Buckets {
         item: ItemId,
         units: i64,
         first: usize,
+        until: Option<Instant>,
     ) -> Result<Gathered, CounterError> {
         for _ in 0..READ_ATTEMPTS_MAX {
-            let epoch = self.counters.epoch(item).await?;
+            let epoch = self.counters.epoch(item, until).await?;
             let mut parts = TakenParts { item, epoch, taken: Vec::with_capacity(1) };
             match self.gather(&mut parts, units, first).await {
                 Ok(Some(true)) => {

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 use mysql_connection::Database;
 use redis::{RedisError, RedisResult};
 use redis_connection::Script;
+use tokio::time::Instant;
 
 use super::RedisClient;
 use ledger::cache::Cache;
@@ -128,10 +129,14 @@ impl Counters {
         format!("{}{{item:{item}}}:queued", self.redis.prefix())
     }
 
-    /// Reads an item's counter on the shared connection, loading it first if need be.
-    pub async fn read(&self, item: ItemId) -> Result<Counter, CounterError> {
+    /// Reads an item's counter on the shared connection, loading it first if need be; a load is waited for until `until`.
+    pub async fn read(
+        &self,
+        item: ItemId,
+        until: Option<Instant>,
+    ) -> Result<Counter, CounterError> {
         let mut connection = self.redis.shared();
-        self.read_on(&mut connection, item).await
+        self.read_on(&mut connection, item, until).await
     }
 
     /// Reads a counter like [`Counters::read`], on the caller's connection, which may be watching
@@ -140,12 +145,13 @@ impl Counters {
         &self,
         connection: &mut C,
         item: ItemId,
+        until: Option<Instant>,
     ) -> Result<Counter, CounterError>
     where
         C: redis::aio::ConnectionLike + Send,
     {
         for _ in 0..READ_ATTEMPTS_MAX {
-            let epoch = self.epoch(item).await?;
+            let epoch = self.epoch(item, until).await?;
             match self.peek_on(connection, item).await? {
                 Some(counter) if counter.epoch == epoch => return Ok(counter),
                 // Emptied, older, or loaded again by another instance: read the ledger's epoch.

@@ -16,6 +16,7 @@ static BOTH: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_repair.lua")));
+static FORGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_forget.lua")));
 
 impl Counters {
     /// Reads a counter, loaded or not, of any epoch. Of several parts it answers the sum and the
@@ -78,14 +79,20 @@ impl Counters {
         Ok(Some(parts))
     }
 
-    /// Removes the counter with the units of its buyers. It is loaded again when it is used again.
+    /// Removes the counter with the units of its buyers, and the item's queue if it is empty. Each is made again when it
+    /// is used again.
     ///
     /// # Errors
     /// Redis'; doing it again is fine.
     pub async fn forget(&self, item: ItemId) -> Result<(), CounterError> {
         for part in 0..self.layout.parts {
-            let mut command = redis::cmd("UNLINK");
-            command.arg(self.key_of(item, part)).exec_async(&mut self.redis.shared()).await?;
+            let mut call = FORGET.key(self.key_of(item, part));
+            if self.layout.parts == 1 {
+                let prefix = self.redis.prefix();
+                call.key(format!("{prefix}{{item:{item}}}:queue"));
+                call.key(format!("{prefix}{{item:{item}}}:parked"));
+            }
+            call.invoke_async::<()>(&mut self.redis.shared()).await?;
         }
         Ok(())
     }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use redis_connection::Script;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::counters::{CounterError, Counters};
 use ledger::rows::buyers::Holdings;
-use ledger::rows::{buyers, stock};
+use ledger::rows::{buyers, items};
 use shop_domain::ItemId;
 
 /// How long a process waits for another one's load before it loads itself. The wait doubles with
@@ -45,8 +45,15 @@ enum LoadStart {
 
 impl Counters {
     /// Answers the ledger's epoch from this process's memory; loads the counter if it is not
-    /// remembered.
-    pub(super) async fn epoch(&self, item: ItemId) -> Result<u64, CounterError> {
+    /// remembered. The load goes on when a caller has given it up at its time `until`.
+    ///
+    /// # Errors
+    /// The load's; [`CounterError::Loading`] when it has not ended in time.
+    pub(super) async fn epoch(
+        &self,
+        item: ItemId,
+        until: Option<Instant>,
+    ) -> Result<u64, CounterError> {
         if let Some(epoch) = self.epochs.get(item) {
             return Ok(epoch);
         }
@@ -56,7 +63,11 @@ impl Counters {
             counters.epochs.insert(item, epoch);
             Ok(epoch)
         };
-        self.loads.run(item, || load).await
+        let loaded = self.loads.run(item, || load);
+        match until {
+            Some(until) => timeout_at(until, loaded).await.unwrap_or(Err(CounterError::Loading)),
+            None => loaded.await,
+        }
     }
 
     /// Forgets the remembered epoch: the counter has another one.
@@ -223,7 +234,7 @@ impl Counters {
     async fn holdings(&self, item: ItemId) -> Result<Holdings, CounterError> {
         let read = match self.is_whole() {
             true => buyers::holdings(&self.pool, item).await?,
-            false => stock::read(&self.pool, item).await?.map(|row| Holdings {
+            false => items::read_stock(&self.pool, item).await?.map(|row| Holdings {
                 available: row.available,
                 version: row.version,
                 buyers: Vec::new(),

@@ -6,12 +6,12 @@
 //! | `{item:ID}:takes` | hash: request -> `first` or `again`; `since` | ten minutes | which requests took units |
 //! | `{item:ID}:takes-before` | as `takes` | the ten minutes after | the requests of the ten minutes before |
 //! | `{item:ID:B}:stock` | hash: `available`, `epoch`, `version` | as `stock` | bucket B of a split counter |
-//! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
+//! | `{item:ID}:queue` | stream | its entries until the ledger has decided; when it is empty, as `stock` | orders on their way to it |
 //! | `{item:ID}:queued` | hash (see `queue/push.lua`) | as `queue` | those orders by id, by buyer and by request, and their units |
 //! | `{item:ID}:requests` | hash: request -> order; `since` | ten minutes | which requests were queued |
 //! | `{item:ID}:requests-before` | as `requests` | the ten minutes after | the requests of the ten minutes before |
 //! | `{item:ID}:room`, `{item:ID}:room:PART` | see `room/poll.lua` | a day after the sale | the waiting room: who waits, in which sequence, and who is inside |
-//! | `{item:ID}:parked` | stream | until an operator resolves them | dead letters: orders that could not be decided |
+//! | `{item:ID}:parked` | stream | until an operator resolves them; when it is empty, as `stock` | dead letters: orders that could not be decided |
 //! | `…lock…` | see `leaselock::redis` | a lease | locks and their fence counters |
 //! | `orders` | channel | - | changes of orders, between instances |
 //!

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis_connection::Script;
 use time::OffsetDateTime;
+use tokio::time::Instant;
 
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use shop_domain::{ItemId, Purchase, UserId};
@@ -47,19 +48,23 @@ pub struct TakeReceipt {
 
 impl Counters {
     /// Takes the purchase's units in one step, if the sale is open and the buyer's limit allows it,
-    /// loading the counter first if need be.
+    /// loading the counter first if need be; a load is waited for until `until`.
     ///
     /// # Errors
     /// See [`CounterError`]; after an error of Redis the units may be taken, and a retry of the
     /// same request gets them.
-    pub async fn take_once(&self, purchase: &Purchase) -> Result<Take, CounterError> {
+    pub async fn take_once(
+        &self,
+        purchase: &Purchase,
+        until: Option<Instant>,
+    ) -> Result<Take, CounterError> {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         let buyer = purchase.buyer;
         let window = &purchase.item.window;
         let us = |instant: OffsetDateTime| (instant.unix_timestamp_nanos() / 1_000).to_string();
         for _ in 0..READ_ATTEMPTS_MAX {
-            let epoch = self.epoch(item).await?;
+            let epoch = self.epoch(item, until).await?;
             // The take belongs to one load of the counter and to one quantity: under another of
             // either it is another request.
             let request = format!("{epoch}:{units}:{buyer}:{}", purchase.key.as_str());

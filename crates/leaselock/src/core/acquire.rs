@@ -15,16 +15,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::{Backoff, WaitStrategy};
-use super::deadline::{Deadline, Moment};
-use super::guard::Core;
-use super::hand_over::fences_for;
-use super::hold::{Hold, HoldState, Phase, WatchedHold};
-use super::protocol::protocol;
+use super::guard::{Core, fences_for};
+use super::hold::{Deadline, Hold, HoldState, Moment, Phase, WatchedHold};
 use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::renewal::renew_at;
-use super::stats::count;
-use super::store::{BackendError, Grant, StoreResult, Subscription, Token, ask};
+use super::stats::{count, protocol};
+use super::store::{AcquireResult, BackendError, Grant, Subscription, Token, ask};
 use crate::threads::Mutex;
 use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
@@ -288,7 +285,7 @@ async fn watch(core: &Core, request: &Request) -> Option<Subscription> {
 
 /// Sends one attempt; `None` when another client has the name. Without an answer in time it is an error. A repeated attempt
 /// has the same token, so it makes no second hold where an earlier one was granted and only its answer was lost.
-async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> StoreResult<Option<Grant>> {
+async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> AcquireResult {
     let Request { name, token, lease, .. } = request;
     match ask(*lease, core.store.acquire(name, token, *lease)).await {
         Ok(Some(_)) if Deadline::of(sent_at, *lease).has_passed() => {

@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use tokio_util::task::TaskTracker;
 
 use super::acquire::acquire;
-use super::background::Background;
 use super::guard::{Core, Guard};
 use super::queue::WaitQueues;
+use super::release::Background;
 use super::stats::{Stats, count};
 use super::store::{LeaseStore, ask};
 use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
@@ -133,7 +133,7 @@ mod tests {
     use futures::poll;
     use tokio::time::Instant;
 
-    use super::super::store::{BackendError, Grant, StoreResult, Token};
+    use super::super::store::{AcquireResult, BackendError, Grant, StoreResult, Token};
     use super::*;
     use crate::{Wait, local};
 
@@ -151,12 +151,7 @@ mod tests {
 
     #[async_trait]
     impl LeaseStore for Generous {
-        async fn acquire(
-            &self,
-            _name: &LockName,
-            _token: &Token,
-            lease: Duration,
-        ) -> StoreResult<Option<Grant>> {
+        async fn acquire(&self, _: &LockName, _: &Token, lease: Duration) -> AcquireResult {
             if self.asked.fetch_add(1, Ordering::SeqCst) == 0 && self.stands_still {
                 std::thread::sleep(lease);
             }

@@ -1,19 +1,27 @@
-//! Background release of what nobody waits for: dropped guards, and acquires that may or may not have
-//! been granted.
+//! Releases: those of a guard whose owner waits, and in the background those of dropped guards, and of acquires that may
+//! or may not have been granted.
+//!
+//! On each tokio runtime that acquires, a lock has a worker for releases, beside the scheduler of renewals. A task ends
+//! with its runtime, and a lock can be made on one runtime and used on another. So a hold belongs to the runtime on which
+//! it was acquired: there it is renewed, and when that runtime ends, the hold is lost.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::TaskTracker;
 
-use super::protocol::protocol;
 use super::queue::QueueHead;
-use super::stats::{Stats, count};
+use super::renewal::Scheduler;
+use super::stats::{Stats, count, protocol};
 use super::store::{LeaseStore, Token, ask};
 use crate::LockName;
+use crate::threads::Mutex;
 
 /// How many releases may wait for the background. A hold beyond that is left to expire.
 const QUEUED_MAX: usize = 16_384;
@@ -49,16 +57,76 @@ pub enum ReleaseOutcome {
     AlreadyLost,
 }
 
-/// The queue of the releases that run on one runtime. It is closed when its task has ended.
-pub(crate) type ReleaseQueue = mpsc::Sender<ReleaseJob>;
-
-/// A queue, and its receiver for [`run`].
-pub(crate) fn queue() -> (ReleaseQueue, mpsc::Receiver<ReleaseJob>) {
-    mpsc::channel(QUEUED_MAX)
+/// The background tasks of one lock, by their runtimes.
+pub(crate) struct Background {
+    store: Arc<dyn LeaseStore>,
+    stats: Arc<Stats>,
+    /// On which everything in the background runs.
+    pub(crate) tasks: TaskTracker,
+    workers: Mutex<HashMap<Id, Workers>>,
 }
 
+/// The tasks on one runtime. Both end when the lock and its last guard are gone.
+struct Workers {
+    scheduler: Arc<Scheduler>,
+    releases: ReleaseQueue,
+}
+
+impl Background {
+    pub(crate) fn new(store: Arc<dyn LeaseStore>, stats: Arc<Stats>, tasks: TaskTracker) -> Self {
+        Self { store, stats, tasks, workers: Mutex::default() }
+    }
+
+    /// The scheduler of the present runtime, started if it does not run.
+    pub(crate) fn scheduler(&self) -> Arc<Scheduler> {
+        self.on(&Handle::current(), |workers| Arc::clone(&workers.scheduler))
+    }
+
+    /// Adds a release. Never waits and never fails: one that does not fit, or for which no runtime is
+    /// left, is left to expire.
+    pub(crate) fn release(&self, job: ReleaseJob) {
+        let mut left = Some(job);
+        if let Ok(here) = Handle::try_current() {
+            self.on(&here, |workers| submit(&workers.releases, &mut left));
+        }
+        if left.is_some() {
+            let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+            workers.values().for_each(|workers| submit(&workers.releases, &mut left));
+        }
+        if left.is_some() {
+            count(&self.stats.left_to_expire);
+        }
+    }
+
+    /// Calls `act` with the tasks of a runtime, which are started if they do not run.
+    fn on<T>(&self, runtime: &Handle, act: impl FnOnce(&Workers) -> T) -> T {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = workers.get(&runtime.id()).filter(|workers| workers.run()) {
+            return act(running);
+        }
+        workers.retain(|_, workers| workers.run());
+        let (releases, jobs) = mpsc::channel(QUEUED_MAX);
+        let run = run(jobs, Arc::clone(&self.store), Arc::clone(&self.stats));
+        self.tasks.spawn_on(run, runtime);
+        let started = Workers { scheduler: Scheduler::of(runtime), releases };
+        let answer = act(&started);
+        workers.insert(runtime.id(), started);
+        answer
+    }
+}
+
+impl Workers {
+    /// Whether both tasks run.
+    fn run(&self) -> bool {
+        self.scheduler.runs() && !self.releases.is_closed()
+    }
+}
+
+/// The queue of the releases that run on one runtime. It is closed when its task has ended.
+type ReleaseQueue = mpsc::Sender<ReleaseJob>;
+
 /// Takes the release out of `job`, unless the queue is full or closed.
-pub(crate) fn submit(queue: &ReleaseQueue, job: &mut Option<ReleaseJob>) {
+fn submit(queue: &ReleaseQueue, job: &mut Option<ReleaseJob>) {
     if let Ok(place) = queue.try_reserve()
         && let Some(job) = job.take()
     {
@@ -67,11 +135,7 @@ pub(crate) fn submit(queue: &ReleaseQueue, job: &mut Option<ReleaseJob>) {
 }
 
 /// Runs the releases. Ends when the lock and its last guard are gone and the queue is empty.
-pub(crate) async fn run(
-    mut jobs: mpsc::Receiver<ReleaseJob>,
-    store: Arc<dyn LeaseStore>,
-    stats: Arc<Stats>,
-) {
+async fn run(mut jobs: mpsc::Receiver<ReleaseJob>, store: Arc<dyn LeaseStore>, stats: Arc<Stats>) {
     stream::poll_fn(move |context| jobs.poll_recv(context))
         .for_each_concurrent(IN_FLIGHT_MAX, |job| async {
             let outcome = give_back(&*store, &job).await;

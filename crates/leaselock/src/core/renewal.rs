@@ -22,10 +22,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::deadline::{Deadline, Moment};
-use super::hold::{Hold, Phase};
-use super::protocol::protocol;
-use super::stats::count;
+use super::hold::{Deadline, Hold, Moment, Phase};
+use super::stats::{count, protocol};
 use super::store::{LeaseStore, Renewal, StoreResult, ask};
 use crate::LEASE_MIN;
 use crate::threads::{LazyLock, Mutex, MutexGuard};

@@ -1,4 +1,9 @@
-//! Counters and times of a lock, for a metrics layer to read.
+//! What a lock tells: counters and times, for a metrics layer to read; and what it decides, for a check that compares a run
+//! with the lock's model (`tests/protocol-models`).
+//!
+//! Its decisions are events of `tracing` at the level `TRACE` and under the target `leaselock::protocol`: each costs a look
+//! at one number while nobody listens. A command is said when it is sent and when it is answered; the server runs it at some
+//! moment between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -147,6 +152,21 @@ impl TimesSnapshot {
         })
     }
 }
+
+/// Says what was decided about a token's hold of a name, with further values.
+macro_rules! protocol {
+    ($what:literal, $name:expr, $token:expr $(, $field:ident = $value:expr)* $(,)?) => {
+        tracing::trace!(
+            target: "leaselock::protocol",
+            what = $what,
+            name = %$name,
+            token = $token.as_str()
+            $(, $field = $value)*
+        )
+    };
+}
+
+pub(crate) use protocol;
 
 /// Adds one.
 pub(crate) fn count(counter: &AtomicU64) {

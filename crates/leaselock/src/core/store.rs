@@ -10,7 +10,7 @@
 //! use std::sync::{Arc, Mutex as StdMutex};
 //! use std::time::Duration;
 //! use async_trait::async_trait;
-//! use leaselock::store::{Grant, LeaseStore, StoreResult, Token};
+//! use leaselock::store::{AcquireResult, Grant, LeaseStore, StoreResult, Token};
 //! use leaselock::{AcquireOptions, Capabilities, Fencing, LeasedMutex, LockName, Mutex, Wait, local};
 //! use tokio::time::Instant;
 //! use tokio_util::task::TaskTracker;
@@ -21,12 +21,7 @@
 //!
 //! #[async_trait]
 //! impl LeaseStore for Table {
-//!     async fn acquire(
-//!         &self,
-//!         name: &LockName,
-//!         token: &Token,
-//!         lease: Duration,
-//!     ) -> StoreResult<Option<Grant>> {
+//!     async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
 //!         let mut table = self.0.lock().unwrap();
 //!         let other = table.get(name).is_some_and(|(owner, until)| {
 //!             owner != token.as_str() && *until > Instant::now()
@@ -111,12 +106,7 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Grants the name to `token` for `lease`, with a new fence where the kind has fences. Returns
     /// `None` while another token holds the name. If `token` holds it already, the lease starts
     /// anew and the answer has the fence of the first grant.
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>>;
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult;
 
     /// Starts the lease anew if `token` holds the name; otherwise changes nothing and returns
     /// `false`.
@@ -246,6 +236,9 @@ impl Grant {
 
 /// The answer of a backend. After an error the command may or may not have run.
 pub type StoreResult<T> = Result<T, BackendError>;
+
+/// The answer of a backend to an acquire: `None` while another token holds the name.
+pub type AcquireResult = StoreResult<Option<Grant>>;
 
 /// Why a backend gave no usable answer: a sentence for people, and the error of the server's client
 /// behind it, if there is one ([`Error::source`]). Two errors are equal if their sentences are.

@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use crate::redis::{Compare, Connection, Keys};
-use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -97,12 +97,7 @@ impl<C: Connection> GetsetStore<C> {
 
 #[async_trait]
 impl<C: Connection> LeaseStore for GetsetStore<C> {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let won = self.try_once(&self.keys.lock(name), lease).await.map_err(BackendError::of)?;
         Ok(won.map(|value| {
             self.written().insert(token.as_str().to_owned(), value);

@@ -19,8 +19,8 @@ use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use crate::redis::Connection;
-use crate::redis::owned_key::OwnedKey;
-use crate::store::{BackendError, Grant, LeaseStore, Renewal, StoreResult, Token};
+use crate::redis::plain::OwnedKey;
+use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, Renewal, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -82,12 +82,7 @@ impl<C: Connection> SetnxExpireStore<C> {
 
 #[async_trait]
 impl<C: Connection> LeaseStore for SetnxExpireStore<C> {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let key = self.key.of(name);
         let mut redis = self.key.redis();
         let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(BackendError::of)?;

@@ -16,7 +16,7 @@ use super::client::{Client, Member, backend_error};
 use super::queue::{Keys, View, malformed};
 use crate::core::queue_role::{Obstacle, QueueRole};
 use crate::store::{
-    BackendError, Grant, LeaseStore, Notifications, StoreResult, Subscription, Token,
+    AcquireResult, BackendError, Grant, LeaseStore, Notifications, StoreResult, Subscription, Token,
 };
 use crate::{Fence, LockName};
 
@@ -88,12 +88,7 @@ impl QueueStore {
 
 #[async_trait]
 impl LeaseStore for QueueStore {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let id = lease_id(token);
         let key = self.keys.contender(name, self.role, token);
         let mut member = self.client.member();

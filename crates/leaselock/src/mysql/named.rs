@@ -26,7 +26,7 @@ use sqlx::{ConnectOptions, MySqlConnection, Row};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
-use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
@@ -163,12 +163,7 @@ impl Session {
 
 #[async_trait]
 impl LeaseStore for NamedStore {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let mut session = self.session.lock().await;
         self.prepare(&mut session, lease).await.map_err(BackendError::of)?;
         if session.holds.contains_key(name) {

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 
-use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
 
 /// What this kind can and cannot do.
@@ -73,12 +73,7 @@ struct TableStore {
 
 #[async_trait]
 impl LeaseStore for TableStore {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let tried = sqlx::query(ACQUIRE)
             .bind(name.as_str())
             .bind(token.as_str())

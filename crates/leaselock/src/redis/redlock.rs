@@ -32,7 +32,7 @@ use tokio_util::task::TaskTracker;
 
 use super::independence::Independence;
 use super::{Connection, Keys, run};
-use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LEASE_MAX, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -188,12 +188,7 @@ impl<C: Connection> RedlockStore<C> {
 
 #[async_trait]
 impl<C: Connection> LeaseStore for RedlockStore<C> {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let limit = SERVER_TIMEOUT_MAX.min(lease / SERVER_TIMEOUTS_PER_LEASE);
         self.independence.check(&self.connections, limit).await?;
         let number = self.tries.fetch_add(1, Ordering::Relaxed).to_string();

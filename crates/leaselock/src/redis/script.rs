@@ -5,7 +5,7 @@ use ::redis_connection::Script;
 
 use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
 use crate::CommandError;
-use crate::store::{BackendError, Grant, StoreResult, Token};
+use crate::store::{AcquireResult, BackendError, Grant, StoreResult, Token};
 
 /// Parts that several scripts have: the server's clock, a new fence, the queue of waiters, the grant to
 /// the first of them, and the holds that expire.
@@ -64,7 +64,7 @@ pub(super) fn flag(set: bool) -> &'static str {
 }
 
 /// Reads a script's answer to an acquire: nothing, `fence`, or `fence others`.
-pub(super) fn grant(answer: Option<String>, token: &Token) -> StoreResult<Option<Grant>> {
+pub(super) fn grant(answer: Option<String>, token: &Token) -> AcquireResult {
     let Some(answer) = answer else { return Ok(None) };
     let (fence, others) = answer.split_once(' ').unwrap_or((&answer, "0"));
     let fence = fence.parse().map_err(|_| BackendError::new(format!("not a fence: {answer}")))?;

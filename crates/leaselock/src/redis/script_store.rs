@@ -9,7 +9,8 @@ use super::server::Server;
 use super::{Connection, Keys};
 use crate::core::backoff::WaitStrategy;
 use crate::store::{
-    BackendError, Grant, LeaseStore, Renewal, StoreResult, Subscription, Token, WatchedHold,
+    AcquireResult, BackendError, Grant, LeaseStore, Renewal, StoreResult, Subscription, Token,
+    WatchedHold,
 };
 use crate::{Fence, LockName};
 
@@ -67,12 +68,7 @@ impl Form {
 
 #[async_trait]
 impl<C: Connection> LeaseStore for ScriptStore<C> {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let me = token.as_str();
         let lease_ms = &*lease.as_millis().to_string();
         let attempt = &*token.attempt().to_string();

@@ -6,11 +6,10 @@ use std::time::Duration;
 use ::redis::{FromRedisValue, ToRedisArgs, from_redis_value};
 use ::redis_connection::{Script, is_unknown_script};
 
-use super::keys::tag;
 use super::script::{CLOCK, MINT};
 use super::subscriber::Subscriber;
 use super::tracker::TrackedHold;
-use super::{Connection, Keys, run, script};
+use super::{Connection, Keys, run, script, tag};
 use crate::store::{BackendError, Renewal, StoreResult, Subscription, Token, WatchedHold};
 use crate::{Fence, InvalidName, LockName};
 

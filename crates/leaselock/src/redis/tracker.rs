@@ -26,8 +26,7 @@ use ::redis_connection::{Node, SharedConnection, is_command_refused};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, interval, sleep};
 
-use super::Keys;
-use super::keys::tag;
+use super::{Keys, tag};
 use crate::LockName;
 use crate::store::WatchedHold;
 

@@ -18,7 +18,9 @@ use super::contenders::{
 };
 use super::fence::{fence, floor_of, raise};
 use super::{Base, EPHEMERAL, session_is_over};
-use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::store::{
+    AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Subscription, Token,
+};
 use crate::{Fence, LockName};
 
 /// The store of these kinds.
@@ -208,12 +210,7 @@ impl Nodes for FixedNodes {
 
 #[async_trait]
 impl LeaseStore for FixedNodes {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         Ok(self.enter(name, token.as_str(), lease).await?.map(Grant::fenced))
     }
 

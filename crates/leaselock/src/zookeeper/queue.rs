@@ -20,7 +20,9 @@ use super::contenders::{
 use super::fence::{fence, floor_of, raise};
 use super::{Base, SEQUENTIAL, session_is_over};
 use crate::core::queue_role::{Obstacle, QueueRole};
-use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::store::{
+    AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Subscription, Token,
+};
 use crate::{Fence, LockName};
 
 /// How often a directory that the server has just removed is made again.
@@ -268,12 +270,7 @@ impl Nodes for Queue {
 
 #[async_trait]
 impl LeaseStore for Queue {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         Ok(self.enter(name, token.as_str(), lease).await?.map(Grant::fenced))
     }
 

@@ -21,7 +21,7 @@ use super::fence::raise;
 use super::queue::Queue;
 use super::{Base, Ensemble};
 use crate::core::queue_role::QueueRole;
-use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::store::{AcquireResult, Grant, LeaseStore, StoreResult, Subscription, Token};
 use crate::{Capabilities, Fence, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -83,12 +83,7 @@ impl Reentrant {
 
 #[async_trait]
 impl LeaseStore for Reentrant {
-    async fn acquire(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let owner = token.owner();
         if owner == token.as_str() {
             let fence = self.queue.enter(name, owner, lease).await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use leaselock::combine::{CombineOptions, Combiner, Executor, SubmitError, each};
-use leaselock::store::{Grant, LeaseStore, StoreResult, Token};
+use leaselock::store::{AcquireResult, LeaseStore, StoreResult, Token};
 use leaselock::{AcquireError, LeasedMutex, LockName, Mutex, ReleaseOutcome, local};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
@@ -126,12 +126,7 @@ struct Away;
 
 #[async_trait]
 impl LeaseStore for Away {
-    async fn acquire(
-        &self,
-        _name: &LockName,
-        _token: &Token,
-        _lease: Duration,
-    ) -> StoreResult<Option<Grant>> {
+    async fn acquire(&self, _name: &LockName, _token: &Token, _lease: Duration) -> AcquireResult {
         std::future::pending().await
     }
 

@@ -80,6 +80,8 @@ pub struct Eraser {
     pub waitlist: Waitlist,
     /// All that the core and the extensions have of a person.
     pub traces: Vec<&'static Trace>,
+    /// The tables of extensions that this program was built without: what they have of a person stays.
+    pub tables_left: Vec<&'static str>,
 }
 
 impl Eraser {

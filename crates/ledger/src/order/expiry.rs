@@ -8,16 +8,15 @@ use time::OffsetDateTime;
 
 use super::step::{ReturnedUnits, give_limits_back, give_stock_back};
 use super::{OrderSteps, StepError};
-use crate::rows::item::items::datetime;
-use crate::rows::item::stock;
+use crate::rows::item::items::{self, datetime};
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
 use crate::work::stock_lock::wait_until_free;
-use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX};
+use mysql_connection::limits::{LONG_READ_MAX, is_silence};
 use mysql_connection::statement::{Binds, in_list};
-use mysql_connection::{Database, Fault, answered, begin_on, transact_within, within};
+use mysql_connection::{Database, Fault, answered, begin_on, transact, within};
 use shop_domain::order::MovementReason;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus};
 
@@ -93,11 +92,7 @@ impl OrderSteps {
         let mut sent = None;
         let batch = &mut sent;
         let permits = &mut permits;
-        let limit = match which {
-            Overdue::First(_) => LONG_READ_MAX,
-            Overdue::One(_) => TRANSACTION_MAX,
-        };
-        let work = transact_within(limit, &ledger.pool, |transaction| {
+        let work = transact(&ledger.pool, |transaction| {
             Box::pin(async move {
                 let line = &self.line;
                 *batch = Some(expire_batch(transaction, item, which, permits, line).await?);
@@ -181,6 +176,12 @@ pub fn is_of_one_order(error: &StepError) -> bool {
     }
 }
 
+/// Whether a batch had no answer within the time of a transaction. Its orders may be in time one by one.
+#[must_use]
+pub fn is_too_slow(error: &StepError) -> bool {
+    matches!(error, StepError::Unavailable(error) if is_silence(error))
+}
+
 /// The orders of a batch whose COMMIT was not answered, if they are expired in the ledger. The
 /// batch is not repeated, so their events are published from here. The read waits for a COMMIT that
 /// is slow.
@@ -234,7 +235,7 @@ async fn expire_batch(
     let reason = MovementReason::Expired;
     let returned = give_stock_back(connection, &lines, reason, permits, line).await?;
     let first = expired.first().map(|order| order.item_id);
-    let at = stock::time(connection, first.as_slice()).await?;
+    let at = items::ledger_time(connection, first.as_slice()).await?;
     Ok(ExpiryBatch { orders: expired, returned, at })
 }
 

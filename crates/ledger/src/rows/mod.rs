@@ -22,7 +22,6 @@ pub mod item {
     pub mod items;
     pub mod limit_groups;
     pub mod products;
-    pub mod stock;
 }
 /// Orders and their payments, and the requests that made them.
 pub mod order {
@@ -41,5 +40,3 @@ pub mod waiting_list;
 pub use account::*;
 pub use item::*;
 pub use order::*;
-
-pub use crate::work::{ask, change, failed_change, failed_read, nothing_was_sent};

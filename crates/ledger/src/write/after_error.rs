@@ -57,7 +57,7 @@ pub(super) async fn after_error(
 
 /// Why the ledger cannot serve a purchase, after an error with which nothing was written.
 #[must_use]
-pub fn unavailable(fault: Fault) -> Unavailable {
+pub(super) fn unavailable(fault: Fault) -> Unavailable {
     match fault {
         Fault::ReadOnly | Fault::Full => Unavailable::ReadOnly,
         Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
@@ -65,6 +65,13 @@ pub fn unavailable(fault: Fault) -> Unavailable {
         Fault::Transient => Unavailable::Contended,
         _ => Unavailable::Faulty(Dependency::Mysql),
     }
+}
+
+/// The outcome for a gate when the ledger cannot be read or refuses writes, before anything was written.
+#[must_use]
+pub fn no_ledger(error: &sqlx::Error) -> Outcome {
+    tracing::warn!(%error, "ledger not read");
+    Outcome::Unavailable(unavailable(Fault::of(error)))
 }
 
 /// The outcome for a retry with the key of `order`.

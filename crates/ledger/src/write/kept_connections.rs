@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use sqlx::MySql;
 use sqlx::pool::PoolConnection;
 
-use crate::rows::item::stock::{self, StockRow};
+use crate::rows::item::items::{self, StockRow};
 use crate::work::breaker::Breaker;
 use mysql_connection::limits::is_silence;
 use mysql_connection::{Database, Destination, Fault, all_in_use};
@@ -118,7 +118,7 @@ impl KeptConnections {
         mut kept: KeptConnection,
         item: ItemId,
     ) -> sqlx::Result<Option<StockRow>> {
-        let mut read = stock::read(&mut *kept.connection, item).await;
+        let mut read = items::read_stock(&mut *kept.connection, item).await;
         if let Err(error) = &read
             && Fault::of(error) == Fault::Connection
             && !is_silence(error)
@@ -129,7 +129,7 @@ impl KeptConnections {
             drop(kept);
             self.release_unused();
             kept = self.of_pool().await?;
-            read = stock::read(&mut *kept.connection, item).await;
+            read = items::read_stock(&mut *kept.connection, item).await;
         }
         let row = read?;
         self.keep(kept);

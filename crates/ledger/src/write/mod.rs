@@ -26,7 +26,6 @@
 
 mod after_error;
 mod answers;
-mod fence;
 mod group_commit;
 mod kept_connections;
 pub(crate) mod new_order;
@@ -44,7 +43,7 @@ pub(crate) use crate::work::item_concurrency::in_time;
 pub(crate) use crate::work::{ATTEMPTS_MAX, pause};
 use tokio::time::Instant;
 
-use crate::rows::item::stock::StockRow;
+use crate::rows::item::items::StockRow;
 use crate::rows::outbox::Outbox;
 use crate::work::breaker::Breaker;
 use crate::work::item_concurrency::ItemConcurrency;
@@ -57,14 +56,14 @@ use shop_domain::{
 };
 use shop_metrics::Metrics;
 
-use after_error::after_error;
-pub use after_error::{replay, replay_lines, unavailable};
+use after_error::{after_error, unavailable};
+pub use after_error::{no_ledger, replay, replay_lines};
 pub use answers::{AnswerReceiver, AnswerSender, Answers, ReadyAnswer, answer_channel};
 use kept_connections::{KeptConnection, KeptConnections};
+pub use new_order::Fence;
 use order_routine::OrderCalls;
 use protocol::protocol;
 
-pub use fence::Fence;
 pub use group_commit::{
     BATCH_MAX, BatchConnections, BatchOrders, BatchTasks, BatchWriter, GroupCommit,
     SHARED_CONNECTIONS, Tell,
@@ -282,40 +281,13 @@ impl Arbiter {
             if is_late(write.deadline) {
                 break;
             }
-            let (permit, mut kept) = match self.connect(write).await {
+            let (permit, kept) = match self.connect(write).await {
                 Ok(connected) => connected,
                 Err(_) if may_run => break,
                 Err(why) => return Ok(Outcome::Unavailable(why)),
             };
-            // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
-            let mut has_ended = false;
-            let takes_calls = self.writer.as_ref().is_none_or(Writer::takes_calls);
-            protocol!("begin", [write.purchase], kind = "call");
-            let connection = &mut kept.connection;
-            let tried = self.calls.try_once(connection, write, self.outbox, takes_calls);
-            let mut tried = match tried.await {
-                Ok(tried) => {
-                    has_ended = matches!(tried, Attempt::Done(_));
-                    tried
-                }
-                // Boxed: it is rarely awaited, and would make every purchase's future larger.
-                Err(error) => {
-                    self.recheck_writer(&error);
-                    Box::pin(after_error(&mut kept.connection, write.purchase, &error)).await
-                }
-            };
-            if matches!(tried, Attempt::Done(_)) && kept.destination.has_changed() {
-                // A server that was replaced meanwhile has answered: the ledger may not have it.
-                tried = Attempt::CommitLost;
-            }
-            if has_ended {
-                self.kept.keep(kept);
-            } else {
-                drop(kept);
-            }
-            drop(permit);
+            let tried = self.try_once(write, permit, kept).await;
             let is_call = matches!(tried, Attempt::CallLost);
-            protocol::tried(write.purchase, &tried);
             match tried {
                 Attempt::Done(answer) if may_run => {
                     return self.doubt(write.purchase, answer).await;
@@ -338,6 +310,44 @@ impl Arbiter {
             return Ok(UNANSWERED);
         }
         Ok(Outcome::Unavailable(unavailable(fault)))
+    }
+
+    /// One try on a connection, which is kept for the next order if its transaction has ended.
+    async fn try_once(
+        &self,
+        write: &OrderWrite<'_>,
+        permit: ItemPermit,
+        mut kept: KeptConnection,
+    ) -> Attempt {
+        // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
+        let mut has_ended = false;
+        let takes_calls = self.writer.as_ref().is_none_or(Writer::takes_calls);
+        protocol!("begin", [write.purchase], kind = "call");
+        let connection = &mut kept.connection;
+        let tried = self.calls.try_once(connection, write, self.outbox, takes_calls);
+        let mut tried = match tried.await {
+            Ok(tried) => {
+                has_ended = matches!(tried, Attempt::Done(_));
+                tried
+            }
+            // Boxed: it is rarely awaited, and would make every purchase's future larger.
+            Err(error) => {
+                self.recheck_writer(&error);
+                Box::pin(after_error(&mut kept.connection, write.purchase, &error)).await
+            }
+        };
+        if matches!(tried, Attempt::Done(_)) && kept.destination.has_changed() {
+            // A server that was replaced meanwhile has answered: the ledger may not have it.
+            tried = Attempt::CommitLost;
+        }
+        if has_ended {
+            self.kept.keep(kept);
+        } else {
+            drop(kept);
+        }
+        drop(permit);
+        protocol::tried(write.purchase, &tried);
+        tried
     }
 
     /// Waits for a connection. What waits for rows of one item waits first, without a connection.

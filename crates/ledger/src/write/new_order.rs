@@ -1,5 +1,6 @@
 //! The rows that a new order writes, and the statement that takes its units. Each statement has one text,
-//! from which the forms of a single order, of a batch and of the procedure are made.
+//! from which the forms of a single order, of a batch and of the procedure are made. Before these rows the fence of the
+//! item's lock is raised, so that a late holder is refused.
 //!
 //! A call contains its values, so that it needs no round trip to be prepared. No text of a buyer stands
 //! in it as it came: see [`Text`].
@@ -17,13 +18,16 @@ use time::{OffsetDateTime, UtcOffset};
 
 use Value::{Ascii, At, Id, Signed, Unsigned, Word};
 
-use super::fence::Fence;
+use super::Conflict;
 use crate::rows::order::orders::buyer_bucket;
+use mysql_connection::statement::{Binds, Read};
 use shop_domain::order::MovementReason;
 use shop_domain::{OrderId, OrderStatus, Purchase};
 
 /// Rows that one statement writes at most.
 const ROWS_MAX: usize = 256;
+/// The longest name of a counter, as the ledger's column has it.
+const BACKEND_LENGTH_MAX: usize = 32;
 
 /// How purchases are written: the same for all orders of a transaction.
 #[derive(Clone, Copy)]
@@ -33,6 +37,23 @@ pub(super) struct Written {
     pub(super) fence: Option<Fence>,
     /// The number of the write among those under the same counter.
     pub(super) fence_sequence: Option<u64>,
+}
+
+/// A fencing token with the name of its counter: tokens of different backends cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// Names the counter.
+    pub backend: &'static str,
+    pub token: u64,
+}
+
+impl Fence {
+    /// Makes a fence of the counter that the ledger calls `backend`.
+    #[must_use]
+    pub fn new(backend: &'static str, token: u64) -> Self {
+        assert!(backend.len() <= BACKEND_LENGTH_MAX, "the fence counter's name does not fit");
+        Self { backend, token }
+    }
 }
 
 /// A column of `orders`.
@@ -232,6 +253,45 @@ impl Insert {
         let text = || self.of(&vec![&*self.row; rows].join(", "));
         self.texts[rows.ilog2() as usize].get_or_init(text)
     }
+}
+
+/// Raises the accepted fence and counts the write, unless a later fence was accepted before. Answers the number of
+/// this write among those under the same counter, from 1 on. The orders keep it, and by it the audit knows the order
+/// of the writes.
+pub(super) async fn raise_fence(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    fence: Fence,
+) -> sqlx::Result<Result<u64, Conflict>> {
+    assert!(
+        !fence.backend.is_empty() && fence.backend.len() <= BACKEND_LENGTH_MAX,
+        "a fence names its counter"
+    );
+    let item = purchase.item.id.get();
+    // LAST_INSERT_ID(n) answers n with the statement, which spares a SELECT.
+    let raised = sqlx::query(
+        "UPDATE fences SET fence = ?, accepted_writes = LAST_INSERT_ID(accepted_writes + 1) \
+         WHERE item_id = ? AND backend = ? AND fence <= ?",
+    )
+    .binds((fence.token, item, fence.backend, fence.token))
+    .execute(&mut *connection)
+    .await?;
+    if raised.rows_affected() == 1 {
+        return Ok(Ok(raised.last_insert_id()));
+    }
+    // The row is missing (the item's first write under this backend) or holds a later token.
+    let first = sqlx::query(
+        "INSERT IGNORE INTO fences (item_id, backend, fence, accepted_writes) VALUES (?, ?, ?, 1)",
+    )
+    .binds((item, fence.backend, fence.token))
+    .execute(&mut *connection)
+    .await?;
+    if first.rows_affected() == 1 {
+        return Ok(Ok(1));
+    }
+    let accepted = sqlx::query_scalar("SELECT fence FROM fences WHERE item_id = ? AND backend = ?");
+    let accepted: u64 = accepted.binds((item, fence.backend)).one(connection).await?;
+    Ok(Err(Conflict::Fenced { accepted }))
 }
 
 /// Inserts orders: a power of two, at most 256.

@@ -6,12 +6,11 @@
 
 use sqlx::MySqlConnection;
 
-use super::fence::raise_fence;
 use super::{Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock};
 use crate::rows::order::orders;
 use crate::rows::outbox::Outbox;
 use crate::write::new_order::{
-    Written, count_buyers, count_in_groups, insert_movements, insert_orders,
+    Written, count_buyers, count_in_groups, insert_movements, insert_orders, raise_fence,
 };
 use mysql_connection::limits::TRANSACTION_MAX;
 use mysql_connection::statement::Binds;

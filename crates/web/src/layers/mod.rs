@@ -20,7 +20,7 @@ use tower::layer::layer_fn;
 use tower::{Layer, Service};
 
 use crate::Application;
-use crate::cors::CorsOrigins;
+use crate::cross_site::CorsOrigins;
 use crate::hosts::Hosts;
 use crate::problem::Problem;
 use catch_panic::PanicGuard;

@@ -5,8 +5,8 @@ use extension::Core;
 use failpoint::{failpoint, hold};
 use ledger::ItemPermit;
 use ledger::rows::draws::{beacon_of, micros};
-use ledger::rows::items::datetime;
-use ledger::rows::{erased, stock};
+use ledger::rows::erased;
+use ledger::rows::items::{self, datetime};
 use ledger::waiting_list::LineChange;
 use ledger::work::stock_lock;
 use mysql_connection::named_lock::NamedLock;
@@ -110,7 +110,7 @@ async fn list(
     let listed = transact(pool, |transaction| {
         Box::pin(async move {
             stock_lock::lock(transaction, permit).await?;
-            let now = stock::time(&mut **transaction, &[item]).await?;
+            let now = items::ledger_time(&mut **transaction, &[item]).await?;
             let now = now.ok_or(sqlx::Error::RowNotFound)?;
             let now = latest.map_or(now, |latest| latest.max(now));
             let signed = Head { listed: micros(now), ..head }.signed(key);

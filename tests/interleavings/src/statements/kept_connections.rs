@@ -1,6 +1,6 @@
 //! Connections of the ledger: a new one each time.
 
-use crate::rows::item::stock::StockRow;
+use crate::rows::item::items::StockRow;
 use crate::sql::{Database, MySqlConnection, Result};
 use crate::work::breaker::Breaker;
 use shop_domain::ItemId;

@@ -1,15 +1,31 @@
 //! The statements of a new order.
 
-use super::fence::Fence;
+use super::Conflict;
 use crate::book::{Change, Row};
 use crate::sql::{Error, Fault, MySqlConnection, Result};
 use shop_domain::{OrderStatus, Purchase};
+
+/// The fence of an item's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    pub token: u64,
+}
 
 #[derive(Clone, Copy)]
 pub(super) struct Written {
     pub(super) status: OrderStatus,
     pub(super) fence: Option<Fence>,
     pub(super) fence_sequence: Option<u64>,
+}
+
+/// Raises a fence, which no run has.
+pub(super) async fn raise_fence(
+    connection: &mut MySqlConnection,
+    _: &Purchase,
+    fence: Fence,
+) -> Result<std::result::Result<u64, Conflict>> {
+    connection.server.send().await?;
+    Ok(Ok(fence.token))
 }
 
 pub(super) async fn insert_orders(

@@ -7,7 +7,7 @@
 //! the writes that a holder begins arrive later, in any order. For the faults see [`Action`].
 //!
 //! Assumes: clocks run at the same speed, the server's clock is not set back, the ledger checks a
-//! fence in the transaction of the write (`crates/ledger/src/write/fence.rs`).
+//! fence in the transaction of the write (`crates/ledger/src/write/new_order.rs`).
 
 #[cfg(feature = "checker")]
 mod checked;
@@ -190,11 +190,11 @@ pub enum Action {
     Receive(usize),
     /// `core/guard.rs`, `is_lost`, then a statement that may arrive at any later time.
     BeginWrite(u8),
-    /// `crates/ledger/src/write/fence.rs`.
+    /// `crates/ledger/src/write/new_order.rs`.
     WriteArrives(usize),
     /// `core/renewal.rs`, `redis/token_renew.lua`; the first process does, once.
     Renew(u8),
-    /// `core/hand_over.rs`, else `redis/token_release.lua`.
+    /// `core/guard.rs`, else `redis/token_release.lua`.
     Release(u8),
     /// Time passes.
     Tick,

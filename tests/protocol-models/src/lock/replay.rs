@@ -1,4 +1,4 @@
-//! A run of the real lock as a path of the model, by the events of `crates/leaselock/src/core/protocol.rs`.
+//! A run of the real lock as a path of the model, by the events of `crates/leaselock/src/core/stats.rs`.
 //!
 //! A command is said twice: when it is sent, and when it is answered. The server runs it at some moment between: that is
 //! the silent step, and all orders of the commands that are under way are tried. The values bind the path to the run:

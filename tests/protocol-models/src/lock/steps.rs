@@ -231,7 +231,7 @@ impl State {
         true
     }
 
-    /// `core/hand_over.rs`: the hold goes to the next client of the process, with its next fence.
+    /// `core/guard.rs`: the hold goes to the next client of the process, with its next fence.
     pub(super) fn hand_over(&mut self, model: &Lock, number: u8) -> bool {
         let is_new = model.mistake != Some(Mistake::SameFenceHandedOver);
         let Phase::Holds { turn, fence, has_written, .. } = &mut self.process(number).phase else {

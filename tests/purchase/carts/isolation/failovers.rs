@@ -20,7 +20,7 @@ use super::{Log, READERS, assert_all_clean, assert_serializable, cart, items, re
 use crate::process::program::{free_addr, serve};
 use crate::purchase::carts::lines;
 use crate::support::crowd::{RECOVERY_MAX, on};
-use crate::support::{Client, Instance, Shop, eventually, seconds, unique, when};
+use crate::support::{Client, Instance, Shop, eventually, seconds, unique, until};
 
 /// Seconds of an ordinary run. The piece that has begun then is finished.
 const SECONDS: u64 = 20;
@@ -212,11 +212,8 @@ impl<'a> Piece<'a> {
     /// Waits until more changes were made.
     async fn goes_on(&self) {
         let before = self.log.written.borrow().len();
-        eventually(RECOVERY_MAX, || async {
-            let more = self.log.written.borrow().len() - before;
-            when(more >= CHANGES, more)
-        })
-        .await;
+        let more = || async { self.log.written.borrow().len() - before };
+        until(RECOVERY_MAX, more, |more| *more >= CHANGES).await;
     }
 }
 

@@ -48,7 +48,7 @@ pub struct QueuedRequest {
 
 impl Queue {
     /// Takes the purchase's units and queues it, if the buyer then has at most `limit` units in the
-    /// queue (`None`: any number). A push that still waits for its turn at `until` is not sent.
+    /// queue (`None`: any number). A push that still waits for a load or for its turn at `until` is not sent.
     ///
     /// # Errors
     /// See [`CounterError`]; after an error of Redis for which [`is_unknown`] is true it may be
@@ -63,7 +63,7 @@ impl Queue {
         self.ensure_open(item).await?;
         let request = request_of(purchase.buyer, &purchase.key);
         for _ in 0..READ_ATTEMPTS_MAX {
-            let epoch = self.counters.epoch(item).await?;
+            let epoch = self.counters.epoch(item, until).await?;
             let mut call = PUSH.key(self.counters.key(item));
             call.key(self.key(item, "queue")).key(self.key(item, "queued"));
             call.key(self.key(item, "requests")).key(self.key(item, "requests-before"));

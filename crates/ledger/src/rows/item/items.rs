@@ -1,5 +1,5 @@
-//! Items: the statements that read, insert and update their rows. `catalog` decides which
-//! changes are allowed; the stock row belongs to `arbiter`.
+//! Items: the statements that read, insert and update their rows, and read their stock rows. `catalog` decides which
+//! changes are allowed; only the arbiter takes stock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-use super::{products, stock};
+use super::products;
 use mysql_connection::statement::{Binds, Read, Write, in_list};
-use mysql_connection::{Database, out_of_range};
+use mysql_connection::{Database, answered, out_of_range};
 use shop_domain::product::NewVariant;
 use shop_domain::{
     Currency, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId, SaleWindow,
@@ -24,6 +24,17 @@ pub struct StockedItem {
     pub total: i64,
     /// Units left.
     pub available: i64,
+}
+
+/// A stock row at the moment of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StockRow {
+    /// Units left; negative only where the lab turned the arbiter off.
+    pub available: i64,
+    /// The number of accepted changes.
+    pub version: u64,
+    /// The second of the last change, by the database's clock.
+    pub changed_at: OffsetDateTime,
 }
 
 /// The columns of an item that an edit may change.
@@ -87,7 +98,7 @@ pub struct ItemsRead {
 
 /// Reads several items with one statement, and before it the time by the database's clock.
 pub async fn find_several(pool: &Database, ids: &[ItemId]) -> sqlx::Result<ItemsRead> {
-    let ledger_now = stock::time(pool, ids).await?;
+    let ledger_now = ledger_time(pool, ids).await?;
     let Some((places, ids)) = in_list(ids) else { return Ok(ItemsRead::default()) };
     let statement = format!("SELECT {COLUMNS} FROM {FROM} WHERE items.id IN ({places})");
     let mut query = sqlx::query(&statement);
@@ -99,6 +110,37 @@ pub async fn find_several(pool: &Database, ids: &[ItemId]) -> sqlx::Result<Items
         read.found.insert(row.try_get("id")?, StockedItem::from_row(&row));
     }
     Ok(read)
+}
+
+/// Reads an item's stock without a lock; `None` when there is no such item.
+pub async fn read_stock(
+    from: impl MySqlExecutor<'_>,
+    id: ItemId,
+) -> sqlx::Result<Option<StockRow>> {
+    sqlx::query_as("SELECT available, version, changed_at FROM stock WHERE item_id = ?")
+        .bind(id.get())
+        .first(from)
+        .await
+}
+
+/// Reads the clock of the server that has the rows of these items, or of one of them where they lie in shards; `None` when
+/// none of them exists. From a table: without one, a vtgate of Vitess answers by its own clock.
+///
+/// # Errors
+/// The database's.
+pub async fn ledger_time(
+    from: impl MySqlExecutor<'_>,
+    items: &[ItemId],
+) -> sqlx::Result<Option<OffsetDateTime>> {
+    if items.is_empty() {
+        return Ok(None);
+    }
+    let ids: Vec<String> = items.iter().map(|item| item.get().to_string()).collect();
+    let ids = ids.join(", ");
+    let statement = format!("SELECT UTC_TIMESTAMP(6) FROM stock WHERE item_id IN ({ids}) LIMIT 1");
+    // As a text: there would be a prepared statement for each number of items.
+    let row = answered(from.fetch_optional(sqlx::raw_sql(&statement))).await?;
+    row.map(|row| row.try_get(0)).transpose()
 }
 
 /// Reads one item and locks its row and its stock's until the transaction ends.
@@ -250,6 +292,8 @@ pub fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
     let instant = instant.to_offset(UtcOffset::UTC);
     PrimitiveDateTime::new(instant.date(), instant.time())
 }
+
+from_row!(StockRow { available, version, changed_at });
 
 impl FromRow<'_, MySqlRow> for StockedItem {
     fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {

@@ -10,8 +10,7 @@ use sqlx::{MySqlConnection, QueryBuilder};
 
 use shop_domain::{ItemId, UserId};
 
-pub use super::orders::RequestOf;
-use super::orders::request_of;
+use super::orders::{RequestOf, request_of};
 use mysql_connection::Database;
 use mysql_connection::statement::{Read, Write};
 

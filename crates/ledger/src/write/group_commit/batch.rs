@@ -15,11 +15,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use sqlx::MySqlConnection;
+use tokio::time::Instant;
 
 use super::batch_orders::{Batch, BatchOrders, Tell, UNWRITTEN, lines_at, orders_of};
-use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{choose, items_of};
+use super::resources::BatchConnections;
 use super::sql::{BatchError, BatchResult, commit};
 use super::statements::{find_written, locked_by_others};
 use crate::work::item_permit::ItemPermits;
@@ -222,125 +223,41 @@ impl BatchWriter {
         loop {
             batch.give_up_late();
             let undecided = candidates.iter().filter(|index| batch.answers[**index].is_none());
-            let undecided: Vec<usize> = undecided.copied().collect();
-            if undecided.is_empty() {
-                return true;
-            }
+            let mut chosen: Vec<usize> = undecided.copied().collect();
             let deadline = batch.deadline();
-            let chosen = if is_pre_checked {
+            if is_pre_checked && !chosen.is_empty() {
                 if in_time(deadline, slot.exclusive()).await.is_none() {
                     continue;
                 }
-                batch.looks();
-                let chosen = choose(connection, batch.purchases, &candidates, &mut batch.answers);
-                match within(TRANSACTION_MAX, chosen).await {
-                    Ok(chosen) => {
-                        batch.looked(&chosen);
-                        self.pipeline.set_pre_checked(chosen.len() < candidates.len());
-                        chosen
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, "batch not pre-checked");
-                        return Fault::of(&error) != Fault::Connection;
-                    }
+                match self.look(connection, batch, &candidates).await {
+                    Ok(fitting) => chosen = fitting,
+                    Err(error) => return Fault::of(&error) != Fault::Connection,
                 }
-            } else {
-                undecided
-            };
+            }
             if chosen.is_empty() {
                 return true;
             }
-            let picked: Vec<&Purchase> =
-                chosen.iter().map(|&index| &batch.purchases[index]).collect();
-            let mut objected = false;
-            let outbox = self.arbiter.outbox;
-            let transaction = batch.span.common().span("transaction");
-            let turn_max = deadline.map(|deadline| deadline + TURN_LATE_MAX);
-            let at = (&mut slot, turn_max, &transaction);
-            let rows = (batch.fence, outbox, batch.permits);
-            let committed = commit(connection, &picked, rows, at).await;
-            drop(transaction);
-            match committed {
-                Ok(BatchResult::Whole) => {
-                    batch.sold(&chosen);
-                    // Those that were passed over are checked again, unless the others of many items
-                    // would wait. Each round decides at least one order, so there are no more rounds
-                    // than orders, and mostly two.
-                    let is_over = candidates.iter().all(|&index| batch.answers[index].is_some());
-                    if is_over || batch.is_shared {
-                        return true;
-                    }
-                    continue;
-                }
-                Ok(BatchResult::Fenced(conflict)) => {
-                    batch.answer_rest(&Err(conflict));
-                    return true;
-                }
+            let tried = self.try_once(connection, &mut slot, batch, &chosen, deadline).await;
+            let after = match tried {
                 // Those whose time is over are answered, and the others tried again.
-                Ok(BatchResult::Late) => {
-                    if slot.is_overtaken() {
-                        return true;
-                    }
+                Ok(BatchResult::Late) if !slot.is_overtaken() => {
                     slot.leave();
                     slot.enter_again().await;
                     continue;
                 }
-                Ok(BatchResult::Locked(item)) => {
-                    batch.locked = Some(item);
-                    return true;
+                Ok(result) => after_result(batch, &result, &chosen, &candidates),
+                Err(error) => {
+                    self.after_error(connection, batch, error, &chosen, &mut candidates).await
                 }
-                // Too few are left for all, or for all that there were a moment ago.
-                Ok(BatchResult::TooFew) => objected = true,
-                Err(BatchError::Before(error)) => {
-                    self.arbiter.recheck_writer(&error);
-                    tracing::debug!(%error, "batch rolled back");
-                    match Fault::of(&error) {
-                        Fault::Duplicate | Fault::CheckViolated => objected = true,
-                        Fault::Transient if batch.is_shared => {
-                            let items = items_of(picked.iter().copied());
-                            let Ok(locked) = locked_by_others(connection, &items).await else {
-                                return false;
-                            };
-                            let is_locked = |one: &Purchase| locked.contains(&one.item.id);
-                            candidates.retain(|&index| {
-                                let lines = lines_at(batch.purchases, index);
-                                !batch.purchases[lines].iter().any(is_locked)
-                            });
-                        }
-                        Fault::Transient => {}
-                        Fault::Connection => return false,
-                        // A server that refuses writes may have a successor.
-                        Fault::ReadOnly => {
-                            if batch.is_shared || batch.is_alone {
-                                batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
-                            }
-                            return false;
-                        }
-                        fault @ (Fault::Full | Fault::DoesNotFit | Fault::Other)
-                            if batch.is_alone =>
-                        {
-                            tracing::error!(%error, "ledger refused an order");
-                            batch.answer_rest(&Ok(Outcome::Unavailable(unavailable(fault))));
-                            return true;
-                        }
-                        // On a full disk, an order may still fit where a batch does not.
-                        Fault::AllInUse | Fault::Full | Fault::DoesNotFit | Fault::Other => {
-                            return true;
-                        }
-                    }
+            };
+            match after {
+                AfterTry::Ended { is_usable } => return is_usable,
+                AfterTry::Again => continue,
+                AfterTry::Objected => {
+                    is_pre_checked = true;
+                    self.pipeline.set_pre_checked(true);
                 }
-                Err(BatchError::AtCommit(error)) => {
-                    tracing::warn!(%error, orders = picked.len(), "COMMIT of a batch not answered");
-                    self.arbiter.metrics.arbiter_commits_lost.inc();
-                    for &index in &chosen {
-                        batch.answers[index] = Some(Ok(UNANSWERED));
-                    }
-                    return false;
-                }
-            }
-            if objected {
-                is_pre_checked = true;
-                self.pipeline.set_pre_checked(true);
+                AfterTry::RolledBack => {}
             }
             failed += 1;
             if failed == attempts_max || slot.is_overtaken() {
@@ -353,6 +270,135 @@ impl BatchWriter {
             slot.enter_again().await;
         }
     }
+
+    /// Looks at the ledger before a batch is written. Returns the candidates that go through together.
+    async fn look(
+        &self,
+        connection: &mut MySqlConnection,
+        batch: &mut Batch<'_>,
+        candidates: &[usize],
+    ) -> sqlx::Result<Vec<usize>> {
+        batch.looks();
+        let chosen = choose(connection, batch.purchases, candidates, &mut batch.answers);
+        let chosen = within(TRANSACTION_MAX, chosen).await;
+        let chosen =
+            chosen.inspect_err(|error| tracing::debug!(%error, "batch not pre-checked"))?;
+        batch.looked(&chosen);
+        self.pipeline.set_pre_checked(chosen.len() < candidates.len());
+        Ok(chosen)
+    }
+
+    /// Tries the transaction with some orders. It does not begin to take the stock long after the deadline.
+    async fn try_once(
+        &self,
+        connection: &mut MySqlConnection,
+        slot: &mut PipelineSlot,
+        batch: &mut Batch<'_>,
+        chosen: &[usize],
+        deadline: Option<Instant>,
+    ) -> Result<BatchResult, BatchError> {
+        let purchases = batch.purchases;
+        let picked: Vec<&Purchase> = chosen.iter().map(|&index| &purchases[index]).collect();
+        let span = batch.span.common().span("transaction");
+        let turn_max = deadline.map(|deadline| deadline + TURN_LATE_MAX);
+        let rows = (batch.fence, self.arbiter.outbox, batch.permits);
+        commit(connection, &picked, rows, (slot, turn_max, &span)).await
+    }
+
+    /// What follows an error of a try. Where the rows of some items are locked, their orders are no candidates any more.
+    async fn after_error(
+        &self,
+        connection: &mut MySqlConnection,
+        batch: &mut Batch<'_>,
+        error: BatchError,
+        chosen: &[usize],
+        candidates: &mut Vec<usize>,
+    ) -> AfterTry {
+        let error = match error {
+            BatchError::Before(error) => error,
+            BatchError::AtCommit(error) => {
+                tracing::warn!(%error, orders = chosen.len(), "COMMIT of a batch not answered");
+                self.arbiter.metrics.arbiter_commits_lost.inc();
+                for &index in chosen {
+                    batch.answers[index] = Some(Ok(UNANSWERED));
+                }
+                return AfterTry::Ended { is_usable: false };
+            }
+        };
+        self.arbiter.recheck_writer(&error);
+        tracing::debug!(%error, "batch rolled back");
+        match Fault::of(&error) {
+            Fault::Duplicate | Fault::CheckViolated => AfterTry::Objected,
+            Fault::Transient if batch.is_shared => {
+                let purchases = batch.purchases;
+                let items = items_of(chosen.iter().map(|&index| &purchases[index]));
+                let Ok(locked) = locked_by_others(connection, &items).await else {
+                    return AfterTry::Ended { is_usable: false };
+                };
+                let is_locked = |one: &Purchase| locked.contains(&one.item.id);
+                candidates
+                    .retain(|&index| !purchases[lines_at(purchases, index)].iter().any(is_locked));
+                AfterTry::RolledBack
+            }
+            Fault::Transient => AfterTry::RolledBack,
+            Fault::Connection => AfterTry::Ended { is_usable: false },
+            // A server that refuses writes may have a successor.
+            Fault::ReadOnly => {
+                if batch.is_shared || batch.is_alone {
+                    batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
+                }
+                AfterTry::Ended { is_usable: false }
+            }
+            fault @ (Fault::Full | Fault::DoesNotFit | Fault::Other) if batch.is_alone => {
+                tracing::error!(%error, "ledger refused an order");
+                batch.answer_rest(&Ok(Outcome::Unavailable(unavailable(fault))));
+                AfterTry::Ended { is_usable: true }
+            }
+            // On a full disk, an order may still fit where a batch does not.
+            Fault::AllInUse | Fault::Full | Fault::DoesNotFit | Fault::Other => {
+                AfterTry::Ended { is_usable: true }
+            }
+        }
+    }
+}
+
+/// What follows a try of a batch's transaction.
+enum AfterTry {
+    /// No further try; whether the connection may be used again.
+    Ended { is_usable: bool },
+    /// Once more for the orders that were passed over.
+    Again,
+    /// Another try: nothing was written.
+    RolledBack,
+    /// Another try, after a look that finds the orders to be refused: nothing was written.
+    Objected,
+}
+
+/// What follows a try with an answer of the ledger.
+fn after_result(
+    batch: &mut Batch<'_>,
+    result: &BatchResult,
+    chosen: &[usize],
+    candidates: &[usize],
+) -> AfterTry {
+    match *result {
+        BatchResult::Whole => {
+            batch.sold(chosen);
+            // Those that were passed over are checked again, unless the others of many items
+            // would wait. Each round decides at least one order, so there are no more rounds
+            // than orders, and mostly two.
+            let is_over = candidates.iter().all(|&index| batch.answers[index].is_some());
+            if !is_over && !batch.is_shared {
+                return AfterTry::Again;
+            }
+        }
+        BatchResult::Fenced(conflict) => batch.answer_rest(&Err(conflict)),
+        BatchResult::Locked(item) => batch.locked = Some(item),
+        BatchResult::Late => {}
+        // Too few are left for all, or for all that there were a moment ago.
+        BatchResult::TooFew => return AfterTry::Objected,
+    }
+    AfterTry::Ended { is_usable: true }
 }
 
 /// The second of two with one key waits for the first, and then finds it.

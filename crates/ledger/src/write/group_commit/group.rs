@@ -5,15 +5,13 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use super::asker::{Asker, claim};
 use super::batch::BatchWriter;
 use super::batch_orders::{BatchOrders, of_whole_orders};
-use super::connections::BatchConnections;
 use super::pipeline::BatchPipeline;
 use super::quarantine::{Quarantine, QuarantineCount};
-use super::queue::{BatchQueue, Waiting};
+use super::queue::{Asker, BatchQueue, Waiting, claim};
+use super::resources::{BatchConnections, BatchTasks};
 use super::statements::find_written;
-use super::tasks::BatchTasks;
 use crate::work::cache::Cache;
 use crate::work::item_concurrency::TellWait;
 use crate::work::item_permit::{ItemPermit, ItemPermits};

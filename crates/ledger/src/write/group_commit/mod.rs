@@ -7,27 +7,24 @@
 //! `group.rs` says which way an order takes, `fair_queue.rs` divides a batch among the items,
 //! `queue.rs` gathers orders and cuts batches, `pipeline.rs` lets one batch write its rows while the
 //! one before is committed, `quarantine.rs` says which items are apart, `batch.rs` decides what is
-//! written together, `pre_check.rs` finds the orders that are not, `sql.rs` holds the transaction, and `statements.rs`
-//! the statements of these files.
+//! written together, `pre_check.rs` finds the orders that are not, `sql.rs` holds the transaction, `statements.rs`
+//! the statements of these files, and `resources.rs` what batches run on.
 
-mod asker;
 mod batch;
 mod batch_orders;
-mod connections;
 mod fair_queue;
 mod group;
 mod pipeline;
 mod pre_check;
 mod quarantine;
 mod queue;
+mod resources;
 mod sql;
 mod statements;
-mod tasks;
 
 pub use batch::BatchWriter;
 pub use batch_orders::{BatchOrders, Tell};
-pub use connections::BatchConnections;
 pub use group::GroupCommit;
 pub use pipeline::SHARED_CONNECTIONS;
 pub use queue::BATCH_MAX;
-pub use tasks::BatchTasks;
+pub use resources::{BatchConnections, BatchTasks};

@@ -7,7 +7,7 @@ use std::time::Instant;
 use sqlx::MySqlConnection;
 
 use super::batch_orders::{lines_at, orders_of};
-use super::statements::{available, bought_in_groups, bought_so_far};
+use super::statements::{Counted, available, bought_in_groups, bought_so_far};
 use crate::rows::order::orders;
 use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{ItemId, LimitGroupId, Order, Outcome, Purchase, Refusal, UserId};
@@ -24,10 +24,7 @@ pub(super) async fn choose(
     answers: &mut [Option<Answer>],
 ) -> sqlx::Result<Vec<usize>> {
     answer_finished(connection, purchases, answers).await?;
-    let bought = bought_so_far(connection, purchases).await?;
-    let grouped = bought_in_groups(connection, purchases).await?;
-    let asked_at = Some(Instant::now());
-    let available = available(connection, &items_of(purchases)).await?;
+    let committed = CommittedRows::read(connection, purchases).await?;
     // What the chosen ones would take, of each stock and of each buyer's limit.
     let mut taken = TakenUnits::default();
     let mut chosen = Vec::with_capacity(candidates.len());
@@ -41,78 +38,113 @@ pub(super) async fn choose(
         if answers[first].is_some() {
             continue;
         }
-        // What the lines of this order would take.
-        let mut own = TakenUnits::default();
-        let mut verdict = Verdict::Fits;
-        for purchase in &purchases[lines.clone()] {
-            let Some(&available) = available.get(&purchase.item.id) else {
-                verdict = Verdict::NotNow;
-                break;
-            };
-            let item = purchase.item.id;
-            let units = purchase.quantity.signed();
-            let limit = purchase.item.per_buyer_limit;
-            let counted = bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
-            let written = counted.bought;
-            let unpaid_max = purchase.item.unpaid_max;
-            let is_unpaid =
-                is_guarded(purchase) && unpaid_max > 0 && counted.expired >= i64::from(unpaid_max);
-            let over_limit =
-                |counted: i64| is_guarded(purchase) && counted + units > i64::from(limit);
-            let group = purchase.counted_group().map(|group| ((group.id, purchase.buyer), group));
-            let of = |counts: &HashMap<_, i64>| {
-                group.and_then(|(key, _)| counts.get(&key).copied()).unwrap_or_default()
-            };
-            let over_group = |counted: i64| {
-                let limit = group.map(|(_, group)| i64::from(group.per_buyer_limit));
-                limit.is_some_and(|limit| counted + units > limit)
-            };
-            let written_in = of(&grouped) + of(&own.in_group);
-            let refusal = if over_limit(written) {
-                Some(Refusal::LimitReached { limit })
-            } else if is_unpaid {
-                Some(Refusal::UnpaidLimitReached { limit: unpaid_max })
-            } else if over_group(written_in) {
-                let limit = group.map_or(0, |(_, group)| group.per_buyer_limit);
-                Some(Refusal::GroupLimitReached { limit })
-            } else if units > available {
-                Some(Refusal::SoldOut { asked_at })
-            } else {
-                None
-            };
-            if let Some(refusal) = refusal {
-                let is_line = purchase.line_count.is_some();
-                verdict = Verdict::Refused(if is_line { refusal.of_line(item) } else { refusal });
-                break;
-            }
-            let chosen_by = taken.by_buyer.get(&(item, purchase.buyer)).copied();
-            let chosen_of = taken.of_item.get(&item).copied().unwrap_or_default();
-            if over_limit(written + chosen_by.unwrap_or_default())
-                || over_group(written_in + of(&taken.in_group))
-                || chosen_of + units > available
-            {
-                // The next line may be refused for good.
-                verdict = Verdict::NotNow;
-            }
-            own.add(purchase);
-        }
-        match verdict {
+        let order = &purchases[lines.clone()];
+        match committed.verdict(order, &taken) {
             Verdict::Refused(refusal) => {
                 answers[lines].fill(Some(Ok(Outcome::Refused(refusal))));
             }
             Verdict::Fits => {
-                purchases[lines.clone()].iter().for_each(|purchase| taken.add(purchase));
+                order.iter().for_each(|purchase| taken.add(purchase));
                 chosen.extend(lines);
             }
             Verdict::NotNow => {}
         }
     }
+    let available = &committed.available;
     let fits = |(item, units): (&ItemId, &i64)| available.get(item).is_some_and(|of| units <= of);
     assert!(
         taken.of_item.iter().all(fits),
         "the chosen orders take at most the units that are left"
     );
     Ok(chosen)
+}
+
+/// What committed rows say of the buyers and the items of a batch.
+struct CommittedRows {
+    bought: HashMap<(ItemId, UserId), Counted>,
+    in_group: HashMap<(LimitGroupId, UserId), i64>,
+    /// Units left of each item that exists.
+    available: HashMap<ItemId, i64>,
+    /// When the units left were asked for.
+    asked_at: Instant,
+}
+
+impl CommittedRows {
+    async fn read(connection: &mut MySqlConnection, purchases: &[Purchase]) -> sqlx::Result<Self> {
+        let bought = bought_so_far(connection, purchases).await?;
+        let in_group = bought_in_groups(connection, purchases).await?;
+        let asked_at = Instant::now();
+        let available = available(connection, &items_of(purchases)).await?;
+        Ok(Self { bought, in_group, available, asked_at })
+    }
+
+    /// Judges an order by its lines. `taken` is what the chosen orders would take.
+    fn verdict(&self, lines: &[Purchase], taken: &TakenUnits) -> Verdict {
+        // What the lines of this order would take.
+        let mut own = TakenUnits::default();
+        let mut verdict = Verdict::Fits;
+        for purchase in lines {
+            let Some(&available) = self.available.get(&purchase.item.id) else {
+                return Verdict::NotNow;
+            };
+            match self.verdict_of_line(purchase, available, &own, taken) {
+                refused @ Verdict::Refused(_) => return refused,
+                // The next line may be refused for good.
+                Verdict::NotNow => verdict = Verdict::NotNow,
+                Verdict::Fits => {}
+            }
+            own.add(purchase);
+        }
+        verdict
+    }
+
+    /// Judges a line of an order whose earlier lines would take `own`.
+    fn verdict_of_line(
+        &self,
+        purchase: &Purchase,
+        available: i64,
+        own: &TakenUnits,
+        taken: &TakenUnits,
+    ) -> Verdict {
+        let item = purchase.item.id;
+        let units = purchase.quantity.signed();
+        let limit = purchase.item.per_buyer_limit;
+        let counted = self.bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
+        let written = counted.bought;
+        let unpaid_max = purchase.item.unpaid_max;
+        let is_unpaid =
+            is_guarded(purchase) && unpaid_max > 0 && counted.expired >= i64::from(unpaid_max);
+        let over_limit = |counted: i64| is_guarded(purchase) && counted + units > i64::from(limit);
+        let group = purchase.counted_group();
+        let group_limit = group.map_or(0, |group| group.per_buyer_limit);
+        let of = |counts: &HashMap<(LimitGroupId, UserId), i64>| {
+            let key = group.map(|group| (group.id, purchase.buyer));
+            key.and_then(|key| counts.get(&key).copied()).unwrap_or_default()
+        };
+        let over_group = |counted: i64| group.is_some() && counted + units > i64::from(group_limit);
+        let written_in = of(&self.in_group) + of(&own.in_group);
+        let refusal = if over_limit(written) {
+            Some(Refusal::LimitReached { limit })
+        } else if is_unpaid {
+            Some(Refusal::UnpaidLimitReached { limit: unpaid_max })
+        } else if over_group(written_in) {
+            Some(Refusal::GroupLimitReached { limit: group_limit })
+        } else if units > available {
+            Some(Refusal::SoldOut { asked_at: Some(self.asked_at) })
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            let is_line = purchase.line_count.is_some();
+            return Verdict::Refused(if is_line { refusal.of_line(item) } else { refusal });
+        }
+        let chosen_by = taken.by_buyer.get(&(item, purchase.buyer)).copied();
+        let chosen_of = taken.of_item.get(&item).copied().unwrap_or_default();
+        let is_over = over_limit(written + chosen_by.unwrap_or_default())
+            || over_group(written_in + of(&taken.in_group))
+            || chosen_of + units > available;
+        if is_over { Verdict::NotNow } else { Verdict::Fits }
+    }
 }
 
 /// What committed rows and the orders before it say of an order.

@@ -10,28 +10,32 @@
 //! cut is unknown, the others can be tried again. The next order starts another task.
 //!
 //! A *shared* queue is for many items; an item has a queue of its own while it is in quarantine.
+//!
+//! A batch claims an order when it takes it, or the side that waits for its answer ([`Asker`]) when it takes it back.
 
 use std::collections::BTreeSet;
 use std::mem;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::GroupCommit;
-use super::asker::Asker;
-use super::batch_orders::{BatchOrders, Tell, lines_at, of_whole_orders};
-use super::connections::BatchConnections;
+use super::batch_orders::{BatchOrders, Tell, UNWRITTEN, lines_at, of_whole_orders};
 use super::fair_queue::{CutBatch, FairQueue};
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::items_of;
 use super::quarantine::{QUARANTINED_MAX, Quarantine};
-use crate::threads::{Mutex, MutexGuard};
+use super::resources::BatchConnections;
+use crate::threads::{AtomicBool, Mutex, MutexGuard};
+use crate::work::item_concurrency::TellWait;
 use crate::write::protocol::protocol;
-use crate::write::{Answer, ReadyAnswer};
+use crate::write::{Answer, AnswerReceiver, AnswerSender, ReadyAnswer, answer_channel, is_late};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
 /// Orders of one batch.
@@ -67,6 +71,68 @@ impl Waiting {
     pub(super) fn item(&self) -> ItemId {
         self.lines[0].item.id
     }
+}
+
+/// The side that waits for the answer to an order.
+pub(super) struct Asker {
+    pub(super) answer: AnswerSender<Answer>,
+    /// The runtime on which it waits.
+    pub(super) runtime: Handle,
+    /// The instant after which no try of the order may begin.
+    pub(super) deadline: Option<Instant>,
+    /// Is told which item the order waits for.
+    pub(super) tell_wait: Option<TellWait>,
+    /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
+    claimed: Arc<AtomicBool>,
+}
+
+impl Asker {
+    /// The two ends: the one that is answered, and the one that gets the answer. Whoever sets the
+    /// third has the order: a batch, or the buyer's side that takes it back. To be called on the
+    /// runtime of the task that waits.
+    pub(super) fn new(
+        deadline: Option<Instant>,
+        tell_wait: Option<TellWait>,
+    ) -> (Self, AnswerReceiver<Answer>, Arc<AtomicBool>) {
+        let (answer, answered) = answer_channel();
+        let claimed = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&claimed);
+        let runtime = Handle::current();
+        (Self { answer, runtime, deadline, tell_wait, claimed }, answered, own)
+    }
+
+    /// Takes the order into a batch, unless it was taken back or its time is over.
+    pub(super) fn begins(&self) -> bool {
+        !is_late(self.deadline) && claim(&self.claimed)
+    }
+
+    /// Lets the buyer's side take back an order that a batch has left over, until the next batch
+    /// takes it; `None` when its time is over.
+    pub(super) fn left_over(self) -> Option<Self> {
+        self.claimed.store(false, Ordering::Release);
+        // Only now: a buyer's side that finds its time over from here on takes the order back, and one
+        // that found it over before still waits for this answer.
+        if is_late(self.deadline) {
+            self.give_up();
+            return None;
+        }
+        Some(self)
+    }
+
+    /// Answers an order for which no batch began in time. The buyer's side may know it already.
+    pub(super) fn give_up(self) {
+        self.answer(Ok(UNWRITTEN));
+    }
+
+    /// Answers an order that no batch has written.
+    pub(super) fn answer(self, answer: Answer) {
+        self.answer.give(answer);
+    }
+}
+
+/// Claims an order; `false` when it was claimed before.
+pub(super) fn claim(claimed: &AtomicBool) -> bool {
+    !claimed.swap(true, Ordering::AcqRel)
 }
 
 /// The orders of one queue, and the tasks and writers at work on them.
@@ -279,16 +345,7 @@ impl BatchQueue {
         let items = items_of(&purchases);
         group.observe(purchases.len(), items.len());
         if self.item.is_none() {
-            let group = group.clone();
-            let orders = tracing::enabled!(target: "ledger::protocol", tracing::Level::TRACE)
-                .then(|| purchases.clone());
-            slot.when_overtaken(move || {
-                let now = Instant::now();
-                protocol!("overtaken", orders.iter().flatten());
-                items
-                    .iter()
-                    .for_each(|item| group.quarantine(*item, |one| one.raise_until_clean(now)));
-            });
+            raise_when_overtaken(&group, &mut slot, &purchases, items);
         }
         let mut has_objected = false;
         let mut tell = |answers: Vec<(usize, Answer)>| {
@@ -313,17 +370,7 @@ impl BatchQueue {
         if let Some((item, _)) = self.item.as_ref().filter(|_| group.shares_queues()) {
             group.quarantine(*item, |one| one.batch_ended(begun, Instant::now(), has_objected));
         }
-        for (index, asker) in askers.into_iter().enumerate() {
-            let Some(asker) = asker else { continue };
-            let lines = purchases[lines_at(&purchases, index)].to_vec();
-            let now = Instant::now();
-            for line in &lines {
-                group.quarantine(line.item.id, |one| one.raise_until_clean(now));
-            }
-            if let Some(asker) = asker.left_over() {
-                group.write_apart(Waiting::new(lines, asker));
-            }
-        }
+        write_left_over(&group, &purchases, askers);
     }
 
     async fn written(
@@ -376,5 +423,37 @@ impl BatchQueue {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Raises the quarantine of a shared batch's items when another batch overtakes it.
+fn raise_when_overtaken(
+    group: &GroupCommit,
+    slot: &mut PipelineSlot,
+    purchases: &[Purchase],
+    items: Vec<ItemId>,
+) {
+    let group = group.clone();
+    let orders = tracing::enabled!(target: "ledger::protocol", tracing::Level::TRACE)
+        .then(|| purchases.to_vec());
+    slot.when_overtaken(move || {
+        let now = Instant::now();
+        protocol!("overtaken", orders.iter().flatten());
+        items.iter().for_each(|item| group.quarantine(*item, |one| one.raise_until_clean(now)));
+    });
+}
+
+/// Sends the orders that a batch has not decided to the queues of their items; those in `askers` wait for an answer.
+fn write_left_over(group: &GroupCommit, purchases: &[Purchase], askers: Vec<Option<Asker>>) {
+    for (index, asker) in askers.into_iter().enumerate() {
+        let Some(asker) = asker else { continue };
+        let lines = purchases[lines_at(purchases, index)].to_vec();
+        let now = Instant::now();
+        for line in &lines {
+            group.quarantine(line.item.id, |one| one.raise_until_clean(now));
+        }
+        if let Some(asker) = asker.left_over() {
+            group.write_apart(Waiting::new(lines, asker));
+        }
     }
 }

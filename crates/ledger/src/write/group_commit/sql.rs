@@ -16,9 +16,8 @@ use crate::rows::outbox::Outbox;
 use crate::work::item_permit::ItemPermits;
 use crate::work::limit_lock::{self, Limit};
 use crate::work::stock_lock;
-use crate::write::fence::{Fence, raise_fence};
 use crate::write::new_order::{
-    Written, count_buyers, count_in_groups, insert_movements, insert_orders,
+    Fence, Written, count_buyers, count_in_groups, insert_movements, insert_orders, raise_fence,
 };
 use crate::write::protocol::protocol;
 use crate::write::{Conflict, WRITTEN_AS, in_time, is_guarded, is_late};

@@ -1,12 +1,19 @@
-//! The connections that batches are written on. A batch that ends hands its connection to the next
-//! one, of whichever item, so that the large statements of a batch are prepared once on each, and an
-//! item that is not sold any more keeps none.
+//! What batches have of their own: connections and a runtime.
+//!
+//! A batch that ends hands its connection to the next one, of whichever item, so that the large statements of a batch are
+//! prepared once on each, and an item that is not sold any more keeps none.
+//!
+//! A batch has half a dozen round trips to the ledger. On a runtime that also serves connections, each
+//! answer of the ledger waits until the runtime has gone once through all tasks that are ready; and the
+//! more buyers wait, the more of them there are. So batches have a runtime that serves nobody.
 
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
 
-use crate::rows::item::stock::StockRow;
+use crate::rows::item::items::StockRow;
 use crate::write::kept_connections::{KeptConnection, KeptConnections};
 use mysql_connection::Database;
 use shop_domain::ItemId;
@@ -63,5 +70,35 @@ impl BatchConnection {
     pub(super) fn keep(self) {
         let Self { kept, source, _permit } = self;
         source.keep(kept);
+    }
+}
+
+/// Starts the tasks that write batches. Clones share the tracker.
+#[derive(Clone, Debug)]
+pub struct BatchTasks {
+    tracker: TaskTracker,
+    /// `None`: the runtime of whoever starts a task.
+    runtime: Option<Handle>,
+}
+
+impl BatchTasks {
+    /// Tasks on `runtime`, tracked by `tracker`.
+    #[must_use]
+    pub fn on(runtime: Option<Handle>, tracker: TaskTracker) -> Self {
+        Self { tracker, runtime }
+    }
+
+    /// Starts a task.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match &self.runtime {
+            Some(runtime) => self.tracker.spawn_on(task, runtime),
+            None => self.tracker.spawn(task),
+        };
+    }
+}
+
+impl From<TaskTracker> for BatchTasks {
+    fn from(tracker: TaskTracker) -> Self {
+        Self::on(None, tracker)
     }
 }
