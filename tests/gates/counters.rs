@@ -48,7 +48,7 @@ impl GateTestbed {
     }
 
     async fn left(&self) -> i64 {
-        self.counters().read(self.item).await.expect("a counter").available
+        self.counters().read(self.item, None).await.expect("a counter").available
     }
 
     async fn purchase(&self, key: &str, units: u32) -> Purchase {
@@ -107,28 +107,28 @@ async fn what_was_taken_under_an_older_load_counts_for_nothing() {
 async fn buckets_give_exactly_what_is_there() {
     let testbed = GateTestbed::new().await;
     let (one, two) = (testbed.buckets(), testbed.buckets());
-    let three = one.take(testbed.item, 3, 6).await.expect("taken");
+    let three = one.take(testbed.item, 3, 6, None).await.expect("taken");
     assert!(matches!(three, Gathered::All(_)), "{three:?}");
     // Two are left: too few for three, and the attempt leaves them there.
     for buckets in [&one, &two] {
         let too_many = buckets.take(testbed.item, 3, 0, None).await.expect("asked");
         assert!(matches!(too_many, Gathered::TooFew { .. }), "{too_many:?}");
     }
-    let rest = two.take(testbed.item, 2, 3).await.expect("taken");
+    let rest = two.take(testbed.item, 2, 3, None).await.expect("taken");
     let Gathered::All(parts) = rest else { panic!("{rest:?}") };
-    let Ok(Gathered::TooFew { epoch }) = one.take(testbed.item, 1, 0).await else {
+    let Ok(Gathered::TooFew { epoch }) = one.take(testbed.item, 1, 0, None).await else {
         panic!("a sixth unit of five");
     };
     two.give_back(&parts).await;
-    let back = one.take(testbed.item, 2, 0).await.expect("taken");
+    let back = one.take(testbed.item, 2, 0, None).await.expect("taken");
     assert!(matches!(back, Gathered::All(_)), "{back:?}");
     // Of all who see the same empty load one loads again.
     join_all((0..8).map(|_| async { two.load_again(testbed.item, epoch).await.expect("loaded") }))
         .await;
-    let all = one.take(testbed.item, 5, 0).await.expect("taken");
+    let all = one.take(testbed.item, 5, 0, None).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "the ledger has sold none: {all:?}");
     two.give_back(&parts).await;
-    let stale = one.take(testbed.item, 1, 0).await.expect("asked");
+    let stale = one.take(testbed.item, 1, 0, None).await.expect("asked");
     assert!(matches!(stale, Gathered::TooFew { .. }), "parts of an older load: {stale:?}");
 }
 

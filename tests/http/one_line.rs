@@ -106,8 +106,8 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
                 .expect_status(204);
         }
     }
-    let inside = || async { inside(&mut redis_of(&shop), &shop, sold).await };
-    until("two places inside", inside, |seen| *seen == 1).await;
+    let now_inside = || async { inside(&mut redis_of(&shop), &shop, sold).await };
+    until("two places inside", now_inside, |seen| *seen == 1).await;
     waiting.remove(30);
     in_shop.drain(..2);
     for _ in 0..4 {

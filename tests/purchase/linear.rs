@@ -289,7 +289,7 @@ impl CounterTestbed {
 
     async fn give_back(&self) {
         let called = Instant::now();
-        let counter = self.gives.read(self.item).await.expect("Redis answers");
+        let counter = self.gives.read(self.item, None).await.expect("Redis answers");
         self.gives.give_back(self.item, counter.epoch, 1).await;
         self.history.done(StockOp::GivenBack, called);
     }
@@ -297,7 +297,7 @@ impl CounterTestbed {
     /// The textbook's take: read, compare, write.
     async fn take_badly(&self) -> bool {
         let called = Instant::now();
-        let left = self.gives.read(self.item).await.expect("Redis answers").available;
+        let left = self.gives.read(self.item, None).await.expect("Redis answers").available;
         let is_left = left > 0;
         if is_left {
             tokio::task::yield_now().await;

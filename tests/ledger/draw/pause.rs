@@ -34,7 +34,7 @@ async fn standing(instance: &Instance, item: i64, buyer: i64) -> Value {
     instance.buyer(buyer).get(&format!("/api/items/{item}/waiting")).await.json
 }
 
-async fn accept(instance: &Instance, item: i64, buyer: i64) -> crate::support::Answer {
+async fn accept(instance: &Instance, item: i64, buyer: i64) -> Answer {
     let path = format!("/api/items/{item}/waiting/purchase");
     instance.buyer(buyer).post(&path, &json!({})).await
 }

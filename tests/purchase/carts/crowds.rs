@@ -432,9 +432,8 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
                 assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
             }
         }
-        for (order, of) in
-            [(&single, "the item of the overdue cart"), (&apart, "an item in no cart")]
-        {
+        // An order of the overdue cart's item, and one of an item in no cart.
+        for order in [&single, &apart] {
             until_expired(&shop, order, 1).await;
         }
         is_sold.store(true, Ordering::Relaxed);
