@@ -74,6 +74,10 @@ impl Shop {
 
     /// A shop with some settings changed.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        if std::env::var_os("SECKILL_TEST_LOG").is_some() {
+            // Only the first shop of a run sets it.
+            let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).try_init();
+        }
         let servers = servers().await;
         let name = unique("seckill");
         let mut config = Config::defaults();
@@ -326,13 +330,15 @@ pub async fn patient_transaction(pool: &Database) -> Transaction<'static, MySql>
 }
 
 /// How many sessions of the shop's database, this one apart, are in the middle of a statement that
-/// is `LIKE` this. Behind a vtgate a keyspace's database has another name. Each name is compared alone, because a vtgate with
-/// shards ends the connection at a list of expressions.
+/// is `LIKE` this. Behind a vtgate a keyspace's database has another name.
 pub async fn statements_running(pool: &Database, like: &str) -> i64 {
+    if super::has_shards() {
+        return super::sharded_vitess().await.statements_running(like).await;
+    }
     sqlx::query_scalar(
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-         WHERE (DB = DATABASE() OR DB = CONCAT('vt_', DATABASE(), '_0') OR DB = CONCAT(DATABASE(), '_items_-80') \
-         OR DB = CONCAT(DATABASE(), '_items_80-')) AND ID <> CONNECTION_ID() AND INFO LIKE ?",
+         WHERE DB IN (DATABASE(), CONCAT('vt_', DATABASE(), '_0')) \
+         AND ID <> CONNECTION_ID() AND INFO LIKE ?",
     )
     .bind(like)
     .fetch_one(pool)
@@ -375,7 +381,9 @@ async fn on_wanted_engine(config: &mut Config, database: &str) {
             return;
         }
         Ok("vitess-shards") => {
-            config.database_url = Secret::new(super::sharded_vitess_url().await);
+            let cluster = super::sharded_vitess().await;
+            cluster.empty().await;
+            config.database_url = Secret::new(cluster.url.clone());
             config.mysql.shared_queues = 2;
             return;
         }

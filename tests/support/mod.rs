@@ -30,8 +30,9 @@ use dev_servers::{
     ZookeeperOptions, ZookeeperServer,
 };
 use futures::future::join_all;
-use sqlx::Executor;
 use tokio::sync::OnceCell;
+
+use self::shards::SharedCluster;
 
 pub use client::{Answer, Client, purchase_path};
 pub use faulty_link::FaultyLink;
@@ -216,25 +217,20 @@ pub async fn vitess() -> &'static VitessServer {
     VITESS.get_or_init(start).await
 }
 
-/// The URL of the run's Vitess with the items in two shards, started when the first test asks. All shops share its tables,
-/// which are emptied for each one, so tests run there one after the other.
-pub async fn sharded_vitess_url() -> String {
-    static VITESS: OnceCell<(VitessServer, String)> = OnceCell::const_new();
+/// The run's cluster of Vitess with the items in two shards, started when the first test asks. All shops share its
+/// tables, which are emptied for each one, so tests run there one after the other.
+pub async fn sharded_vitess() -> &'static SharedCluster {
+    static CLUSTER: OnceCell<SharedCluster> = OnceCell::const_new();
     let start = async || {
-        let started = async || {
-            let mut vitess =
-                VitessServer::start_sharded().await.expect("the private Vitess starts");
-            shards::make_tables(&mut vitess).await;
-            let emptying = shards::emptying(&vitess).await;
-            (vitess, emptying)
-        };
-        let start = move || RUNTIME.block_on(started());
+        let start = || RUNTIME.block_on(SharedCluster::start());
         RUNTIME.spawn_blocking(start).await.expect("no panic")
     };
-    let (vitess, emptying) = VITESS.get_or_init(start).await;
-    let mut server = vitess.operator().await.expect("it answers");
-    server.execute(sqlx::raw_sql(emptying)).await.expect("the tables are emptied");
-    vitess.url()
+    CLUSTER.get_or_init(start).await
+}
+
+/// Whether the items of all shops are in shards.
+pub fn has_shards() -> bool {
+    std::env::var("SECKILL_TEST_MYSQL").is_ok_and(|engine| engine == "vitess-shards")
 }
 
 static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();

@@ -1,10 +1,10 @@
 //! A private Vitess whose items are in shards.
 
-use dev_servers::{DATABASE, NewShard, VitessCluster, VitessServer};
+use dev_servers::{DATABASE, NewShard, ONLY_SHARD, VitessCluster, VitessServer};
 use ledger::schema;
 use seckill::config::Config;
 use settings::Secret;
-use sqlx::{Executor, Row};
+use sqlx::{Connection, Executor, MySqlConnection, Row};
 
 use super::crowd::endless;
 use super::{Instance, Shop};
@@ -23,12 +23,60 @@ pub async fn make_tables(vitess: &mut VitessServer) {
     vitess.gate().restart().await.expect("vtgate starts again");
 }
 
-/// The statements that empty all tables of the server behind that are empty now.
-pub async fn emptying(vitess: &VitessServer) -> String {
-    let mut server = vitess.operator().await.expect("it answers");
-    let names = "SELECT CAST(CONCAT('`', table_schema, '`.`', table_name, '`') AS CHAR) \
-         FROM information_schema.tables \
-         WHERE table_schema LIKE 'seckill%' AND table_type = 'BASE TABLE'";
+/// A cluster with the items in two shards. All shops share its tables.
+pub struct SharedCluster {
+    pub url: String,
+    /// The MySQL servers behind, for the account that may do everything.
+    pub servers: Vec<String>,
+    /// For each server, the statements that empty the tables that were empty at the start.
+    emptying: Vec<String>,
+    _cluster: VitessCluster,
+}
+
+impl SharedCluster {
+    /// Starts it. Each shard has one tablet.
+    pub async fn start() -> Self {
+        let shards = [("-80", 1), ("80-", 1)];
+        let cluster = sharded_cluster(1, &shards, Config::defaults()).await;
+        let mut servers = Vec::new();
+        let mut emptying = Vec::new();
+        for shard in [ONLY_SHARD, "-80", "80-"] {
+            let server = cluster.primary_url(shard).await.expect("it has a primary");
+            emptying.push(statements_to_empty(&server).await);
+            servers.push(server);
+        }
+        Self { url: cluster.url(), servers, emptying, _cluster: cluster }
+    }
+
+    /// Empties the tables for the next shop.
+    pub async fn empty(&self) {
+        for (server, statements) in self.servers.iter().zip(&self.emptying) {
+            let mut server = connect(server).await;
+            server.execute(sqlx::raw_sql(statements)).await.expect("the tables are emptied");
+        }
+    }
+
+    /// How many sessions are in the middle of a statement that is `LIKE` this.
+    pub async fn statements_running(&self, like: &str) -> i64 {
+        let counted = "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+             WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE ?";
+        let mut running = 0;
+        for server in &self.servers {
+            let own = sqlx::query_scalar::<_, i64>(counted).bind(like);
+            running += own.fetch_one(&mut connect(server).await).await.expect("the sessions");
+        }
+        running
+    }
+}
+
+async fn connect(server: &str) -> MySqlConnection {
+    MySqlConnection::connect(server).await.expect("the server answers")
+}
+
+async fn statements_to_empty(server: &str) -> String {
+    let mut server = connect(server).await;
+    let names = "SELECT CAST(CONCAT('`', table_name, '`') AS CHAR) FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'";
     let names: Vec<String> =
         sqlx::query_scalar(names).fetch_all(&mut server).await.expect("the tables are listed");
     // A transaction of the test before may be rolled back only now.
@@ -45,10 +93,7 @@ pub async fn emptying(vitess: &VitessServer) -> String {
 
 /// Starts a cluster with replicas, and a shop that has its items in these shards, and perhaps tells events.
 pub async fn clustered_shop(shards: &[NewShard<'_>], tells_events: bool) -> (VitessCluster, Shop) {
-    let mut cluster = VitessCluster::start_temporary(2).await.expect("the cluster starts");
-    let url = cluster.url();
     let set_up = |config: &mut Config| {
-        config.database_url = Secret::new(url.clone());
         // Refused purchases are repeated at once.
         config.limits.user_per_second = 0;
         config.mysql.shared_queues = 4;
@@ -56,11 +101,28 @@ pub async fn clustered_shop(shards: &[NewShard<'_>], tells_events: bool) -> (Vit
     };
     let mut config = Config::defaults();
     set_up(&mut config);
+    let cluster = sharded_cluster(2, shards, config).await;
+    let set_up_here = |config: &mut Config| {
+        config.database_url = Secret::new(cluster.url());
+        set_up(config);
+    };
+    let shop = Shop::with(set_up_here).await;
+    (cluster, shop)
+}
+
+/// Starts a cluster with this number of tablets beside the items, with all tables, and these shards of items.
+async fn sharded_cluster(
+    tablets: u32,
+    shards: &[NewShard<'_>],
+    mut config: Config,
+) -> VitessCluster {
+    let mut cluster = VitessCluster::start_temporary(tablets).await.expect("the cluster starts");
+    config.database_url = Secret::new(cluster.url());
     let pool = mysql_connection::pool(&config).expect("the URL is fine");
     schema::migrate(&config, &pool).await.expect("the tables are made");
     pool.close().await;
     cluster.add_items(shards).await.expect("the items get their shards");
-    (cluster, Shop::with(set_up).await)
+    cluster
 }
 
 /// In which quarter of all places an item lies, from 0.

@@ -33,7 +33,7 @@ pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 /// for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
 /// `orders(limit_group_id)`, `limit_groups` and `limit_group_items`; for orders of several items
 /// `orders(line_count)`; `draws` and `draw_entries`; `orders(amount_cents)` and `items(price_cents)`.
-/// Each reading is one consistent snapshot and ends within 60 s.
+/// Each reading is one consistent snapshot, on shards of Vitess one of each shard, and ends within 60 s.
 pub struct Reader {
     hosts: Vec<MySqlConnectOptions>,
     connection: Option<MySqlConnection>,

@@ -18,6 +18,11 @@ pub(super) async fn snapshot(
     last: i64,
     with_groups: bool,
 ) -> Result<HashMap<i64, Ledger>, sqlx::Error> {
+    // A vtgate reads several shards in one transaction only then. Other servers do not know the name, and change nothing.
+    match sqlx::raw_sql("SET transaction_mode = 'multi'").execute(&mut *connection).await {
+        Ok(_) | Err(sqlx::Error::Database(_)) => {}
+        Err(error) => return Err(error),
+    }
     for statement in [
         "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",

@@ -558,13 +558,14 @@ const PAYMENTS: &str = "SELECT order_id FROM payments WHERE status = 'accepted' 
 const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
 
 /// Entries whose place is not that of their buyers among all entries in the line. A buyer may have joined again later.
-const DRAW_PLACES_WRONG: &str = "SELECT COUNT(*) FROM ( \
+/// They are summed and not filtered, because a vtgate would carry a filter into the numbering.
+const DRAW_PLACES_WRONG: &str = "SELECT \
+     CAST(COALESCE(SUM(place IS NULL OR first_place IS NULL OR place <> standing), 0) AS SIGNED) FROM ( \
      SELECT drawn.place, first_place, ROW_NUMBER() OVER (ORDER BY first_place) AS standing FROM ( \
        SELECT draw_entries.user_id, draw_entries.place, MIN(waiting_list.place) AS first_place \
          FROM draw_entries LEFT JOIN waiting_list FORCE INDEX (waiting_list_live) \
            ON waiting_list.item_id = draw_entries.item_id AND waiting_list.user_id = draw_entries.user_id \
-         WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line \
-     WHERE place IS NULL OR first_place IS NULL OR place <> standing";
+         WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line";
 
 /// Parties of which a unit was offered to one member while another one was in the line and got none with it; and
 /// parties of more entries than was announced.
@@ -582,7 +583,8 @@ const LAST_BOUGHT: &str = "SELECT MAX(created_at), MAX(IF(quantity > 1, created_
 
 /// Entries that were never offered a unit, or whose offer was ended, with the size of their party. The first place of a
 /// buyer is that of the entry. The tables are read in this order and by this index, however old the statistics are:
-/// otherwise a server may read all places again for each entry.
+/// otherwise a server may read all places again for each entry. The filter names both tables, because a vtgate would carry
+/// a filter of one into the counting.
 const PLACES_OWED: &str = "SELECT STRAIGHT_JOIN members, offered_at, closed_at FROM ( \
      SELECT item_id, user_id, status, offered_at, closed_at, \
          IF(party IS NULL, 1, COUNT(*) OVER (PARTITION BY party)) AS members, \
@@ -590,5 +592,5 @@ const PLACES_OWED: &str = "SELECT STRAIGHT_JOIN members, offered_at, closed_at F
        FROM waiting_list WHERE item_id = ?) AS line \
      JOIN draw_entries FORCE INDEX (PRIMARY) \
        ON draw_entries.item_id = line.item_id AND draw_entries.user_id = line.user_id \
-     WHERE draw_entries.item_id = ? AND standing = 1 \
-       AND (status = 'ended' OR (status = 'waiting' AND offered_at IS NULL))";
+     WHERE draw_entries.item_id = ? AND IF(draw_entries.user_id = line.user_id AND standing = 1, \
+       status = 'ended' OR (status = 'waiting' AND offered_at IS NULL), FALSE)";

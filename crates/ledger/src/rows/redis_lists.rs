@@ -63,8 +63,9 @@ impl CounterLayout {
         let table = self.table();
         let condition = sales.condition();
         let statement = format!(
+            // With CAST, because a vtgate before shards announces a comparison wider than it sends it.
             "SELECT stock.item_id, available, version, arbiter, epoch, \
-             items.ends_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AS is_long_over FROM {table} \
+             CAST(items.ends_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AS SIGNED) AS is_long_over FROM {table} \
              JOIN stock ON stock.item_id = {table}.item_id \
              JOIN items ON items.id = {table}.item_id \
              WHERE {table}.item_id > ? AND {condition} ORDER BY {table}.item_id LIMIT ?"
