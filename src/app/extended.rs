@@ -12,7 +12,7 @@ use extension::{Core, Extension, Worker};
 
 /// The parts of all extensions.
 #[derive(Default)]
-pub(super) struct Extended {
+pub(super) struct ExtensionParts {
     pub routes: Vec<OpenApiRouter>,
     /// Their workers, and those that run their jobs.
     pub workers: Vec<Worker>,
@@ -23,7 +23,7 @@ pub(super) struct Extended {
     pub paid_elsewhere: PaidElsewhere,
 }
 
-impl Extended {
+impl ExtensionParts {
     /// Builds the parts of each extension.
     ///
     /// # Errors

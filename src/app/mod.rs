@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::extensions;
 use crate::http::{self, AppState};
 use crate::readiness::Probe;
-use extended::Extended;
+use extended::ExtensionParts;
 use extension::{Extension, Worker};
 use lifecycle::{Lifecycle, StopResult};
 use locks::LockServers;
@@ -168,7 +168,7 @@ impl App {
         );
         let kit = state::kit(&config, &shared, &use_cases.accounts, proxies)?;
         let core = state::core(&config, &shared, &kit, &use_cases)?;
-        let extended = Extended::build(extensions, &core, &config, &shared)?;
+        let extended = ExtensionParts::build(extensions, &core, &config, &shared)?;
         let parts = state::parts(&config, &shared, lock_servers, use_cases, &extended)?;
         workers.extend(extended.workers);
         let layers = layers(&config, &shared, &addresses)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::extended::Extended;
+use super::extended::ExtensionParts;
 use super::locks::LockServers;
 use super::shared::Shared;
 use super::use_cases::UseCases;
@@ -111,7 +111,7 @@ pub(super) fn parts(
     shared: &Shared,
     lock_servers: LockServers,
     use_cases: UseCases,
-    extended: &Extended,
+    extended: &ExtensionParts,
 ) -> Result<AppParts, String> {
     let UseCases { accounts, orders, purchases, waiting_lists } = use_cases;
     Ok(AppParts {

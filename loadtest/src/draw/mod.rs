@@ -78,7 +78,7 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let began = Instant::now();
     let own = admin.audit(item).await?;
     let audited = began.elapsed();
-    let judged = Judged {
+    let judged = DrawFindings {
         listed: proof.entries.len(),
         faults,
         findings,
@@ -91,7 +91,7 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
 }
 
 /// What was found in a draw that has ended, and how long it took.
-struct Judged {
+struct DrawFindings {
     /// Entries of the published list.
     listed: usize,
     /// Faults of the proof.
@@ -110,13 +110,13 @@ fn report_of(
     options: &DrawOptions,
     instances: &[Instance],
     drawn: &DrawCourse,
-    judged: &Judged,
+    judged: &DrawFindings,
 ) -> (String, u8) {
     let mut report = Document::new(format!("a draw of item {item}"));
     facts(&mut report, options, instances, drawn, judged.listed);
     times(&mut report, drawn, judged);
     report.heading("Audit");
-    let Judged { faults, findings, own_clean, .. } = judged;
+    let DrawFindings { faults, findings, own_clean, .. } = judged;
     let of_ledger = findings.iter().filter(|finding| finding.state != State::NotJudged);
     report.table(report::findings(of_ledger, |finding| finding.detail.clone()));
     report.list(faults.iter().cloned());
@@ -168,7 +168,7 @@ fn facts(
 }
 
 /// Adds how long each step took.
-fn times(report: &mut Document, drawn: &DrawCourse, judged: &Judged) {
+fn times(report: &mut Document, drawn: &DrawCourse, judged: &DrawFindings) {
     report.heading("Time");
     let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
     let rate = drawn.told.len() as f64 / drawn.entered.as_secs_f64();

@@ -1,5 +1,5 @@
--- Removes a counter, and the streams beside it if they are empty. An entry leaves its stream only once it was decided, so
--- an empty stream has nothing that is unread or pending.
+-- Removes a counter, and the streams beside it if they are empty. An entry stays in its stream until its order is decided
+-- or it is moved to the other stream, so an empty stream has nothing that is unread or pending.
 -- KEYS[1]  the counter, a hash
 -- KEYS[2], KEYS[3]  the queue and the dead letters, streams; without them for a part of a split counter
 redis.call('UNLINK', KEYS[1])

@@ -79,8 +79,8 @@ impl Counters {
         Ok(Some(parts))
     }
 
-    /// Removes the counter with the units of its buyers, and the item's queue if it is empty. Each is made again when it
-    /// is used again.
+    /// Removes the counter with the units of its buyers, and the item's queue and dead letters if they are empty. Each is
+    /// made again when it is used again.
     ///
     /// # Errors
     /// Redis'; doing it again is fine.
