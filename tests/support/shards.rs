@@ -1,5 +1,7 @@
 //! A private Vitess whose items are in shards.
 
+use std::time::Duration;
+
 use dev_servers::{DATABASE, NewShard, ONLY_SHARD, VitessCluster, VitessServer};
 use ledger::schema;
 use seckill::config::Config;
@@ -7,7 +9,7 @@ use settings::Secret;
 use sqlx::{Connection, Executor, MySqlConnection, Row};
 
 use super::crowd::endless;
-use super::{Instance, Shop};
+use super::{Instance, Shop, eventually, when};
 
 /// Makes the tables beside those of the items, on the server behind.
 pub async fn make_tables(vitess: &mut VitessServer) {
@@ -27,7 +29,7 @@ pub async fn make_tables(vitess: &mut VitessServer) {
 pub struct SharedCluster {
     pub url: String,
     /// The MySQL servers behind, for the account that may do everything.
-    pub servers: Vec<String>,
+    servers: Vec<String>,
     /// For each server, the statements that empty the tables that were empty at the start.
     emptying: Vec<String>,
     _cluster: VitessCluster,
@@ -48,8 +50,12 @@ impl SharedCluster {
         Self { url: cluster.url(), servers, emptying, _cluster: cluster }
     }
 
-    /// Empties the tables for the next shop.
+    /// Empties the tables for the next shop, once all transactions of the shop before have ended: one that goes on may
+    /// write into a table that is empty already.
     pub async fn empty(&self) {
+        for server in &self.servers {
+            eventually("end of all transactions", || transactions_ended(server)).await;
+        }
         for (server, statements) in self.servers.iter().zip(&self.emptying) {
             let mut server = connect(server).await;
             server.execute(sqlx::raw_sql(statements)).await.expect("the tables are emptied");
@@ -71,6 +77,21 @@ impl SharedCluster {
 
 async fn connect(server: &str) -> MySqlConnection {
     MySqlConnection::connect(server).await.expect("the server answers")
+}
+
+/// The pause before the transactions of a server are counted again: it shows the same ones to whoever reads them more
+/// often than each 100 ms.
+const COUNT_PAUSE: Duration = Duration::from_millis(150);
+
+/// Counts the transactions that are open on a server; `Ok` if there is none.
+async fn transactions_ended(server: &str) -> Result<i64, i64> {
+    let counted = "SELECT COUNT(*) FROM information_schema.INNODB_TRX";
+    let counted = sqlx::query_scalar::<_, i64>(counted);
+    let open = counted.fetch_one(&mut connect(server).await).await.expect("the transactions");
+    if open > 0 {
+        tokio::time::sleep(COUNT_PAUSE).await;
+    }
+    when(open == 0, open)
 }
 
 async fn statements_to_empty(server: &str) -> String {
