@@ -15,7 +15,7 @@ use super::{Instance, Shop, eventually, when};
 pub async fn make_tables(vitess: &mut VitessServer) {
     let mut config = Config::defaults();
     config.database_url = Secret::new(vitess.server_url(DATABASE));
-    // A migration through vtgate makes none, and a call would run beside the shards.
+    // A migration through vtgate makes no procedure, and a call of one would run beside the shards.
     config.mysql.order_routine = false;
     let pool = mysql_connection::pool(&config).expect("the URL is fine");
     schema::migrate(&config, &pool).await.expect("the schema is made");
@@ -39,7 +39,7 @@ impl SharedCluster {
     /// Starts it. Each shard has one tablet.
     pub async fn start() -> Self {
         let shards = [("-80", 1), ("80-", 1)];
-        let cluster = sharded_cluster(1, &shards, Config::defaults()).await;
+        let cluster = sharded_cluster(1, &shards).await;
         let mut servers = Vec::new();
         let mut emptying = Vec::new();
         for shard in [ONLY_SHARD, "-80", "80-"] {
@@ -114,30 +114,22 @@ async fn statements_to_empty(server: &str) -> String {
 
 /// Starts a cluster with replicas, and a shop that has its items in these shards, and perhaps tells events.
 pub async fn clustered_shop(shards: &[NewShard<'_>], tells_events: bool) -> (VitessCluster, Shop) {
+    let cluster = sharded_cluster(2, shards).await;
     let set_up = |config: &mut Config| {
+        config.database_url = Secret::new(cluster.url());
         // Refused purchases are repeated at once.
         config.limits.user_per_second = 0;
         config.mysql.shared_queues = 4;
         config.events.enabled = tells_events;
     };
-    let mut config = Config::defaults();
-    set_up(&mut config);
-    let cluster = sharded_cluster(2, shards, config).await;
-    let set_up_here = |config: &mut Config| {
-        config.database_url = Secret::new(cluster.url());
-        set_up(config);
-    };
-    let shop = Shop::with(set_up_here).await;
+    let shop = Shop::with(set_up).await;
     (cluster, shop)
 }
 
 /// Starts a cluster with this number of tablets beside the items, with all tables, and these shards of items.
-async fn sharded_cluster(
-    tablets: u32,
-    shards: &[NewShard<'_>],
-    mut config: Config,
-) -> VitessCluster {
+async fn sharded_cluster(tablets: u32, shards: &[NewShard<'_>]) -> VitessCluster {
     let mut cluster = VitessCluster::start_temporary(tablets).await.expect("the cluster starts");
+    let mut config = Config::defaults();
     config.database_url = Secret::new(cluster.url());
     let pool = mysql_connection::pool(&config).expect("the URL is fine");
     schema::migrate(&config, &pool).await.expect("the tables are made");
