@@ -214,7 +214,7 @@ async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() 
 /// Connections that all wait for rows, and items that find none: more of them than a breaker needs to see.
 const CONNECTIONS: u32 = 5;
 const ITEMS_WITHOUT: usize = 24;
-/// Rounds of purchases and reads until most of one find no connection.
+/// Rounds of purchases and reads: in one of them, most find no connection.
 const ROUNDS_MAX: i64 = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

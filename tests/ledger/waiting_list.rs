@@ -37,7 +37,8 @@ async fn status(instance: &Instance, buyer: i64, item: i64) -> Value {
 }
 
 async fn until_status(instance: &Instance, buyer: i64, item: i64, expected: &str) {
-    until("the status", || status(instance, buyer, item), |seen| *seen == expected).await;
+    let what = format!("buyer {buyer} {expected}");
+    until(&what, || status(instance, buyer, item), |seen| *seen == expected).await;
 }
 
 async fn shop() -> (Shop, Instance) {

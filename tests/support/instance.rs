@@ -72,7 +72,7 @@ impl Shop {
         .await
     }
 
-    /// A shop with some settings changed.
+    /// A shop with some settings changed. With `SECKILL_TEST_LOG`, the warnings of its instances are printed.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
         if std::env::var_os("SECKILL_TEST_LOG").is_some() {
             // Only the first shop of a run sets it.
@@ -239,9 +239,9 @@ impl Instance {
         self.admin().get(&format!("/api/admin/items/{item}/audit")).await.json
     }
 
-    /// Waits until a figure of an item's audit is this number, and answers the audit.
-    pub async fn until_audit(&self, item: i64, figure: &str, number: i64) -> Value {
-        super::until(figure, || self.audit(item), |audit| audit[figure] == number).await
+    /// Waits until a figure of an item's audit is this number.
+    pub async fn until_audit(&self, item: i64, figure: &str, number: i64) {
+        super::until(figure, || self.audit(item), |audit| audit[figure] == number).await;
     }
 
     /// Waits until an item has this number of units on sale.

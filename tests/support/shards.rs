@@ -1,5 +1,7 @@
 //! A private Vitess whose items are in shards.
 
+use std::time::Duration;
+
 use dev_servers::{DATABASE, NewShard, ONLY_SHARD, VitessCluster, VitessServer};
 use ledger::schema;
 use seckill::config::Config;
@@ -7,13 +9,13 @@ use settings::Secret;
 use sqlx::{Connection, Executor, MySqlConnection, Row};
 
 use super::crowd::endless;
-use super::{Instance, Shop};
+use super::{Instance, Shop, eventually, when};
 
 /// Makes the tables beside those of the items, on the server behind.
 pub async fn make_tables(vitess: &mut VitessServer) {
     let mut config = Config::defaults();
     config.database_url = Secret::new(vitess.server_url(DATABASE));
-    // A migration through vtgate makes none, and a call would run beside the shards.
+    // A migration through vtgate makes no procedure, and a call of one would run beside the shards.
     config.mysql.order_routine = false;
     let pool = mysql_connection::pool(&config).expect("the URL is fine");
     schema::migrate(&config, &pool).await.expect("the schema is made");
@@ -27,7 +29,7 @@ pub async fn make_tables(vitess: &mut VitessServer) {
 pub struct SharedCluster {
     pub url: String,
     /// The MySQL servers behind, for the account that may do everything.
-    pub servers: Vec<String>,
+    servers: Vec<String>,
     /// For each server, the statements that empty the tables that were empty at the start.
     emptying: Vec<String>,
     _cluster: VitessCluster,
@@ -37,7 +39,7 @@ impl SharedCluster {
     /// Starts it. Each shard has one tablet.
     pub async fn start() -> Self {
         let shards = [("-80", 1), ("80-", 1)];
-        let cluster = sharded_cluster(1, &shards, Config::defaults()).await;
+        let cluster = sharded_cluster(1, &shards).await;
         let mut servers = Vec::new();
         let mut emptying = Vec::new();
         for shard in [ONLY_SHARD, "-80", "80-"] {
@@ -48,8 +50,12 @@ impl SharedCluster {
         Self { url: cluster.url(), servers, emptying, _cluster: cluster }
     }
 
-    /// Empties the tables for the next shop.
+    /// Empties the tables for the next shop, once all transactions of the shop before have ended: one that goes on may
+    /// write into a table that is empty already.
     pub async fn empty(&self) {
+        for server in &self.servers {
+            eventually("end of all transactions", || transactions_ended(server)).await;
+        }
         for (server, statements) in self.servers.iter().zip(&self.emptying) {
             let mut server = connect(server).await;
             server.execute(sqlx::raw_sql(statements)).await.expect("the tables are emptied");
@@ -73,6 +79,21 @@ async fn connect(server: &str) -> MySqlConnection {
     MySqlConnection::connect(server).await.expect("the server answers")
 }
 
+/// The pause before the transactions of a server are counted again: it shows the same ones to whoever reads them more
+/// often than each 100 ms.
+const COUNT_PAUSE: Duration = Duration::from_millis(150);
+
+/// Counts the transactions that are open on a server; `Ok` if there is none.
+async fn transactions_ended(server: &str) -> Result<i64, i64> {
+    let counted = "SELECT COUNT(*) FROM information_schema.INNODB_TRX";
+    let counted = sqlx::query_scalar::<_, i64>(counted);
+    let open = counted.fetch_one(&mut connect(server).await).await.expect("the transactions");
+    if open > 0 {
+        tokio::time::sleep(COUNT_PAUSE).await;
+    }
+    when(open == 0, open)
+}
+
 async fn statements_to_empty(server: &str) -> String {
     let mut server = connect(server).await;
     let names = "SELECT CAST(CONCAT('`', table_name, '`') AS CHAR) FROM information_schema.tables \
@@ -93,30 +114,22 @@ async fn statements_to_empty(server: &str) -> String {
 
 /// Starts a cluster with replicas, and a shop that has its items in these shards, and perhaps tells events.
 pub async fn clustered_shop(shards: &[NewShard<'_>], tells_events: bool) -> (VitessCluster, Shop) {
+    let cluster = sharded_cluster(2, shards).await;
     let set_up = |config: &mut Config| {
+        config.database_url = Secret::new(cluster.url());
         // Refused purchases are repeated at once.
         config.limits.user_per_second = 0;
         config.mysql.shared_queues = 4;
         config.events.enabled = tells_events;
     };
-    let mut config = Config::defaults();
-    set_up(&mut config);
-    let cluster = sharded_cluster(2, shards, config).await;
-    let set_up_here = |config: &mut Config| {
-        config.database_url = Secret::new(cluster.url());
-        set_up(config);
-    };
-    let shop = Shop::with(set_up_here).await;
+    let shop = Shop::with(set_up).await;
     (cluster, shop)
 }
 
 /// Starts a cluster with this number of tablets beside the items, with all tables, and these shards of items.
-async fn sharded_cluster(
-    tablets: u32,
-    shards: &[NewShard<'_>],
-    mut config: Config,
-) -> VitessCluster {
+async fn sharded_cluster(tablets: u32, shards: &[NewShard<'_>]) -> VitessCluster {
     let mut cluster = VitessCluster::start_temporary(tablets).await.expect("the cluster starts");
+    let mut config = Config::defaults();
     config.database_url = Secret::new(cluster.url());
     let pool = mysql_connection::pool(&config).expect("the URL is fine");
     schema::migrate(&config, &pool).await.expect("the tables are made");

@@ -379,8 +379,9 @@ impl Page {
     }
 }
 
-/// The browser without windows, which takes half of the work: itself, because the driver ends only what it starts, and the
-/// command in `/usr/bin` is a shell. Elsewhere the driver finds a whole browser.
+/// The program of the browser without windows, which takes half of the processor time. The command in `/usr/bin` is a
+/// shell script that starts it, and the driver ends only what it starts itself. Where this program is not installed, the
+/// driver finds a whole browser.
 const HEADLESS: &str = "/usr/lib/chromium/chromium-headless-shell";
 
 fn capabilities(look: Look) -> Capabilities {
