@@ -215,7 +215,7 @@ async fn an_empty_queue_is_removed_a_day_after_the_sale() {
     assert_eq!(are_there, [false, true, true]);
     assert_eq!(reader.deliveries(items[1], &pending[0].id).await.expect("asked"), 1);
     assert_eq!(reader.read(items[2], 10).await.expect("read").len(), 1);
-    // The sale is prolonged.
+    // As if the sale had been prolonged.
     push(items[0], "later").await;
     assert_eq!(reader.read(items[0], 10).await.expect("read").len(), 1);
 }

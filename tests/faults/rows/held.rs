@@ -56,11 +56,11 @@ pub async fn beside_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
             let carts_beside = progress.carts.get() - carts;
             transaction.rollback().await.map_err(said)?;
             progress.is_over.set(true);
-            Ok::<_, String>(([free, beside], [carts, carts_beside]))
+            Ok::<_, String>(Phases { free, beside, carts, carts_beside })
         };
         let crowd = crowd(testbed, trial, [other, held], &progress);
         let selling = sell_meanwhile(testbed, trial, other, &progress.others);
-        let ([free, beside], [carts, carts_beside]) = tokio::select! {
+        let Phases { free, beside, carts, carts_beside } = tokio::select! {
             (phases, ()) = async { tokio::join!(phases, crowd) } => phases?,
             () = selling => return Err("the other item is sold out".to_owned()),
         };
@@ -77,6 +77,14 @@ pub async fn beside_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
         )
     })
     .await
+}
+
+/// What was sold in the two phases: of another item, and in carts.
+struct Phases {
+    free: i64,
+    beside: i64,
+    carts: i64,
+    carts_beside: i64,
 }
 
 async fn crowd(testbed: &Testbed, trial: &Trial, items: [i64; 2], progress: &Progress) {

@@ -14,7 +14,7 @@ use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
 use crate::work::stock_lock::wait_until_free;
-use mysql_connection::limits::{LONG_READ_MAX, is_silence};
+use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence};
 use mysql_connection::statement::{Binds, in_list};
 use mysql_connection::{Database, Fault, answered, begin_on, transact, within};
 use shop_domain::order::MovementReason;
@@ -138,7 +138,7 @@ impl OrderSteps {
             let at = datetime(expires_at);
             listed = listed.bind(at).bind(at).bind(id.to_string());
         }
-        within(LONG_READ_MAX, listed.bind(limit).fetch_all(&self.ledger.pool)).await
+        within(TRANSACTION_MAX, listed.bind(limit).fetch_all(&self.ledger.pool)).await
     }
 
     /// Lists the items with overdue orders.
