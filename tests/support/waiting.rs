@@ -80,7 +80,8 @@ pub async fn eventually<L: Look, F: Future<Output = L>>(
     }
 }
 
-/// Looks again and again until what is seen is as wanted, and answers it, as [`eventually`] does.
+/// Repeats `look` until `is_wanted` accepts its result, and returns that result. The limit of the wait is that of
+/// [`eventually`].
 pub async fn until<T: Debug, F: Future<Output = T>>(
     wait: impl Into<Wait>,
     mut look: impl FnMut() -> F,

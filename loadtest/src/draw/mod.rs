@@ -136,7 +136,7 @@ fn report_of(
     (report.text(Color::of_terminal()), u8::from(!clean))
 }
 
-/// Adds what was drawn, and how.
+/// Adds the numbers of entries to the report: all, with friends, withdrawn and listed; and the instances and the machine.
 fn facts(
     report: &mut Document,
     options: &DrawOptions,
