@@ -169,12 +169,14 @@ const ANY: u16 = 1105;
 const OF_A_CLIENT: [u16; 5] = [2002, 2003, 2006, 2012, 2013];
 
 /// What stands in the errors of Vitess that have no number of their own.
-const WORDS: [&str; 7] = [
+const WORDS: [&str; 8] = [
     "code = Unavailable",
     "operation not allowed in state",
     "wrong tablet type",
     "no healthy tablet available",
     "primary is not serving",
+    // MoveTables leads the writes to another keyspace at this moment.
+    "disallowed due to rule: enforce denied tables",
     // The transaction is lost, and then every statement but ROLLBACK is refused.
     "VT15001",
     "VT09032",
@@ -296,7 +298,7 @@ mod tests {
     }
 
     /// What Vitess 24.0.4 said when its MySQL server was killed or frozen, or ended a connection.
-    const SAID: [(u16, &str, Fault); 13] = [
+    const SAID: [(u16, &str, Fault); 14] = [
         (
             2006,
             "target: seckill.0.primary: vttablet: rpc error: code = Unavailable desc = conn 38: Write(packet) failed: write: broken pipe (errno 2006) (sqlstate HY000) (CallerID: userData1): Sql: \"commit\", BindVars: {}",
@@ -325,6 +327,12 @@ mod tests {
         (
             1105,
             "VT09032: previous transaction failed. Issue a ROLLBACK to resolve the failure.",
+            Fault::Connection,
+        ),
+        // By its source (`query_executor.go`): the tables of the transaction are moved to another keyspace.
+        (
+            1105,
+            "target: old.0.primary: vttablet: rpc error: code = FailedPrecondition desc = disallowed due to rule: enforce denied tables (CallerID: userData1)",
             Fault::Connection,
         ),
         (
