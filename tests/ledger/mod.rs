@@ -8,6 +8,7 @@ pub mod engines;
 pub mod expiry;
 pub mod failover;
 pub mod fences;
+pub mod from_one_server;
 pub mod hostile_server;
 pub mod item_reads;
 pub mod limit_groups;

@@ -107,7 +107,7 @@ async fn cart(instance: &Instance, items: &[i64]) -> Answer {
 }
 
 /// Asserts that the log of events tells of each of these orders once.
-async fn assert_told_once(shop: &Shop, accepted: &[(i64, Vec<String>)]) {
+pub async fn assert_told_once(shop: &Shop, accepted: &[(i64, Vec<String>)]) {
     eventually(RECOVERY_MAX, || async {
         let waiting = sqlx::query_scalar("SELECT COUNT(*) FROM outbox");
         let waiting: sqlx::Result<i64> = waiting.fetch_one(&shop.pool).await;

@@ -44,7 +44,7 @@ pub async fn on_with(
     (set, shop, instance)
 }
 
-/// Buyers who buy without a pause and repeat each purchase until its answer is definite.
+/// Buyers who buy and repeat each purchase until its answer is definite.
 pub struct Crowd {
     stops: Arc<AtomicBool>,
     sales: Vec<Arc<Sale>>,
@@ -55,6 +55,8 @@ pub struct Crowd {
 struct Sale {
     item: i64,
     strategy: &'static str,
+    /// After each purchase.
+    pause: Duration,
     /// Accepted purchases.
     sold: AtomicU64,
     /// The longest wait for an accepted purchase since somebody asked.
@@ -72,11 +74,16 @@ impl Crowd {
 
     /// The buyers of these sales.
     pub fn of(instance: &Instance, sales: Vec<(&'static str, i64)>) -> Self {
+        Self::slow(instance, sales, Duration::ZERO)
+    }
+
+    /// The buyers of these sales, who pause after each purchase: for a test that takes long.
+    pub fn slow(instance: &Instance, sales: Vec<(&'static str, i64)>, pause: Duration) -> Self {
         let stops = Arc::new(AtomicBool::new(false));
         let mut buyers = JoinSet::new();
         let start = |(strategy, item)| {
             let (sold, longest_ms) = (AtomicU64::new(0), AtomicU64::new(0));
-            let sale = Arc::new(Sale { item, strategy, sold, longest_ms });
+            let sale = Arc::new(Sale { item, strategy, pause, sold, longest_ms });
             for id in 1..=BUYERS {
                 buyers.spawn(sale.clone().buys(instance.buyer(id), stops.clone()));
             }
@@ -131,6 +138,9 @@ impl Sale {
             orders.push(order.expect("its item does not sell out"));
             self.longest_ms.fetch_max(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
             self.sold.fetch_add(1, Ordering::Relaxed);
+            if !self.pause.is_zero() {
+                tokio::time::sleep(self.pause).await;
+            }
         }
         (self.item, orders)
     }

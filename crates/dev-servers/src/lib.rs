@@ -20,7 +20,7 @@ pub use self::error::StartError;
 pub use self::etcd::{EtcdOptions, EtcdServer};
 pub use self::mysql::set::{MysqlSet, Replication};
 pub use self::mysql::vitess::VitessServer;
-pub use self::mysql::vitess_cluster::{NewShard, ONLY_SHARD, VitessCluster};
+pub use self::mysql::vitess_cluster::{NewShard, ONLY_SHARD, OldServer, VitessCluster};
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer, OPERATOR};
 pub use self::ports::free_port;
 pub use self::program::{find as find_program, libfaketime};

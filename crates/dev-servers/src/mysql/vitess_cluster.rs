@@ -7,6 +7,8 @@
 //!
 //! Nobody watches the primaries (that is VTOrc's part), so that a test decides when one is replaced.
 
+mod old_server;
+
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use futures::future::try_join_all;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
+pub use self::old_server::OldServer;
 use super::flavour::{DATABASE, USER};
 use super::vitess::{ITEM_TABLES, ITEMS, MAIN_TABLES, OF_ITEMS, OF_MAIN, ROUTING};
 use super::vitess_programs::{self, VitessProgram, find, make_root, mysql_options, tablet_flags};
@@ -99,7 +102,11 @@ impl VitessCluster {
     /// The URL of the keyspace [`DATABASE`] at vtgate.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("mysql://{USER}@127.0.0.1:{}/{DATABASE}", self.gate.port())
+        self.url_of(DATABASE)
+    }
+
+    fn url_of(&self, keyspace: &str) -> String {
+        format!("mysql://{USER}@127.0.0.1:{}/{keyspace}", self.gate.port())
     }
 
     /// The URL of the MySQL server behind the primary of a shard, for the account that may do everything.
@@ -202,7 +209,7 @@ impl VitessCluster {
         let into = format!("--target-shards={}", names.join(","));
         // Otherwise the numbers of the waiting list would have no key for a while, which MySQL refuses.
         let create = ["create", "--defer-secondary-keys=false", &from, &into];
-        self.reshard("split the shards", &create).await.map(drop)
+        self.workflow(SPLIT, "split the shards", &create).await.map(drop)
     }
 
     /// Waits until this number of shards that a split makes have the rows.
@@ -210,18 +217,24 @@ impl VitessCluster {
     /// # Errors
     /// The copy fails or takes too long.
     pub async fn is_copied(&self, shards: usize) -> Result<(), StartError> {
+        self.has_copied(SPLIT, shards).await
+    }
+
+    /// Waits until this number of streams of a workflow have copied the rows.
+    async fn has_copied(&self, of: Workflow, streams: usize) -> Result<(), StartError> {
         let deadline = Instant::now() + COPY_MAX;
         loop {
-            let said = self.reshard("ask for the copy", &["status", "--format=json"]).await?;
+            let said = self.workflow(of, "ask for the copy", &["status", "--format=json"]).await?;
             let words: String = said.split_whitespace().collect();
-            let is_copied = words.matches(RUNNING).count() == shards
+            let is_copied = words.matches(RUNNING).count() == streams
                 && !words.contains(NO_POSITION)
                 && !words.contains(COPYING);
             if is_copied {
                 return Ok(());
             }
-            if Instant::now() >= deadline {
-                return Err(failed("wait for the copy")(said));
+            if words.contains(FAILED) || Instant::now() >= deadline {
+                let log = self.workflow(of, "ask for the log of the copy", &["show"]).await?;
+                return Err(failed("wait for the copy")(format!("{said}\n{log}")));
             }
             sleep(COPY_POLL).await;
         }
@@ -232,7 +245,7 @@ impl VitessCluster {
     /// # Errors
     /// Vitess refuses.
     pub async fn switch_over(&self) -> Result<(), StartError> {
-        self.reshard("switch to the new shards", &["SwitchTraffic"]).await.map(drop)
+        self.workflow(SPLIT, "switch to the new shards", &["SwitchTraffic"]).await.map(drop)
     }
 
     /// Ends a split: the old shards are gone for Vitess.
@@ -240,7 +253,7 @@ impl VitessCluster {
     /// # Errors
     /// Vitess refuses.
     pub async fn forget_old(&self) -> Result<(), StartError> {
-        self.reshard("remove the old shards", &["complete"]).await.map(drop)
+        self.workflow(SPLIT, "remove the old shards", &["complete"]).await.map(drop)
     }
 
     /// The number of the primary of a shard.
@@ -248,8 +261,11 @@ impl VitessCluster {
     /// # Errors
     /// Vitess knows none.
     pub async fn primary_of(&self, shard: &str) -> Result<u32, StartError> {
-        let shard = path_of(shard);
-        let said = self.control("find the primary", &["GetShard", &shard]).await?;
+        self.primary_at(&path_of(shard)).await
+    }
+
+    async fn primary_at(&self, path: &str) -> Result<u32, StartError> {
+        let said = self.control("find the primary", &["GetShard", path]).await?;
         let number = said.split_once("\"primary_alias\"").and_then(|(_, rest)| {
             let digits = rest.split_once("\"uid\":")?.1.trim_start();
             digits.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
@@ -269,13 +285,17 @@ impl VitessCluster {
         control(&self.vtctld, action, arguments).await
     }
 
-    async fn reshard(
+    /// Runs a command of a workflow; what it prints.
+    async fn workflow(
         &self,
+        of: Workflow,
         action: &'static str,
         arguments: &[&str],
     ) -> Result<String, StartError> {
-        let keyspace = format!("--target-keyspace={ITEMS}");
-        let all = [&["Reshard", "--workflow=split", &keyspace], arguments].concat();
+        let Workflow { kind, name, target } = of;
+        let name = format!("--workflow={name}");
+        let target = format!("--target-keyspace={target}");
+        let all = [&[kind, &name, &target], arguments].concat();
         self.control(action, &all).await
     }
 
@@ -305,16 +325,30 @@ impl VitessCluster {
     }
 }
 
+/// What copies tables, and then leads to the copies.
+#[derive(Clone, Copy)]
+struct Workflow {
+    /// The command of `vtctldclient`.
+    kind: &'static str,
+    name: &'static str,
+    /// The keyspace that gets the rows.
+    target: &'static str,
+}
+
+/// A split of the items' shards.
+const SPLIT: Workflow = Workflow { kind: "Reshard", name: "split", target: ITEMS };
 /// The only cell.
 const CELL: &str = "cell";
 /// How long a command of `vtctldclient` may take.
 const CONTROL_MAX: Duration = Duration::from_secs(120);
-/// What vtctld says of a stream of a split: that it copies what changes, that it has not begun, and that it copies rows.
+/// What vtctld says of a stream of a workflow: that it copies what changes, that it has failed, that it has not begun, and
+/// that it copies rows.
 const RUNNING: &str = r#""status":"Running""#;
+const FAILED: &str = r#""status":"Error""#;
 const NO_POSITION: &str = r#""position":"""#;
 const COPYING: &str = "Copying";
-/// How long a split may copy, and the pause before it is asked again.
-const COPY_MAX: Duration = Duration::from_secs(300);
+/// How long a workflow may copy, and the pause before it is asked again.
+const COPY_MAX: Duration = Duration::from_secs(600);
 const COPY_POLL: Duration = Duration::from_millis(500);
 /// The number of the first tablet.
 const FIRST_NUMBER: u32 = 101;
