@@ -34,7 +34,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "named",
     backend: "mysql",
     summary: "GET_LOCK on one session of its own, names hashed",
-    breaks_when: "The session breaks or is killed, or the server fails over; no fence tells",
+    breaks_when: "The session breaks or is killed, or the server fails over; there is no fence",
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
