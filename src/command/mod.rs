@@ -214,7 +214,7 @@ fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
 fn not_done(error: ledger::Error) -> String {
     match Fault::of(&error) {
         _ if is_unconfirmed(&error) => {
-            format!("the ledger may have done it, look before you try again: {error}")
+            format!("the ledger may have done it; look before you try again: {error}")
         }
         Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
         _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),
