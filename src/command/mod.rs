@@ -56,8 +56,8 @@ use shop_metrics::Metrics;
 
 /// Parses the command line, runs the command, and returns the program's exit code.
 ///
-/// It is no `async fn`, so that everything below it is compiled with this crate, and not a second
-/// time with each program that calls it.
+/// This is no `async fn`, so that everything below it is compiled with this crate, and not a second time with each
+/// program that calls it.
 #[must_use]
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
@@ -114,7 +114,7 @@ async fn run_command(arguments: Arguments, sockets: PassedSockets) -> ExitResult
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Settings as TOML; environment variables beat them.
+    /// A TOML file with settings; environment variables take precedence over it.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -123,7 +123,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve; DATABASE_URL, REDIS_URL and SECKILL_SECRET say with what.
+    /// Serve the shop, with the servers and the secret of DATABASE_URL, REDIS_URL and SECKILL_SECRET.
     Serve,
     /// Start private servers, make a demo sale, and serve; Ctrl-C stops all.
     #[command(hide = cfg!(not(feature = "dev")))]
@@ -214,7 +214,7 @@ fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
 fn not_done(error: ledger::Error) -> String {
     match Fault::of(&error) {
         _ if is_unconfirmed(&error) => {
-            format!("the ledger may have done it, look before you try again: {error}")
+            format!("the ledger may have done it; look before you try again: {error}")
         }
         Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
         _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),

@@ -6,7 +6,7 @@ web::problem_types! {
     INVALID_CREDENTIALS: 401 "invalid_credentials", "Wrong user name or password",
         "Check the user name and the password.";
     PASSWORDS_OFF: 403 "passwords_off", "Passwords switched off",
-        "Sign in by the identity provider.";
+        "Sign in with the identity provider.";
     CHALLENGE_FAILED: 403 "challenge_failed", "Proof of work required",
         "Solve the challenge, and send the answer as altcha.";
     ACCOUNT_NOT_FOUND: 404 "account_not_found", "Account not found",
@@ -26,9 +26,9 @@ web::problem_types! {
     HOLD_OVER: 409 "hold_over", "Hold over",
         "The hold of this order is over: pay while units are left, or place a new order.";
     HOLD_NOT_EXTENDABLE: 409 "hold_not_extendable", "Hold not extendable",
-        "Pay before the hold is over: an item of this order allows no longer hold.";
+        "Pay before the hold is over: an item of this order does not allow a longer hold.";
     ORDER_NOT_RETURNABLE: 409 "order_not_returnable", "Order not returnable",
-        "Keep this order: an item of it is not taken back, or not any more.";
+        "Keep this order: one of its items cannot be returned, or not any more.";
     ORDERS_OPEN: 409 "orders_open", "Orders open",
         "Pay or cancel your open orders, or wait until they expire; then delete the account.";
     OPERATOR_ACCOUNT: 409 "operator_account", "Account of an operator",

@@ -28,7 +28,8 @@ pub struct Admission {
 
 /// The right of one line of an order to run. Dropping it gives everything back.
 pub(super) struct PurchasePermit {
-    /// The first line has those of the order, which is one call however many lines it has.
+    /// The permits of the whole order, which its first line holds: an order counts as one call, however many lines it
+    /// has.
     breakers: Option<BreakerPermits>,
     request: Option<RunningRequest>,
     _in_flight: InFlight,

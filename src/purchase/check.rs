@@ -1,5 +1,5 @@
-//! Step 2: what can be said without the strategy: the sale's window, the ticket, the buyer's limit,
-//! and "sold out" from memory.
+//! Step 2: the checks that need no strategy: the sale's window, the ticket, the buyer's limit, and "sold out" from
+//! memory.
 
 use std::sync::Arc;
 

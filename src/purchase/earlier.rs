@@ -42,13 +42,13 @@ const WAITING_MAX: usize = 16_384;
 /// How long a question waits for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Whether an earlier try of an order that is about to pass a gate may be out of sight.
+/// Whether an earlier try of an order that is about to pass a gate may be in a queue, where the gate does not see it.
 pub(super) fn may_be_queued(lines: &[Purchase], card: &Card) -> bool {
     let has_queue = lines.iter().any(|line| line.item.has_queue);
     lines[0].key.is_from_caller() && (has_queue || !card.durable_before_reply)
 }
 
-/// Whether an earlier try of an order that ends so may have become an order, or may still.
+/// Whether an earlier try of an order with this outcome may have become an order, or may still become one.
 pub(super) fn may_be_an_order(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Refused(refusal) => !matches!(refusal, Refusal::KeyReused { .. }),
@@ -92,7 +92,7 @@ impl Purchases {
         of_whole(&found)
     }
 
-    /// What an earlier try has made of a line, or may.
+    /// Finds out what an earlier try has made of a line, or may still make of it.
     async fn earlier_line(&self, line: &Purchase, refused: &Outcome) -> Option<Outcome> {
         let parts = &*self.parts;
         let is_running = parts.admission.requests.is_running(line.buyer, line.item.id, &line.key);
@@ -115,7 +115,7 @@ impl Purchases {
     }
 }
 
-/// What the earlier tries of all lines say of the order.
+/// Puts together what the earlier tries of all lines say of the order.
 fn of_whole(lines: &[Option<Outcome>]) -> Option<Outcome> {
     let found = || lines.iter().flatten();
     let is_of_other = |outcome: &&Outcome| matches!(outcome, Outcome::Refused(_));
@@ -142,7 +142,7 @@ fn order_of(outcome: &Outcome) -> Option<&Order> {
     }
 }
 
-/// The answer if the request of an admitted order is an order already, where one may be hidden.
+/// Finds the order that the request of an admitted order has already become, where one may be in a queue.
 pub(super) async fn find(
     parts: &PurchaseParts,
     purchases: &[Purchase],

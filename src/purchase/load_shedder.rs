@@ -75,9 +75,9 @@ pub struct LoadPermit {
 #[derive(Debug)]
 struct PermitState {
     counted: CountedPermit,
-    /// Later by the time of waits for other items.
+    /// The start, moved later by the time that the order has waited for other items.
     began_us: u64,
-    /// The last change of what it counts for.
+    /// When the permit last changed the item that it counts for.
     changed_us: u64,
 }
 
@@ -85,7 +85,7 @@ struct PermitState {
 #[derive(Debug)]
 struct CountedPermit {
     load: Arc<ItemLoad>,
-    /// Whether it is that of a purchase of the item, which runs.
+    /// Whether it belongs to a purchase of the item that runs.
     is_running: bool,
 }
 
@@ -96,8 +96,8 @@ impl LoadShedder {
         Self { items: Cache::new(ITEMS_MAX), started: Instant::now(), limits }
     }
 
-    /// Lets a purchase of `item` in, unless it would wait too long, or its item has its share of the
-    /// permits while `free` are left, the purchase's own one included.
+    /// Lets a purchase of `item` in. Refuses it if it would wait too long, or if its item has its share of the permits
+    /// while `free` are left (the purchase's own one included).
     #[must_use]
     pub fn enter(&self, item: ItemId, free: usize) -> Option<LoadPermit> {
         let ItemLimits { wait_max, percent } = self.limits;
@@ -157,8 +157,8 @@ impl ItemLoad {
 }
 
 impl LoadPermit {
-    /// Counts the purchase as ended. One that was turned away after it had the permit, such as by another line of its
-    /// order, is not: its time says nothing of the wait of the others.
+    /// Counts the purchase as ended. A purchase that was turned away after it had the permit, such as by another line
+    /// of its order, is not counted: its time says nothing of the wait of the others.
     pub fn ended(&self) {
         let began_us = self.state().began_us;
         self.load.ended(began_us, micros(self.started.elapsed()));

@@ -178,7 +178,7 @@ impl WaitingClient {
         self.request.iter().for_each(|request| self.shared.end(request, &self.has_ended));
     }
 
-    /// The client has its answer.
+    /// Notes that the client has its answer.
     pub fn answered(mut self) {
         self.request = None;
     }
@@ -226,7 +226,7 @@ impl Announcer {
         self.withdraw().await && is_announced
     }
 
-    /// Whether all went well.
+    /// Announces the requests that are due. Returns whether all went well.
     async fn announce(&self) -> bool {
         let due = self.requests.due(Instant::now());
         let announced = running::announce(&self.pool, &self.instance, &due).await;
@@ -237,7 +237,7 @@ impl Announcer {
         announced.is_ok()
     }
 
-    /// Whether all went well.
+    /// Withdraws the announcements of requests that have ended. Returns whether all went well.
     async fn withdraw(&self) -> bool {
         let ended: Vec<RequestOf> = {
             let mut ended = self.requests.shared.ended();

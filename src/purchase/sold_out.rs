@@ -39,8 +39,8 @@ struct SoldOutItem {
 }
 
 impl SoldOut {
-    /// Makes a memory that answers for `look_again` at a time; an entry that is not confirmed
-    /// within twice that is not used any more.
+    /// Makes a memory that answers for `look_again` at a time. An entry is not used any more when it is not confirmed
+    /// within twice this time.
     #[must_use]
     pub fn new(look_again: Duration) -> Self {
         Self { known: Cache::new(REMEMBERED_MAX), started: Instant::now(), look_again }
@@ -69,8 +69,8 @@ impl SoldOut {
         taken.is_err()
     }
 
-    /// Remembers that the ledger, which was asked at this moment, has nothing left of the item. An
-    /// answer that took long is remembered for the shorter; `None`: it was the gate's own word, now.
+    /// Remembers that the ledger, which was asked at this moment, has nothing left of the item. The longer the answer
+    /// took, the shorter it is remembered. `None`: the gate itself has said so, now.
     pub fn learn(&self, item: ItemId, asked_at: Option<std::time::Instant>) {
         let asked_at = asked_at.map_or_else(Instant::now, Instant::from_std);
         let learnt_us = self.at_us(asked_at);

@@ -1,4 +1,4 @@
-//! `memory-mutex`: a number in this process, under a mutex. Right until there are two processes.
+//! `memory-mutex`: a number in this process, under a mutex. Safe in one process only.
 //!
 //! # How it works
 //! The stock is a variable of the process, loaded from the ledger when the item is first asked for.

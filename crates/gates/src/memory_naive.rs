@@ -1,4 +1,4 @@
-//! `memory-naive`: read, check, write a number in this process. A control: it must be caught.
+//! `memory-naive`: read, check, write a number in this process. Known to be unsafe: tests must catch it.
 //!
 //! # How it works
 //! The stock is a variable of the process, loaded from the ledger when the item is first asked for.

@@ -1,4 +1,4 @@
-//! `mysql-mutex`: the stock row under a mutex of this process. Right until there are two processes.
+//! `mysql-mutex`: the stock row under a mutex of this process. Safe in one process only.
 //!
 //! # How it works
 //! A mutex per item is held from before the SELECT until after the COMMIT, so that within this

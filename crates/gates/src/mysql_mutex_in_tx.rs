@@ -1,4 +1,4 @@
-//! `mysql-mutex-in-tx`: the mutex is freed before COMMIT. A control: it must be caught.
+//! `mysql-mutex-in-tx`: the mutex is freed before COMMIT. Known to be unsafe: tests must catch it.
 //!
 //! # How it works
 //! The transaction is around the mutex instead of the mutex around the transaction: BEGIN, lock,

@@ -1,5 +1,4 @@
-//! `mysql-mutex-per-request`: every request makes a mutex and takes it. A control: it must be
-//! caught.
+//! `mysql-mutex-per-request`: every request makes a mutex and takes it. Known to be unsafe: tests must catch it.
 //!
 //! # How it works
 //! The steps of `mysql-mutex`, but the mutex is a field of an object that is made for each request:

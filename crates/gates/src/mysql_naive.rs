@@ -1,4 +1,4 @@
-//! `mysql-naive`: read, check, write back what the program computed. A control: it must be caught.
+//! `mysql-naive`: read, check, write back what the program computed. Known to be unsafe: tests must catch it.
 //!
 //! # How it works
 //! `SELECT available`, compare in the program, `UPDATE stock SET available = <computed>`. Between

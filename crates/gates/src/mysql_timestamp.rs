@@ -1,4 +1,4 @@
-//! `mysql-timestamp`: compare-and-set on a timestamp. A control: it must be caught.
+//! `mysql-timestamp`: compare-and-set on a timestamp. Known to be unsafe: tests must catch it.
 //!
 //! # How it works
 //! As `mysql-version`, but what is compared is when the row was last written: `... AND changed_at =

@@ -74,7 +74,7 @@ struct MysqlUnitRows {
 /// The pool of an item, for the buyers of this process. One of them settles it, for all who asked before.
 #[derive(Default)]
 struct SharedPool {
-    /// How often it was asked for.
+    /// The number of times that buyers asked for it.
     asked: AtomicU64,
     last: Mutex<Option<SettledPool>>,
 }

@@ -45,8 +45,8 @@ pub(super) const ENTRY: Entry = Entry {
     build: |context| Ok(Arc::new(RedisBucket { context: context.clone() })),
 };
 
-/// How often in a row the buckets are found too empty before they are loaded again: the units that
-/// the ledger still shows are mostly on their way into an order.
+/// Times in a row that a purchase finds too few units in the buckets before they are loaded again. Until then, the
+/// units that the ledger still shows are mostly on their way into an order.
 const EMPTY_MAX: u32 = 2;
 
 struct RedisBucket {

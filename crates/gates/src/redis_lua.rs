@@ -110,9 +110,9 @@ impl Strategy for RedisLua {
 }
 
 impl RedisLua {
-    /// The gate counts too many units for this buyer. What it counted may be on its way to the
-    /// ledger, or have died there; `None` means ask the gate again. With the arbiter off the gate's
-    /// word is final.
+    /// Answers "limit reached" for a gate that counts too many units of this buyer, but only when the ledger does so
+    /// too: units that the gate counted may be on their way to the ledger, or may never arrive there. `None` means: ask
+    /// the gate again. With the arbiter off the gate's answer is final.
     async fn over_limit(
         &self,
         purchase: &Purchase,

@@ -1,5 +1,4 @@
-//! `redis-mutex`: the Redis counter under a mutex of this process. Right until there are two
-//! processes.
+//! `redis-mutex`: the Redis counter under a mutex of this process. Safe in one process only.
 //!
 //! # How it works
 //! A mutex per item makes GET, check and SET one step within this process; the order is written

@@ -1,4 +1,4 @@
-//! `redis-naive`: GET, check, SET. A control: it must be caught.
+//! `redis-naive`: GET, check, SET. Known to be unsafe: tests must catch it.
 //!
 //! # How it works
 //! Read the item's counter in Redis, compare in the program, write the computed number back, then

@@ -1,5 +1,4 @@
-//! `redis-stream`: one script takes the units and queues the order; it becomes durable behind the
-//! buyer's back.
+//! `redis-stream`: one script takes the units and queues the order, which becomes durable after the answer.
 //!
 //! # How it works
 //! The script of `redis-lua`, and in the same step an entry in the item's stream: either both or
@@ -131,7 +130,7 @@ impl Strategy for RedisStream {
 }
 
 impl RedisStream {
-    /// Units that the buyer may still have, by the ledger; `None` where no limit is kept.
+    /// Units that the buyer may still have, according to the ledger; `None` where no limit is kept.
     async fn limit_left(&self, purchase: &Purchase) -> Result<Option<i64>, Outcome> {
         if purchase.item.arbiter == ArbiterMode::Off {
             return Ok(None);
@@ -142,7 +141,7 @@ impl RedisStream {
         }
     }
 
-    /// An earlier try of the request was queued as `order`.
+    /// Answers a request of which an earlier try was queued as `order`.
     async fn known(&self, purchase: &Purchase, order: OrderId, units: u32) -> Outcome {
         if units != purchase.quantity.units() {
             return Outcome::Refused(Refusal::KeyReused { order_id: order });

@@ -113,7 +113,7 @@ pub struct Capabilities {
     pub survives_failover: bool,
 }
 
-/// What cards begin with: a card fills in the texts, which are empty here, and says how it differs.
+/// The values that cards begin with: a card fills in the texts, which are empty here, and says how it differs.
 impl Capabilities {
     /// A mutex between programs, with a lease that its guard renews, and without a fence. Clients
     /// poll, and there is no order among them.

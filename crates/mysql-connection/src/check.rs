@@ -25,7 +25,7 @@ pub enum Fault {
     Silent,
     /// The connection failed.
     Link(String),
-    /// The two sides agree on no TLS.
+    /// The two sides do not agree on TLS.
     Tls(String),
     /// The pool got no connection in time.
     NoConnection,

@@ -25,7 +25,7 @@ pub struct NewProduct {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     pub product: Product,
-    /// By what it differs from the others, in the order in which the page names it.
+    /// The options by which it differs from the others, in the order in which the page names them.
     pub options: Vec<VariantOption>,
 }
 

@@ -73,7 +73,7 @@ crate::problem_types! {
     UNITS_LEFT: 409 "units_left", "Units left",
         "Buy the item now: units are left.";
     WAITING_LIST_FULL: 409 "waiting_list_full", "Waiting list full",
-        "Try again later: as many buyers wait as can.";
+        "Try again later: the waiting list has reached its limit.";
     NO_OFFER: 409 "no_offer", "No open offer",
         "GET /api/items/{id}/waiting tells your place; an offer that was not accepted in time is over.";
     DRAW_ONLY: 409 "draw_only", "Units are drawn",

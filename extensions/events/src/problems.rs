@@ -12,7 +12,7 @@ web::problem_types! {
     INVALID_TARGET: 422 "invalid_target", "Invalid target of an endpoint",
         "Send the address of a webhook, which begins with https:// outside of events.private_networks.";
     INVALID_FILTER: 422 "invalid_filter", "Invalid filter of an endpoint",
-        "Send types of events, ids of items and currencies that there are.";
+        "Send event types, item ids and currencies that exist.";
     RANGE_OUT_OF_LOG: 422 "range_out_of_log", "Range out of the event log",
         "Send positions that the log has; GET /api/admin/events reads it.";
 }

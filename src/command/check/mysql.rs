@@ -108,7 +108,7 @@ fn explain(config: &Config, fault: Fault) -> Finding {
             "check that MySQL runs there, and the network between",
         ),
         Fault::Tls(error) => (
-            format!("MySQL at {at} and this program agree on no TLS: {error}"),
+            format!("MySQL at {at} and this program do not agree on TLS: {error}"),
             "check ssl-mode in DATABASE_URL, and the certificates",
         ),
         Fault::NoConnection => (

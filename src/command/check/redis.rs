@@ -145,7 +145,7 @@ fn check_rights(missing: &MissingRights, prefix: &str) -> Finding {
     }
     let found = format!("the account of REDIS_URL lacks the rights {}", rules.join(" "));
     if missing.lets_sell() {
-        let found = format!("{found}: Redis tells not all of its version, policy and replicas");
+        let found = format!("{found}: Redis does not tell all of its version, policy and replicas");
         let remedy = "give it the rights with ACL SETUSER, or check these settings yourself";
         return Finding::bad(check, State::Warning, found, remedy);
     }

@@ -104,7 +104,7 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(in crate::http) product_id: Integer,
-    /// By what it differs from the other items of its product.
+    /// The options by which it differs from the other items of its product.
     #[serde(default)]
     #[schema(max_items = 4)]
     pub(in crate::http) options: Vec<VariantOptionBody>,
@@ -159,7 +159,7 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     product_id: Integer,
-    /// By what it differs from the other items of the product.
+    /// The options by which it differs from the other items of the product.
     options: Option<Vec<VariantOptionBody>>,
     strategy: Option<String>,
     /// Units to add to the stock; a negative number takes units out. A long waiting list gets many units in parts, within

@@ -20,7 +20,7 @@ pub struct VariantBody {
     name: String,
     description: String,
     image_url: Option<String>,
-    /// By what it differs from the other items of the product.
+    /// The options by which it differs from the other items of the product.
     options: Vec<VariantOptionBody>,
 }
 

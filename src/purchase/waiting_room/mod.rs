@@ -203,8 +203,8 @@ impl WaitingRoom {
         });
     }
 
-    /// Whether a purchase may go on to the gate: Redis says so. While it does not answer, the ticket is
-    /// good until its end by this instance's clock.
+    /// Asks Redis whether a purchase may go on to the gate. While Redis does not answer, the ticket is good until its
+    /// end by this instance's clock.
     ///
     /// # Errors
     /// When the ticket is over, or was given back.

@@ -22,7 +22,7 @@ use shop_domain::{ItemId, UserId};
 pub const PAYLOAD_LENGTH_MAX: usize = 2_048;
 /// How long a challenge can be answered, in seconds.
 pub const CHALLENGE_SECONDS: i64 = 600;
-/// What the key of challenges is derived with from the secret that signs sessions.
+/// The label by which the key of challenges is derived from the secret that signs sessions.
 const KEY_LABEL: &[u8] = b"seckill altcha key 1\n";
 /// Bytes of a derived key of SHA-256, and of its beginning that is asked for.
 const KEY_BYTES: usize = 32;

@@ -40,7 +40,7 @@ impl Tickets {
         self.signer.sign(&QueueToken { kind, buyer, item, number, expires_us, proof_bits })
     }
 
-    /// Reads a ticket of this buyer for this item, whose end may be over.
+    /// Reads a ticket of this buyer for this item. The ticket may have expired.
     ///
     /// # Errors
     /// Why it is none.

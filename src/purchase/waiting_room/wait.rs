@@ -17,9 +17,9 @@ const ASK_AGAIN_MAX: Duration = Duration::from_secs(5);
 const ASK_AGAIN_MIN: Duration = Duration::from_millis(200);
 /// The pause while the places are drawn. Buyers who waited for the opening come back spread over it.
 const ASK_AGAIN_DRAWING: Duration = Duration::from_secs(2);
-/// The pause of the next buyers while as many are inside as may be, and nobody has come out lately.
+/// The pause of the next buyers while as many buyers are inside as the limit allows, and nobody has come out lately.
 const ASK_AGAIN_NEXT: Duration = Duration::from_secs(1);
-/// How many those are.
+/// The number of these next buyers.
 const NEXT_BUYERS: u64 = 100;
 
 /// What a buyer who waits is told.
@@ -55,7 +55,7 @@ pub enum Basis {
 }
 
 impl WaitingRoom {
-    /// What a buyer is told who waits; `shown` is a queue token of the buyer, and `now` the room's time.
+    /// Makes the answer for a buyer who waits; `shown` is a queue token of the buyer, and `now` the room's time.
     pub(super) fn waiting(
         &self,
         item: &Item,

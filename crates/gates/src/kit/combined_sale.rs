@@ -70,7 +70,7 @@ struct StartedRequest {
     item: ItemId,
     runtime: Handle,
     answer: AnswerSender<Outcome>,
-    /// Its end wakes the request if that still waits for its batch.
+    /// Wakes the request when it is dropped, if the request still waits for its batch.
     _operation: Operation<SaleRequest, ()>,
 }
 
@@ -89,9 +89,9 @@ impl CombinedSale {
         Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
     }
 
-    /// Has the purchase done under the item's lock, which is called `name`. No try of it begins after
-    /// the deadline. Once its batch has begun the answer is waited for, however long it takes: a
-    /// request that may become an order runs.
+    /// Sells the purchase in a batch under the item's lock, which is called `name`. No try of it begins after the
+    /// deadline. Once its batch has begun, this waits for the answer even beyond the deadline: the request may still
+    /// become an order.
     ///
     /// # Errors
     /// When there was no lock before the deadline, or the batch broke off.
@@ -136,7 +136,8 @@ impl CombinedSale {
 }
 
 impl Shared {
-    /// Read, check, write, for all of one item under one hold.
+    /// Reads the stock, checks it and writes the orders: for all waiting requests of one item, under one hold of its
+    /// lock.
     async fn work(
         &self,
         batches: &BatchWriter,
@@ -226,7 +227,7 @@ impl Shared {
         self.wake(fenced);
     }
 
-    /// Gives outcomes to their requests, and has these woken.
+    /// Gives each request its outcome, and wakes the requests.
     fn answer(&self, decided: impl IntoIterator<Item = EndedRequest>) {
         self.wake(decided.into_iter().map(|(begun, outcome)| {
             begun.answer.give(outcome);
@@ -234,7 +235,7 @@ impl Shared {
         }));
     }
 
-    /// Has requests woken that have their outcomes.
+    /// Wakes requests that have their outcomes.
     fn wake(&self, ended: impl IntoIterator<Item = StartedRequest>) {
         self.answers.wake(ended.into_iter().map(|begun| {
             let runtime = begun.runtime.clone();

@@ -1,12 +1,12 @@
-//! Mutexes of this process, for the strategies that show how far they reach.
+//! Mutexes of this process, for the strategies that show that such a mutex protects one process only.
 
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use shop_domain::{Outcome, Purchase, Unavailable};
 
-/// Mutexes in all. Items are spread over them; two that share one wait for each other, which
-/// costs time and nothing else.
+/// The number of mutexes. Items are spread over them. Two items that share a mutex wait for each other, which only
+/// costs time.
 const MUTEXES: usize = 64;
 
 /// A mutex for each item.

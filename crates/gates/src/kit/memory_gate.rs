@@ -12,7 +12,7 @@ use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 /// A gate that counts in this process's memory.
 pub struct MemoryGate {
     pub context: StrategyContext,
-    /// Make reading, checking and writing the counter one step; `None`: nothing does.
+    /// Mutexes that make reading, checking and writing the counter one step; `None`: nothing does.
     pub mutexes: Option<ItemMutexes>,
 }
 

@@ -32,8 +32,8 @@ pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Ou
     }
 }
 
-/// Has the arbiter write what the gate took from the counter of `epoch`. Units that the arbiter
-/// refuses go back; those of an unknown outcome do not, until the reconciliation knows.
+/// Lets the arbiter write the order for units that the gate took from the counter of `epoch`. If the arbiter refuses,
+/// the units go back to the counter. After an unknown outcome they do not, until the reconciliation knows.
 pub async fn write_taken(
     context: &StrategyContext,
     purchase: &Purchase,
@@ -45,8 +45,8 @@ pub async fn write_taken(
     outcome
 }
 
-/// Has the arbiter write the order in a batch of the item. With the arbiter off the order is
-/// written by itself, and the ledger only keeps in step with the gate.
+/// Lets the arbiter write the order in a batch of the item. With the arbiter off, the order is written by itself, and
+/// the ledger only follows the gate.
 pub async fn write_in_batch(
     context: &StrategyContext,
     purchase: Purchase,
@@ -58,7 +58,7 @@ pub async fn write_in_batch(
     }
 }
 
-/// Has the arbiter write the order of a purchase whose units a counter has already given.
+/// Lets the arbiter write the order of a purchase whose units a counter has already given.
 pub async fn write_record(
     context: &StrategyContext,
     purchase: &Purchase,
@@ -85,9 +85,9 @@ pub async fn give_back_if_refused(
     }
 }
 
-/// The gate has nothing left. The counter may be behind the ledger, or hold units for purchases
-/// that will be refused: so "sold out" is said only when the ledger says so too. `None` means ask
-/// the gate again. With the arbiter off the gate's answer is final.
+/// Answers "sold out" for a gate that has nothing left, but only when the ledger says so too: the counter may be behind
+/// the ledger, or hold units for purchases that will be refused. `None` means: ask the gate again. With the arbiter off
+/// the gate's answer is final.
 pub async fn sold_out(
     context: &StrategyContext,
     purchase: &Purchase,

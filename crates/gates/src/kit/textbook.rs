@@ -1,5 +1,5 @@
-//! The textbook's read, check, write: correct only while one runs at a time, which the strategies
-//! around it must ensure.
+//! Read, check and write, as in textbooks: correct only while one purchase runs at a time. The strategies around it
+//! must ensure that.
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use shop_domain::{Outcome, Purchase, Unavailable};
 /// The textbook on the stock row.
 pub struct LedgerGate {
     pub context: StrategyContext,
-    /// Let one of this process in until its COMMIT; `None`: nothing does.
+    /// Mutexes that let in one purchase of an item until its COMMIT, in this process; `None`: nothing does.
     pub mutexes: Option<ItemMutexes>,
 }
 
@@ -31,7 +31,8 @@ impl Strategy for LedgerGate {
 /// The textbook on the counter in Redis.
 pub struct CounterGate {
     pub context: StrategyContext,
-    /// Let one of this process in while it reads, checks and writes; `None`: nothing does.
+    /// Mutexes that let in one purchase of an item while it reads, checks and writes, in this process; `None`: nothing
+    /// does.
     pub mutexes: Option<ItemMutexes>,
 }
 

@@ -1,4 +1,4 @@
-//! The condition of a Redis server by its own words: what it is, and whether this program can use it.
+//! The condition of a Redis server according to its answers: what it is, and whether this program can use it.
 
 use redis::{InfoDict, RedisError, RedisResult};
 use redis_connection::is_command_refused;

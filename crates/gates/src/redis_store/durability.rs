@@ -1,4 +1,4 @@
-//! The durability of Redis by its own settings, which decides how safe a queued order is.
+//! The durability of Redis according to its settings, which decides how safe a queued order is.
 
 use redis::RedisResult;
 

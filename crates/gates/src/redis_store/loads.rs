@@ -44,8 +44,8 @@ enum LoadStart {
 }
 
 impl Counters {
-    /// Answers the ledger's epoch from this process's memory; loads the counter if it is not
-    /// remembered. The load goes on when a caller has given it up at its time `until`.
+    /// Answers the ledger's epoch from this process's memory; loads the counter if it is not remembered. The load goes
+    /// on when the caller stops waiting, at `until`.
     ///
     /// # Errors
     /// The load's; [`CounterError::Loading`] when it has not ended in time.

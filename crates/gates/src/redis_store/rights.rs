@@ -1,20 +1,21 @@
-//! What the account of `REDIS_URL` may not do, by the server's own answers: each command is tried on a key that none of
-//! them can change, and that ends by itself.
+//! Finds out what the account of `REDIS_URL` may not do: tries each command on a key that no command can change, and
+//! that expires by itself.
 
 use futures::future::join_all;
 use redis::{Cmd, RedisError, RedisResult};
 
 use super::RedisClient;
 
-/// Commands that only tell something about the server: without one the service sells, and knows less.
+/// Commands that only read something about the server: without one of them the service sells, but knows less.
 const THAT_TELL: [&str; 4] = ["INFO", "ROLE", "CONFIG GET maxmemory", "PING"];
 
 /// Makes `KEY` a text for a moment.
 const FIRST: &str = "SET KEY x PX 10000";
-/// Let it end in any case, and remove it.
+/// Commands that let `KEY` expire in any case, and remove it.
 const LAST: [&str; 3] = ["PEXPIRE KEY 10000", "UNLINK KEY", "DEL KEY"];
 
-/// Commands that would make `KEY`, for good, if [`FIRST`] has not: they are only tried when that was allowed.
+/// Commands that would create `KEY` without an expiry if [`FIRST`] had not created it: they are tried only when `FIRST`
+/// was allowed.
 const THAT_CREATE: [&str; 8] = [
     "INCR KEY",
     "DECR KEY",
@@ -77,13 +78,13 @@ const OF_CLUSTERS: [&str; 2] = ["CLUSTER NODES", "CLUSTER SLOTS"];
 /// What the account may not do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingRights {
-    /// Commands that only tell something about the server, in capitals.
+    /// Commands that only read something about the server, in capitals.
     pub telling: Vec<&'static str>,
     /// Commands without which strategies cannot sell, in capitals.
     pub selling: Vec<&'static str>,
-    /// Whether it may not use keys that begin as ours.
+    /// Whether it may not use keys with our prefix.
     pub keys: bool,
-    /// Whether it may not use channels that begin as our keys.
+    /// Whether it may not use channels with the prefix of our keys.
     pub channels: bool,
 }
 

@@ -26,7 +26,7 @@ const LOOKS_PER_LEASE: u32 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
-    /// Wait for a notification by the release. A kind that cannot notify waits as by `Backoff`.
+    /// Wait for a notification by the release. A kind that cannot notify waits as with `Backoff`.
     Notified,
     /// Sleep, from 1 ms on and doubling to 25 ms, with jitter.
     Backoff,

@@ -49,9 +49,9 @@ pub type Executor<I, O> =
 /// The hold under which a batch runs.
 #[derive(Clone)]
 pub struct BatchHold {
-    /// As [`Guard::fence`].
+    /// The fence of the hold: see [`Guard::fence`].
     pub fence: Option<Fence>,
-    /// As [`Guard::lost`].
+    /// The lost signal of the hold: see [`Guard::lost`].
     pub lost: LostSignal,
     hold: Arc<Hold>,
 }
@@ -61,8 +61,8 @@ impl BatchHold {
         Self { fence: guard.fence(), lost: guard.lost(), hold: Arc::clone(&guard.hold) }
     }
 
-    /// As [`Guard::is_lost`]: ask it before each write. After a pause of the process the clock shows
-    /// that the hold is over before the signal fires.
+    /// Whether the hold is over: see [`Guard::is_lost`]. Ask it before each write. After a pause of the process the
+    /// clock shows that the hold is over before the signal fires.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled() || self.hold.is_over_by_the_clock()

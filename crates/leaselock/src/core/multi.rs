@@ -138,7 +138,7 @@ impl MultiGuard {
         deadlines.min().expect("at least one name is held")
     }
 
-    /// Ends when the hold of any name is over without having been released, as [`Guard::lost`].
+    /// Waits until the hold of any name is over without a release, like [`Guard::lost`].
     #[must_use]
     pub fn lost(&self) -> BoxFuture<'static, ()> {
         let lost = self.groups.iter().map(|group| group.guard.lost().cancelled_owned().boxed());

@@ -11,7 +11,7 @@ pub(crate) enum QueueRole {
     Permit { permits_max: usize },
 }
 
-/// What has to happen ahead of a contender before another attempt is worth it.
+/// The event ahead of a contender after which another attempt is worth it.
 pub(crate) enum Obstacle {
     /// The contender with this index goes.
     One(usize),

@@ -61,7 +61,7 @@ pub enum ReleaseOutcome {
 pub(crate) struct Background {
     store: Arc<dyn LeaseStore>,
     stats: Arc<Stats>,
-    /// On which everything in the background runs.
+    /// Tracks all tasks in the background.
     pub(crate) tasks: TaskTracker,
     workers: Mutex<HashMap<Id, Workers>>,
 }

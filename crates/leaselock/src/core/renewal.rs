@@ -99,11 +99,11 @@ struct Schedule {
     /// When the scheduler wakes up by itself. It is not moved when a hold ends: one needless wake-up
     /// in a third of a lease is cheaper than a wake-up by every short hold.
     alarm: Option<Instant>,
-    /// Whether nobody looks at it any more.
+    /// Whether its scheduler has ended.
     ended: bool,
 }
 
-/// Dropped when the scheduler's task has ended, with its runtime if not before.
+/// Ends the schedule when it is dropped: when the scheduler's task has ended, or its runtime.
 struct End(Arc<Renewals>);
 
 impl Drop for End {

@@ -1,5 +1,5 @@
-//! What a lock tells: counters and times, for a metrics layer to read; and what it decides, for a check that compares a run
-//! with the lock's model (`tests/protocol-models`).
+//! The reports of a lock: counters and times, for a metrics layer to read; and its decisions, for a check that compares
+//! a run with the lock's model (`tests/protocol-models`).
 //!
 //! Its decisions are events of `tracing` at the level `TRACE` and under the target `leaselock::protocol`: each costs a look
 //! at one number while nobody listens. A command is said when it is sent and when it is answered; the server runs it at some

@@ -120,8 +120,9 @@ pub trait LeaseStore: Send + Sync + 'static {
         false
     }
 
-    /// Sends several renewals in one command, each as by [`renew`](Self::renew), and returns in
-    /// their order: `None` for a renewal whose result is unknown. Called only where [`renews_together`](Self::renews_together) says so.
+    /// Sends several renewals in one command, each like [`renew`](Self::renew), and returns the results in the order of
+    /// the renewals: `None` for a renewal whose result is unknown. Called only where
+    /// [`renews_together`](Self::renews_together) says so.
     async fn renew_together(&self, _renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
         Err(BackendError::new("this kind renews one hold at a time"))
     }
@@ -203,7 +204,7 @@ pub trait Notifications: Send {
 /// Notifications of some backend, until they are dropped.
 pub type Subscription = Box<dyn Notifications>;
 
-/// What a granted acquire got.
+/// The result of a granted acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// The first fence; `None` where the kind has no fences.

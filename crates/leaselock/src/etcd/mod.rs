@@ -43,7 +43,7 @@ use crate::{Capabilities, Fencing, Waiting};
 /// The beginning of the cards: a queue, first come, first served, with fences.
 const FAIR_MUTEX: Capabilities = Capabilities {
     backend: "etcd",
-    breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
+    breaks_when: "The holder is paused beyond its lease, or an etcd without the fix of its issue 15247 changes its leader",
     fair_between_processes: true,
     fencing: Fencing::Rising,
     waiting: Waiting::Notified,

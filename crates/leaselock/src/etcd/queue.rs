@@ -9,13 +9,13 @@ use crate::{InvalidName, LockName};
 pub(super) struct Contender {
     pub(super) key: Vec<u8>,
     pub(super) create_revision: i64,
-    /// Of its role.
+    /// The mark of its role.
     mark: char,
 }
 
 /// The state of a name in the store.
 pub(super) struct View {
-    /// In the order of arrival.
+    /// The contenders in the order of arrival.
     pub(super) queue: Vec<Contender>,
     /// The floor of the fences, and the revision of its last change.
     pub(super) floor: Option<(u64, i64)>,

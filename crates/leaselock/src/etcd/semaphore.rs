@@ -27,7 +27,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "semaphore",
     summary: "the first contenders of a queue by create revision hold, as many as there are permits, each with a lease",
-    breaks_when: "A holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
+    breaks_when: "A holder is paused beyond its lease, or an etcd without the fix of its issue 15247 changes its leader",
     ..super::FAIR_MUTEX
 };
 

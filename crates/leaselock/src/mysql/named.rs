@@ -34,7 +34,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "named",
     backend: "mysql",
     summary: "GET_LOCK on one session of its own, names hashed",
-    breaks_when: "The session breaks or is killed, or the server fails over; no fence tells",
+    breaks_when: "The session breaks or is killed, or the server fails over; there is no fence",
     lost_signal: false,
     fencing: Fencing::None,
     waiting: Waiting::Polls,
@@ -87,14 +87,14 @@ struct Session {
 }
 
 struct Hold {
-    /// Of the holder.
+    /// The token of the holder.
     token: String,
     /// The server's connection that has the name. A vtgate of Vitess keeps one for these functions alone.
     connection: i64,
 }
 
 impl NamedStore {
-    /// 64 characters without upper case, different for different names.
+    /// The name of the lock at the server: 64 characters without upper case, different for different names.
     fn server_name(&self, name: &LockName) -> String {
         let digest = Sha256::new().chain_update(&self.namespace).chain_update([0]);
         let digest = digest.chain_update(name.as_str()).finalize();

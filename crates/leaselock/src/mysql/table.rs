@@ -41,8 +41,8 @@ pub fn mutex(pool: MySqlPool, tasks: &TaskTracker) -> LeasedMutex {
     LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
 }
 
-/// Assignments run from left to right, and each sees the ones before it: so the fence depends on the
-/// old row, the owner on the old lease, and the lease on the new owner.
+/// Takes the name if it is free. Assignments run from left to right, and each sees the ones before it: so the fence
+/// depends on the old row, the owner on the old lease, and the lease on the new owner.
 const ACQUIRE: &str = "INSERT INTO locks (name, owner, fence, leased_until) VALUES (?, ?, \
      TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), \
      UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) \
@@ -58,8 +58,9 @@ const RELEASE: &str = "UPDATE locks SET owner = '', leased_until = UTC_TIMESTAMP
 const RAISE_FENCE: &str = "INSERT INTO locks (name, owner, fence, leased_until) \
      VALUES (?, '', ?, UTC_TIMESTAMP(6)) \
      ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))";
-/// A deleted row loses no fence: a new one starts from the clock, which is higher by then. A fence
-/// that was raised may be ahead of the clock, and so may one from before the clock was set back.
+/// Deletes rows that are not used any more. No fence is lost with a row: a new row starts from the clock, which is
+/// higher by then. A fence that was raised may be ahead of the clock, and so may one from before the clock was set
+/// back.
 const SWEEP: &str = "DELETE FROM locks WHERE leased_until < UTC_TIMESTAMP(6) - INTERVAL 1 DAY \
      AND fence < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) LIMIT 1000";
 

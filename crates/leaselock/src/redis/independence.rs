@@ -1,4 +1,4 @@
-//! Whether servers know nothing of each other, as Redlock needs it.
+//! Checks that servers are independent of each other, as Redlock requires.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

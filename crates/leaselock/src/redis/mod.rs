@@ -106,7 +106,7 @@ impl Keys {
         self.key("lock", name)
     }
 
-    /// Something else about the name, in the same slot.
+    /// The key of something else about the name, in the same slot.
     pub(crate) fn key(&self, word: &str, name: &LockName) -> String {
         let prefix = &*self.prefix;
         match name.hash_tag() {
@@ -115,7 +115,7 @@ impl Keys {
         }
     }
 
-    /// What scripts with a queue work on: the hold, the fence counter and the queue.
+    /// The keys that scripts with a queue use: the hold, the fence counter and the queue.
     pub(crate) fn all(&self, name: &LockName) -> [String; 3] {
         [self.lock(name), self.fence(name), self.key("queue", name)]
     }
@@ -126,7 +126,7 @@ impl Keys {
     }
 }
 
-/// What chooses the slot of a name's keys. All names of a group have one hash tag.
+/// The hash tag, which chooses the slot of a name's keys. All names of a group have one hash tag.
 fn tag(name: &LockName) -> &str {
     name.hash_tag().unwrap_or(name.as_str())
 }

@@ -47,7 +47,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// The fewest servers that survive the death of one.
 pub const SERVERS_MIN: usize = 3;
 
-/// More servers cost every acquire more and hardly make it safer.
+/// The most servers: more of them would make every acquire slower and hardly safer.
 pub const SERVERS_MAX: usize = 9;
 
 /// The longest that one server may take to answer.

@@ -82,7 +82,7 @@ struct State {
     listeners: HashMap<Arc<str>, ServerListener>,
 }
 
-/// A subscription, and the name of the server at whose channel it is told.
+/// A subscription, and the name of the server whose channel notifies it.
 struct ServerListener {
     server: Box<str>,
     listener: Arc<Listener>,
@@ -130,7 +130,7 @@ impl Subscriber {
         Ok(Self { shared, _end: Arc::new(end.drop_guard()) })
     }
 
-    /// Has a hold lost at once when its key is no longer its own.
+    /// Ends a hold at once when its key no longer belongs to it.
     pub(super) fn watch_hold(&self, hold: TrackedHold) {
         self.shared.tracker.add(hold);
     }

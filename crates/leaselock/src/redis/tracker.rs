@@ -100,7 +100,7 @@ impl TrackedHold {
 }
 
 impl Tracker {
-    /// Has a hold tracked if it lasts.
+    /// Tracks a hold if it lasts.
     pub(super) fn add(&self, hold: TrackedHold) {
         if !self.is_refused.load(Ordering::Relaxed) {
             self.add_due(Instant::now() + TRACKED_AFTER, [hold]);
@@ -160,7 +160,7 @@ impl Tracker {
 }
 
 impl Tracked {
-    /// Has all of them tracked where their keys are now.
+    /// Gives all of them to `tracker`, which tracks them where their keys are now.
     pub(super) fn give_back(&mut self, tracker: &Tracker) {
         let holds = self.0.drain().flat_map(|entry| entry.1);
         tracker.add_due(Instant::now(), holds);

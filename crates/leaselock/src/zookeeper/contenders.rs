@@ -55,7 +55,7 @@ pub(super) struct Node {
     pub(super) fence: Option<u64>,
 }
 
-/// What has to change before the next attempt is worth it.
+/// The nodes that must change before the next attempt is worth it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ahead {
     /// This node.

@@ -11,10 +11,10 @@ use crate::store::{BackendError, StoreResult};
 /// How often raising starts again because somebody else was faster.
 const RAISES_MAX: u32 = 10;
 
-/// What holds nothing uses the session of such a lease: any will do.
+/// The lease whose session is used by commands that hold nothing: any lease will do.
 pub(super) const ANY_LEASE: Duration = Duration::from_secs(4);
 
-/// The fence of what the transaction `made_by` has made.
+/// The fence of the node that the transaction `made_by` has made.
 pub(super) fn fence(made_by: i64, floor: u64) -> StoreResult<u64> {
     let made_by = u64::try_from(made_by).unwrap_or(u64::MAX);
     match made_by.checked_add(floor).filter(|fence| *fence <= Fence::MAX.get()) {

@@ -108,9 +108,9 @@ impl Eraser {
         Ok(Erasure { had_account, generation, lines })
     }
 
-    /// Ends the places of deleted people that transactions wrote which were under way, and forgets what no sale needs any
-    /// more: of a few people in one call. Any instance may do it at any time. What fails for one person is put off, and the
-    /// others go on.
+    /// Ends the places that transactions under way have still written for deleted people, and forgets what no sale
+    /// needs any more: for a few people in one call. Any instance may do it at any time. A person for whom this fails
+    /// is put off, and the others go on.
     ///
     /// # Errors
     /// When the ledger does not say whose turn it is.

@@ -47,7 +47,7 @@ pub enum StepError {
     /// The hold was over before it was extended.
     #[error("the hold is over")]
     HoldOver,
-    /// An item of the order allows no longer hold.
+    /// An item of the order does not allow a longer hold.
     #[error("the hold cannot be extended")]
     NotExtendable,
     /// An item of the order does not take it back, or not any more.

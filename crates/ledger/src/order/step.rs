@@ -43,7 +43,7 @@ impl StepResult {
         Self { order, changed, returned: Vec::new() }
     }
 
-    /// The change by a step: this one of its last attempt, or that of an earlier attempt whose COMMIT was not
+    /// The change that a step made: this one, of its last attempt, or that of an earlier attempt whose COMMIT was not
     /// answered.
     pub(super) fn or_before(self, sent: Option<Self>) -> Self {
         match sent {

@@ -535,12 +535,13 @@ const BUYERS_TOGETHER_MAX: usize = 65_536;
 const GROUP_COUNTS: &str = "SELECT user_id, CAST(bought AS SIGNED) FROM group_limits \
      WHERE group_id = ? AND user_id > ? ORDER BY user_id";
 
-/// And the live units of buyers, as the orders of one item have them.
+/// The live units of buyers, as the orders of one item have them.
 const GROUP_UNITS: &str = "SELECT user_id, CAST(SUM(quantity) AS SIGNED) FROM orders \
      WHERE item_id = ? AND limit_group_id = ? AND status IN ('pending', 'paid') \
        AND user_id > ? AND user_id <= ? GROUP BY user_id";
 
-/// The price of an item never changes. As a decimal it does not overflow, whatever the row says.
+/// Orders whose price is not that of their units: the price of an item never changes. As a decimal it does not
+/// overflow, whatever the row says.
 const ORDERS_MISPRICED: &str = "SELECT COUNT(*) FROM orders JOIN items ON items.id = orders.item_id \
      WHERE orders.item_id = ? AND amount_cents <> CAST(price_cents AS DECIMAL(20)) * quantity";
 
@@ -576,7 +577,7 @@ const PARTIES_WRONG: &str = "SELECT \
      (SELECT COUNT(*) FROM (SELECT party FROM draw_entries JOIN draws ON draws.item_id = draw_entries.item_id \
        WHERE draws.item_id = ? GROUP BY party HAVING COUNT(*) > MAX(party_max)) AS large)";
 
-/// When an order was made last without an offer: of one unit or more, of two or more, of three, and of four.
+/// The time of the last order without an offer: of at least one unit, of two, of three, and of four.
 const LAST_BOUGHT: &str = "SELECT MAX(created_at), MAX(IF(quantity > 1, created_at, NULL)), \
      MAX(IF(quantity > 2, created_at, NULL)), MAX(IF(quantity > 3, created_at, NULL)) FROM orders \
      WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected')";

@@ -63,7 +63,7 @@ struct WaitingLineParts {
 /// The reason why a buyer cannot wait for an item.
 #[derive(Debug)]
 pub enum JoinRefusal {
-    /// As a purchase would be refused.
+    /// The refusal that a purchase would get.
     Purchase(Refusal),
     /// The item has no waiting list.
     NoWaitingList,

@@ -1,4 +1,4 @@
-//! Reads of items' rows, or of what another key names: those that are asked for at the same time are read together.
+//! Reads rows of items, or of another key, in groups: rows that are asked for at the same time are read together.
 //!
 //! When a sale of thousands of items opens, each of them is asked for in the same second. While one
 //! statement runs the next questions gather, up to a bound. There is no timer: a question that

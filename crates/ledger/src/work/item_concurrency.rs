@@ -38,7 +38,7 @@ pub(crate) fn step_deadline() -> Instant {
     Instant::now() + STEP_WAIT_MAX
 }
 
-/// Is told which item an order waits for alone, and `None` when the order goes on.
+/// Called with the item that an order waits for alone, and with `None` when the order goes on.
 pub type TellWait = Arc<dyn Fn(Option<ItemId>) + Send + Sync>;
 
 /// The limit of each item. Clones share them.
@@ -60,7 +60,7 @@ impl ItemConcurrency {
         Self { items, edits: Cache::new(ITEMS_MAX), of_each, tell_wait: None }
     }
 
-    /// Limits for one order, whose waits for one of its items are told.
+    /// Makes the limits for one order, whose waits for one of its items are told to `tell_wait`.
     pub(crate) fn telling(&self, tell_wait: Option<TellWait>) -> Self {
         Self { tell_wait, ..self.clone() }
     }

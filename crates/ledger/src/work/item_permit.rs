@@ -1,5 +1,5 @@
-//! The permits of items, which the locks of stock rows take as an argument. They are had from
-//! [`ItemConcurrency`](super::item_concurrency::ItemConcurrency).
+//! The permits of items, which the locks of stock rows take as an argument.
+//! [`ItemConcurrency`](super::item_concurrency::ItemConcurrency) gives them.
 
 use tokio::sync::OwnedSemaphorePermit;
 

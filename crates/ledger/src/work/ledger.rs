@@ -28,7 +28,7 @@ pub struct Ledger {
 pub struct RetryPolicy {
     attempts_max: u32,
     passing: &'static [Fault],
-    /// Whether a missing answer passes too.
+    /// Whether a missing answer is tried again, too.
     waits_again: bool,
     /// Whether an attempt whose connection broke may have changed something.
     writes: bool,

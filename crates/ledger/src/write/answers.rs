@@ -63,7 +63,7 @@ pub struct AnswerSender<A> {
 /// The end that waits for an answer: `None` when none will come.
 pub struct AnswerReceiver<A> {
     slot: Arc<Mutex<Option<A>>>,
-    /// Ends with the sender.
+    /// Closed when the sender is dropped.
     turn: oneshot::Receiver<()>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct KeptConnections {
     pool: Database,
     /// Knows whether the server answers when the pool has no connection.
     breaker: Option<Arc<Breaker>>,
-    /// The last one is the last that was used.
+    /// In the order of their last use: the last one was used last.
     unused: Arc<Mutex<Vec<KeptConnection>>>,
     kept_max: usize,
 }

@@ -244,8 +244,8 @@ impl Arbiter {
         self.write(&write).await.unwrap_or_else(Outcome::from)
     }
 
-    /// Whether the ledger takes an order of another buyer for the item of `purchase`: tries one, and rolls it back.
-    /// A ledger that takes none, as without one of its tables, says nothing of a single order.
+    /// Whether the ledger takes an order of another buyer for the item of `purchase`: tries one, and rolls it back. If
+    /// it takes none, for example because a table is missing, the fault is not that of a single order.
     pub async fn takes_others(&self, purchase: &Purchase) -> bool {
         let order_id = OrderId::generate();
         let other = Purchase {

@@ -143,8 +143,8 @@ impl OrderCalls {
         }
     }
 
-    /// What is known, if it is known well enough. When it is too old, one caller looks again, and the
-    /// others go by it until then.
+    /// The known state, if it is recent enough. When it is too old, one caller looks again, and the others use it until
+    /// then.
     fn recent(&self) -> Option<RoutineState> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (found, since) = known.as_mut()?;

@@ -13,7 +13,7 @@ use shop_domain::{Item, ItemId, OrderId, UserId};
 /// Units that an operator adds to a sale or takes out of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Restock<'a> {
-    /// Of the item whose stock row is changed.
+    /// The permit of the item whose stock row is changed.
     pub permit: &'a ItemPermit,
     /// Units to add; below zero, units to take out.
     pub units: i64,

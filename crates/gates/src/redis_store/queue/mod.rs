@@ -66,7 +66,7 @@ pub struct Queue {
     counters: Counters,
     strategy: &'static str,
     backlog_max: usize,
-    /// Waits for replicas behind what promises an order; `None` when none is asked for.
+    /// Waits until enough replicas have a queued order; `None` when no replica is required.
     replicated: Option<ReplicatedWriter>,
     /// When an item's queue was last found on the ledger's list.
     opened: Cache<ItemId, Instant>,
@@ -105,8 +105,8 @@ impl Queue {
         (queue, wake_ups)
     }
 
-    /// Has a queued order promised only once `replicas_min` replicas of its server have it; 0 for
-    /// none. `wait_max` is the longest wait for them.
+    /// Makes the queue confirm an order only when `replicas_min` replicas of its server have it; 0 requires none.
+    /// `wait_max` is the longest wait for them.
     #[must_use]
     pub fn with_replicas(mut self, replicas_min: u32, wait_max: Duration) -> Self {
         let writer = || ReplicatedWriter::new(self.redis.shared(), replicas_min, wait_max);

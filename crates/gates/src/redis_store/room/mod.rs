@@ -99,17 +99,17 @@ pub enum RoomStatus {
     Ended,
     /// On the list of the opening: the buyer came before it.
     Early,
-    /// As before, but the sale has opened, and the places are being drawn.
+    /// On the list of the opening, while the sale has opened and the places are being drawn.
     Drawing,
     /// Behind those whose places are being drawn.
     Behind,
     Waiting,
     Admitted,
-    /// As many wait as may.
+    /// The room is full: no further buyer may wait.
     Full,
     /// The buyer's turn has come, but the proof of work is missing, was too little, or comes too late.
     Unproved,
-    /// As before, but the proof was used already.
+    /// The buyer's turn has come, but the proof of work was used already.
     Replayed,
 }
 
@@ -338,8 +338,8 @@ impl Room {
     }
 }
 
-/// Remembers the highest numbers, so that a room that Redis has an older copy of gives none of them
-/// again. Clones share them.
+/// Remembers the highest number of each room, so that a room gives none of these numbers again when Redis has an older
+/// copy of it. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Highest {
     numbers: Arc<Mutex<HashMap<ItemId, i64>>>,
@@ -351,7 +351,7 @@ impl Highest {
         self.numbers().get(&item).copied().unwrap_or_default()
     }
 
-    /// Takes what the room of an item has answered.
+    /// Notes a number that the room of an item has answered.
     fn heard(&self, item: ItemId, number: i64) {
         let mut numbers = self.numbers();
         if numbers.len() >= ROOMS_MAX && !numbers.contains_key(&item) {

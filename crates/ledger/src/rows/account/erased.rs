@@ -11,13 +11,13 @@ use mysql_connection::statement::{Binds, Read, Write, in_list};
 use mysql_connection::{Database, within};
 use shop_domain::{ItemId, UserId};
 
-/// A transaction that began before a deletion has ended after this, in seconds: several times the longest transaction.
+/// Seconds after which each transaction that began before a deletion has ended: several times the longest transaction.
 const SETTLED_SECONDS: u32 = 60;
-/// Rows that one read of those that are due returns.
+/// People who are due, in one read.
 const DUE_MAX: u32 = 20;
 /// Items that one statement looks for.
 const ITEMS_TOGETHER_MAX: usize = 1_000;
-/// A person whose places could not be ended is looked at again after this, in seconds.
+/// Seconds after which a person whose places could not be ended is looked at again.
 const AGAIN_SECONDS: u32 = 10;
 
 /// Writes that the account of a user is deleted now.

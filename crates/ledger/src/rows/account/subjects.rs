@@ -16,7 +16,7 @@ use mysql_connection::{Database, answered, transact, with_new_id};
 use shop_domain::UserId;
 use shop_domain::columns::Text;
 
-/// What the folded name of such a user begins with: no name that a person types has a colon.
+/// The beginning of the folded name of such a user: no name that a person types has a colon.
 const FOLDED_PREFIX: &str = "oidc:";
 
 /// A user as an identity provider names it.
@@ -35,7 +35,7 @@ impl Subject<'_> {
     }
 }
 
-/// For what the keys are made of the secrets.
+/// The purpose for which the keys are derived from the secrets.
 const KEY_PURPOSE: &str = "seckill: subjects of deleted accounts";
 
 /// Keys under which the subjects of deleted people are hashed: that of the present secret, and that of the one before

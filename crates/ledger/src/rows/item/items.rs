@@ -53,8 +53,8 @@ pub struct ItemUpdate<'a> {
     pub currency: Currency,
 }
 
-/// Plain columns, each with its table: what a vtgate of Vitess computes itself for tables in two keyspaces has another type in a
-/// prepared statement than it says.
+/// The columns of an item, each a plain one with its table: for a value that a vtgate of Vitess computes itself, from
+/// tables in two keyspaces, a prepared statement names another type than it has.
 const COLUMNS: &str = "items.id, items.name, items.description, items.image_url, items.price_cents, items.starts_at, \
      items.ends_at, items.per_buyer_limit, items.unpaid_max, items.hold_seconds, items.strategy, items.kind, \
      items.arbiter, items.paused, items.waiting_room, items.offer_seconds, items.extend_seconds, items.return_seconds, \

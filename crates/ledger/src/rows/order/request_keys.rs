@@ -1,4 +1,5 @@
-//! The keys of requests that are turned away: have they become an order before, or may they still?
+//! Looks up the keys of requests that are turned away: whether they have become an order before, or may still become
+//! one.
 //!
 //! First the requests that run on other instances are read, then the orders: a request that ends in
 //! between is found in one of the two. The orders are read with READ UNCOMMITTED on a connection of
@@ -94,7 +95,7 @@ impl RequestKeys {
         Ok(KeyRows { running, orders })
     }
 
-    /// A connection beside the pool, since its sessions must not see what may be taken back.
+    /// Opens a connection beside the pool, because the pool's sessions must not see rows that may be rolled back.
     async fn connect(&self) -> sqlx::Result<Uncommitted> {
         let destination = Destination::of(&self.pool);
         let mut connection = self.pool.acquire().await?.detach();

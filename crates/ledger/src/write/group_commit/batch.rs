@@ -107,8 +107,8 @@ impl BatchWriter {
         }
     }
 
-    /// Writes the orders of many items. Those that it does not tell are not written: each belongs into
-    /// a batch of its item alone.
+    /// Writes the orders of many items. An order that it does not answer is not written: it belongs into a batch of its
+    /// item alone.
     pub(super) async fn write_shared(
         &self,
         slot: PipelineSlot,
@@ -208,8 +208,8 @@ impl BatchWriter {
         }
     }
 
-    /// `false` when the connection is not to be used again. Orders that may have been written are
-    /// `Unknown` then.
+    /// Writes the batch on one connection. Returns `false` when the connection must not be used again. Orders that may
+    /// have been written are `Unknown` then.
     async fn write_on(
         &self,
         mut slot: PipelineSlot,
@@ -401,7 +401,7 @@ fn after_result(
     AfterTry::Ended { is_usable: true }
 }
 
-/// The second of two with one key waits for the first, and then finds it.
+/// The first order of each key. A second one with its key waits for it, and then finds it.
 fn first_of_their_key(purchases: &[Purchase]) -> Vec<usize> {
     let mut seen = HashSet::with_capacity(purchases.len());
     let mut see = |index: usize| {

@@ -38,7 +38,7 @@ pub(super) struct Batch<'a> {
     /// Whether the answer of an order is told, and therefore final.
     is_told: Vec<bool>,
     tell: Tell<'a>,
-    /// Whether its orders are of many items, so that what objects is left to the items' own batches.
+    /// Whether its orders are of many items, so that orders which make it fail are left to the items' own batches.
     pub(super) is_shared: bool,
     /// Whether it is one order, of which nothing is left to other batches.
     pub(super) is_alone: bool,
@@ -141,7 +141,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Makes the answers unknown that a server has given which is not the ledger's any more.
+    /// Makes those answers unknown that came from a server which is not the ledger's any more.
     pub(super) fn doubt_answers(&mut self) {
         let given = self.answers.iter_mut().zip(&self.is_told).filter(|(_, is_told)| !**is_told);
         given.filter(|(answer, _)| answer.is_some()).for_each(|(answer, _)| {

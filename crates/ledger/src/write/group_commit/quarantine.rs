@@ -1,5 +1,4 @@
-//! Quarantine: whether an item is written apart from the others for a while, because of it a batch
-//! was rolled back or waited.
+//! Quarantine: whether the orders of an item are written apart for a while, because they made a batch fail or wait.
 //!
 //! Quarantine lasts for a second after each objection, and then until a batch of the item's own went
 //! through whole and at once. So an item that is sold out, or whose row another transaction holds, costs the

@@ -87,9 +87,8 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// The two ends: the one that is answered, and the one that gets the answer. Whoever sets the
-    /// third has the order: a batch, or the buyer's side that takes it back. To be called on the
-    /// runtime of the task that waits.
+    /// Makes the two ends of an answer, and the mark of the order: the task that sets this mark has the order, either
+    /// for a batch, or to take it back for the buyer. To be called on the runtime of the task that waits.
     pub(super) fn new(
         deadline: Option<Instant>,
         tell_wait: Option<TellWait>,
