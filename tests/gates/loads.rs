@@ -241,6 +241,32 @@ async fn a_purchase_waits_for_a_load_no_longer_than_its_gate_may() {
     }
 }
 
+/// The buckets are empty, and the ledger still has their units. Nobody can take the number of their next load, or put
+/// the item's queue on the list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_waits_for_the_rows_of_its_lists_no_longer_than_it_may() {
+    let (shop, instance) = shop().await.opened().await;
+    let item = ItemId::new(instance.make_item(json!({ "stock": 5 })).await).expect("positive");
+    let all = Buckets::beside(&counters(&shop)).take(item, 5, 0, None).await.expect("taken");
+    assert!(matches!(all, Gathered::All(_)), "{all:?}");
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    for statement in [
+        "SELECT epoch FROM redis_buckets WHERE item_id = ? FOR UPDATE",
+        "INSERT INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",
+    ] {
+        sqlx::query(statement).bind(item.get()).execute(&mut *holder).await.expect("locked");
+    }
+    let presses = [(1, "redis-bucket"), (2, "redis-stream")].map(|(buyer, strategy)| {
+        let client = instance.buyer(buyer);
+        async move { client.buy(strategy, item.get()).await }
+    });
+    let answers = join_all(presses).await;
+    holder.rollback().await.expect("the rows are free");
+    for answer in &answers {
+        assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
+    }
+}
+
 /// A claim that comes late must not set the ledger's epoch back: then a load that is in use would
 /// be loaded again.
 #[tokio::test]
@@ -252,11 +278,11 @@ async fn a_late_claim_of_a_load_changes_nothing() {
     for first in 1..=2 {
         let all = buckets.take(item, 5, 0, None).await.expect("taken");
         assert!(matches!(all, Gathered::All(_)), "{all:?}");
-        buckets.load_again(item, first).await.expect("loaded");
+        buckets.load_again(item, first, None).await.expect("loaded");
     }
     let all = buckets.take(item, 5, 0, None).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "{all:?}");
-    buckets.load_again(item, 1).await.expect("asked");
+    buckets.load_again(item, 1, None).await.expect("asked");
     assert_eq!(epoch(&shop, "redis_buckets", item).await, Some(3));
     let more = buckets.take(item, 1, 0, None).await.expect("asked");
     assert_eq!(more, Gathered::TooFew { epoch: 3 }, "all units are on their way into orders");

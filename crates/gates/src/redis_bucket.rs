@@ -76,7 +76,8 @@ impl Strategy for RedisBucket {
             }
             found_empty += 1;
             if found_empty >= EMPTY_MAX
-                && let Err(error) = self.context.buckets.load_again(item, epoch).await
+                && let Err(error) =
+                    self.context.buckets.load_again(item, epoch, Some(buyer.deadline)).await
             {
                 return steps::no_counter(&error);
             }

@@ -148,9 +148,15 @@ impl Buckets {
         }
     }
 
-    /// Loads all buckets from the ledger again, unless they were loaded since the load of `epoch`.
-    pub async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
-        self.counters.load_again(item, epoch).await
+    /// Loads all buckets from the ledger again, unless they were loaded since the load of `epoch`, or a load runs. The
+    /// load is waited for until `until`.
+    pub async fn load_again(
+        &self,
+        item: ItemId,
+        epoch: u64,
+        until: Option<Instant>,
+    ) -> Result<(), CounterError> {
+        self.counters.load_once(item, Some(epoch), until).await.map(|_| ())
     }
 
     /// Whether `parts` holds all units now; `None` when a bucket is not of its load.

@@ -4,16 +4,20 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::{ErrorKind, FromRedisValue, RedisError};
-use redis_connection::{Call, ReplicatedWrite, Script, is_too_few_replicas};
+use redis_connection::{Call, ReplicatedWrite, Script, is_not_sent, is_too_few_replicas};
 use tokio::time::Instant;
 
 use super::{Intention, Queue, field_of};
 use crate::redis_store::counters::{CounterError, READ_ATTEMPTS_MAX};
+use crate::redis_store::loads::in_time;
 use shop_domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
 
 /// How long a queued request is remembered at least; twice that at most. Later, a queued request is
 /// found beside its order, and the others in the ledger.
 const REMEMBERED: Duration = Duration::from_secs(600);
+/// How long the look for a queued request waits for its turn among the writes to replicas.
+const TURN_MAX: Duration = Duration::from_secs(1);
+
 static PUSH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(include_str!("../remember.lua"), include_str!("push.lua")))
 });
@@ -48,7 +52,7 @@ pub struct QueuedRequest {
 
 impl Queue {
     /// Takes the purchase's units and queues it, if the buyer then has at most `limit` units in the
-    /// queue (`None`: any number). A push that still waits for a load or for its turn at `until` is not sent.
+    /// queue (`None`: any number). A push that still waits for the ledger or for its turn at `until` is not sent.
     ///
     /// # Errors
     /// See [`CounterError`]; after an error of Redis for which [`is_unknown`] is true it may be
@@ -60,10 +64,14 @@ impl Queue {
         until: Option<Instant>,
     ) -> Result<Push, CounterError> {
         let item = purchase.item.id;
-        self.ensure_open(item).await?;
+        in_time(until, self.ensure_open(item)).await?;
         let request = request_of(purchase.buyer, &purchase.key);
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item, until).await?;
+            // With replicas the writer knows whether it is late.
+            if self.replicated.is_none() && until.is_some_and(|until| until <= Instant::now()) {
+                break;
+            }
             let mut call = PUSH.key(self.counters.key(item));
             call.key(self.key(item, "queue")).key(self.key(item, "queued"));
             call.key(self.key(item, "requests")).key(self.key(item, "requests-before"));
@@ -122,11 +130,11 @@ impl Queue {
         call.arg(field_of(order.id));
         let is_replicated = match &self.replicated {
             None => true,
-            Some(writer) => match call.invoke_replicated::<u8>(writer).await {
+            Some(_) => match self.run::<u8>(&call, Some(Instant::now() + TURN_MAX)).await {
                 // A new primary has lost it, or the ledger has decided.
                 Ok(ReplicatedWrite { answer: 0, .. }) => return Ok(None),
                 Ok(written) => written.is_replicated,
-                Err(error) if is_too_few_replicas(&error) => false,
+                Err(error) if is_too_few_replicas(&error) || is_not_sent(&error) => false,
                 Err(error) => return Err(error.into()),
             },
         };
