@@ -267,6 +267,31 @@ async fn a_gate_waits_for_the_rows_of_its_lists_no_longer_than_it_may() {
     }
 }
 
+/// The counter of an item cannot be loaded, and its buyers take all their turns: those of another item have their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_turns_of_an_item_are_its_own() {
+    let (shop, instance) = Shop::open_with(support::patient).await;
+    let stuck = instance.make_item(json!({})).await;
+    let other = instance.make_item(json!({})).await;
+    instance.buyer(8).buy("redis-watch", other).await.expect_status(201);
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("INSERT INTO redis_counters (item_id, epoch) VALUES (?, 1)")
+        .bind(stuck)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is taken");
+    let press = |buyer| {
+        let client = instance.buyer(buyer);
+        tokio::spawn(async move { client.buy("redis-watch", stuck).await })
+    };
+    let presses: Vec<_> = (1..=4).map(press).collect();
+    support::until_in_flight(&instance, 4).await;
+    support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
+    instance.buyer(9).buy("redis-watch", other).await.expect_status(201);
+    assert!(presses.iter().all(|press| !press.is_finished()), "the other buyer waited for them");
+    holder.rollback().await.expect("the row is free");
+}
+
 /// A claim that comes late must not set the ledger's epoch back: then a load that is in use would
 /// be loaded again.
 #[tokio::test]
