@@ -214,7 +214,7 @@ impl Counters {
     ) -> Result<bool, CounterError> {
         let mut call = LOAD.key(self.key_of(item, part));
         if self.is_whole() {
-            call.key(self.queued_key(item));
+            call.key(self.redis.item_key(item, "queued"));
         }
         call.arg(epoch).arg(share(holdings.available, part, self.layout.parts));
         call.arg(queued).arg(holdings.version);
@@ -227,7 +227,7 @@ impl Counters {
             return Ok(0);
         }
         let mut command = redis::cmd("HGET");
-        command.arg(self.queued_key(item)).arg("units");
+        command.arg(self.redis.item_key(item, "queued")).arg("units");
         let queued: Option<i64> = command.query_async(&mut self.redis.shared()).await?;
         Ok(queued.unwrap_or(0))
     }

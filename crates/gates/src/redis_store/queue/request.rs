@@ -8,13 +8,11 @@ use redis_connection::{Call, ReplicatedWrite, Script, is_not_sent, is_too_few_re
 use tokio::time::Instant;
 
 use super::{Intention, Queue, field_of};
+use crate::redis_store::REMEMBERED_MS;
 use crate::redis_store::counters::{CounterError, READ_ATTEMPTS_MAX};
 use crate::redis_store::loads::in_time;
 use shop_domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
 
-/// How long a queued request is remembered at least; twice that at most. Later, a queued request is
-/// found beside its order, and the others in the ledger.
-const REMEMBERED: Duration = Duration::from_secs(600);
 /// How long the look for a queued request waits for its turn among the writes to replicas.
 const TURN_MAX: Duration = Duration::from_secs(1);
 
@@ -77,7 +75,7 @@ impl Queue {
             call.key(self.key(item, "requests")).key(self.key(item, "requests-before"));
             call.arg(epoch).arg(purchase.quantity.units()).arg(purchase.order_id.to_string());
             call.arg(purchase.buyer.get()).arg(&request).arg(limit.unwrap_or(-1));
-            call.arg(self.backlog_max).arg(remembered_ms());
+            call.arg(self.backlog_max).arg(REMEMBERED_MS);
             call.arg(Intention::of(purchase).write()).arg(u8::from(self.replicated.is_some()));
             let ReplicatedWrite { answer, is_replicated } =
                 self.run::<(String, String)>(&call, until).await?;
@@ -126,7 +124,7 @@ impl Queue {
         let Some((order, _)) = known_order(&known) else { return Ok(None) };
         let Some(order) = self.find_in(item, order).await? else { return Ok(None) };
         let mut call = CONFIRM.key(self.key(item, "requests"));
-        call.key(self.key(item, "queued")).arg(&request).arg(known).arg(2 * remembered_ms());
+        call.key(self.key(item, "queued")).arg(&request).arg(known).arg(2 * REMEMBERED_MS);
         call.arg(field_of(order.id));
         let is_replicated = match &self.replicated {
             None => true,
@@ -158,10 +156,6 @@ impl Queue {
             }
         }
     }
-}
-
-fn remembered_ms() -> u64 {
-    u64::try_from(REMEMBERED.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether a command that failed with this error may have run: it was sent, and its answer did not
