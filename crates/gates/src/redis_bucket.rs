@@ -27,20 +27,17 @@ use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::Gathered;
 use crate::redis_store::buckets::{BUCKETS, TakenParts};
-use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase, UserId};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-bucket",
         family: "script",
-        store: "redis",
         breaks_with: Breaks::Never,
         summary: "The counter is split over eight keys; the buyer's id chooses the key that is tried first, and the others follow.",
         breaks_when: "Redis loses a bucket while purchases run.",
-        needs: &[Dependency::Redis],
         source: "ours",
-        ..Card::USUAL
+        ..Card::REDIS
     },
     build: |context| Ok(Arc::new(RedisBucket { context: context.clone() })),
 };

@@ -28,7 +28,6 @@ use super::kit::item_turns::ItemTurns;
 use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::CounterError;
-use shop_domain::outcome::Dependency;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
 
 /// Tries of one purchase.
@@ -42,13 +41,11 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-watch",
         family: "watch",
-        store: "redis",
         breaks_with: Breaks::Never,
         summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
         breaks_when: "Redis loses the counter; and under load most tries are wasted.",
-        needs: &[Dependency::Redis],
         source: "S0, S4",
-        ..Card::USUAL
+        ..Card::REDIS
     },
     build: |context| {
         let turns = ItemTurns::new(TRYING_MAX);
