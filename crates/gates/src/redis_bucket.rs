@@ -85,10 +85,8 @@ impl Strategy for RedisBucket {
 impl RedisBucket {
     async fn write(&self, purchase: Purchase, buyer: &WaitingBuyer, parts: &TakenParts) -> Outcome {
         let outcome = steps::write_in_batch(&self.context, purchase, buyer.deadline).await;
-        if !outcome.may_hold_stock() {
-            buyer.set_outcome(&outcome);
-            self.context.buckets.give_back(parts).await;
-        }
+        let give_back = self.context.buckets.give_back(parts);
+        steps::give_back_if_refused(&outcome, buyer, give_back).await;
         outcome
     }
 }

@@ -72,12 +72,9 @@ impl Strategy for RedisLua {
             };
             match counted {
                 Ok(Take::First(taken)) => {
-                    let written = steps::write_in_batch(&self.context, purchase, deadline);
-                    let outcome = written.await;
-                    if !outcome.may_hold_stock() {
-                        buyer.set_outcome(&outcome);
-                        self.context.counters.untake(&taken).await;
-                    }
+                    let outcome = steps::write_in_batch(&self.context, purchase, deadline).await;
+                    let give_back = self.context.counters.untake(&taken);
+                    steps::give_back_if_refused(&outcome, buyer, give_back).await;
                     return outcome;
                 }
                 Ok(Take::Again) => {
