@@ -123,8 +123,10 @@ async fn buckets_give_exactly_what_is_there() {
     let back = one.take(testbed.item, 2, 0, None).await.expect("taken");
     assert!(matches!(back, Gathered::All(_)), "{back:?}");
     // Of all who see the same empty load one loads again.
-    join_all((0..8).map(|_| async { two.load_again(testbed.item, epoch).await.expect("loaded") }))
-        .await;
+    join_all((0..8).map(|_| async {
+        two.load_again(testbed.item, epoch, None).await.expect("loaded");
+    }))
+    .await;
     let all = one.take(testbed.item, 5, 0, None).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "the ledger has sold none: {all:?}");
     two.give_back(&parts).await;

@@ -241,6 +241,57 @@ async fn a_purchase_waits_for_a_load_no_longer_than_its_gate_may() {
     }
 }
 
+/// The buckets are empty, and the ledger still has their units. Nobody can take the number of their next load, or put
+/// the item's queue on the list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_waits_for_the_rows_of_its_lists_no_longer_than_it_may() {
+    let (shop, instance) = shop().await.opened().await;
+    let item = ItemId::new(instance.make_item(json!({ "stock": 5 })).await).expect("positive");
+    let all = Buckets::beside(&counters(&shop)).take(item, 5, 0, None).await.expect("taken");
+    assert!(matches!(all, Gathered::All(_)), "{all:?}");
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    for statement in [
+        "SELECT epoch FROM redis_buckets WHERE item_id = ? FOR UPDATE",
+        "INSERT INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",
+    ] {
+        sqlx::query(statement).bind(item.get()).execute(&mut *holder).await.expect("locked");
+    }
+    let presses = [(1, "redis-bucket"), (2, "redis-stream")].map(|(buyer, strategy)| {
+        let client = instance.buyer(buyer);
+        async move { client.buy(strategy, item.get()).await }
+    });
+    let answers = join_all(presses).await;
+    holder.rollback().await.expect("the rows are free");
+    for answer in &answers {
+        assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
+    }
+}
+
+/// The counter of an item cannot be loaded, and its buyers take all their turns: those of another item have their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_turns_of_an_item_are_its_own() {
+    let (shop, instance) = Shop::open_with(support::patient).await;
+    let stuck = instance.make_item(json!({})).await;
+    let other = instance.make_item(json!({})).await;
+    instance.buyer(8).buy("redis-watch", other).await.expect_status(201);
+    let mut holder = shop.pool.begin().await.expect("a transaction");
+    sqlx::query("INSERT INTO redis_counters (item_id, epoch) VALUES (?, 1)")
+        .bind(stuck)
+        .execute(&mut *holder)
+        .await
+        .expect("the row is taken");
+    let press = |buyer| {
+        let client = instance.buyer(buyer);
+        tokio::spawn(async move { client.buy("redis-watch", stuck).await })
+    };
+    let presses: Vec<_> = (1..=4).map(press).collect();
+    support::until_in_flight(&instance, 4).await;
+    support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
+    instance.buyer(9).buy("redis-watch", other).await.expect_status(201);
+    assert!(presses.iter().all(|press| !press.is_finished()), "the other buyer waited for them");
+    holder.rollback().await.expect("the row is free");
+}
+
 /// A claim that comes late must not set the ledger's epoch back: then a load that is in use would
 /// be loaded again.
 #[tokio::test]
@@ -252,11 +303,11 @@ async fn a_late_claim_of_a_load_changes_nothing() {
     for first in 1..=2 {
         let all = buckets.take(item, 5, 0, None).await.expect("taken");
         assert!(matches!(all, Gathered::All(_)), "{all:?}");
-        buckets.load_again(item, first).await.expect("loaded");
+        buckets.load_again(item, first, None).await.expect("loaded");
     }
     let all = buckets.take(item, 5, 0, None).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "{all:?}");
-    buckets.load_again(item, 1).await.expect("asked");
+    buckets.load_again(item, 1, None).await.expect("asked");
     assert_eq!(epoch(&shop, "redis_buckets", item).await, Some(3));
     let more = buckets.take(item, 1, 0, None).await.expect("asked");
     assert_eq!(more, Gathered::TooFew { epoch: 3 }, "all units are on their way into orders");

@@ -151,6 +151,14 @@ impl Card {
     };
     /// The beginning of the cards of locks.
     const LOCK: Self = Self { family: "lock", takes_options: true, ..Self::USUAL };
+    /// The beginning of the cards of gates that count in Redis.
+    const REDIS: Self = Self { store: "redis", needs: &[Dependency::Redis], ..Self::USUAL };
+    /// The beginning of the cards of locks in Redis. Those to use have a lease and a fence.
+    const REDIS_LOCK: Self = Self {
+        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
+        needs: &[Dependency::Redis],
+        ..Self::LOCK
+    };
 
     /// Whether the gate alone, with the arbiter off and several instances, never oversells.
     #[must_use]

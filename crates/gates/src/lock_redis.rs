@@ -42,10 +42,8 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redis",
         breaks_with: Breaks::Never,
         summary: "Tries the buyer's lock without waiting, then waits for the item's lock; under both it reads the stock, checks it and writes.",
-        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
-        needs: &[Dependency::Redis],
         source: "S0, S1, S2, S3, S4",
-        ..Card::LOCK
+        ..Card::REDIS_LOCK
     },
     build: |context| {
         let locks = &context.locks;

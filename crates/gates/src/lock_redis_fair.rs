@@ -25,9 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redis-fair",
         breaks_with: Breaks::Never,
         summary: "One lock per item with a queue in Redis, which serves the processes in order of arrival; under the lock the stock is read, checked and written.",
-        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
-        needs: &[Dependency::Redis],
-        ..Card::LOCK
+        ..Card::REDIS_LOCK
     },
     build: |context| {
         let locks = &context.locks;

@@ -26,9 +26,8 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::WithTwoInstances,
         summary: "One lock per item: the value of the lock's key is its expiry time; after that time another buyer takes the lock over with GETSET; under the lock the stock is read, checked and written.",
         breaks_when: "The clocks of two instances disagree: one instance regards the other's lock as expired.",
-        needs: &[Dependency::Redis],
         source: "S2",
-        ..Card::LOCK
+        ..Card::REDIS_LOCK
     },
     build: |context| {
         let locks = &context.locks;

@@ -25,10 +25,8 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redis-reentrant",
         breaks_with: Breaks::Never,
         summary: "One lock per item: a hash with the owner, its fence and one field for each time that the owner has entered and not yet left; scripts change it; under the lock the stock is read, checked and written.",
-        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
-        needs: &[Dependency::Redis],
         source: "S3, S4",
-        ..Card::LOCK
+        ..Card::REDIS_LOCK
     },
     build: |context| {
         let locks = &context.locks;

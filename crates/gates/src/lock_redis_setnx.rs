@@ -23,9 +23,8 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: SETNX without an expiry; under the lock the stock is read, checked and written.",
         breaks_when: "The holder dies: the item is never sold again until an operator deletes the key.",
-        needs: &[Dependency::Redis],
         source: "S0, S4",
-        ..Card::LOCK
+        ..Card::REDIS_LOCK
     },
     build: |context| {
         let locks = &context.locks;

@@ -25,9 +25,8 @@ pub(super) const ENTRY: Entry = Entry {
         breaks_with: Breaks::Never,
         summary: "One lock per item: SETNX, then EXPIRE; a waiting process repairs a missing expiry; under the lock the stock is read, checked and written.",
         breaks_when: "A holder dies between SETNX and EXPIRE: the lock stays until another process waits for it. Or a holder is paused beyond its lease: there is no fence.",
-        needs: &[Dependency::Redis],
         source: "S0",
-        ..Card::LOCK
+        ..Card::REDIS_LOCK
     },
     build: |context| {
         let locks = &context.locks;

@@ -25,10 +25,8 @@ pub(super) const ENTRY: Entry = Entry {
         name: "lock-redis-token",
         breaks_with: Breaks::Never,
         summary: "One lock per item: SET NX PX with a random owner and compare-and-delete; the release notifies the next waiting process; under the lock the stock is read, checked and written.",
-        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
-        needs: &[Dependency::Redis],
         source: "S1, S2, S4",
-        ..Card::LOCK
+        ..Card::REDIS_LOCK
     },
     build: |context| {
         let mutex = Arc::clone(&context.locks.token);

@@ -26,21 +26,18 @@ use async_trait::async_trait;
 use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::Gathered;
-use crate::redis_store::buckets::{BUCKETS, TakenParts};
-use shop_domain::outcome::Dependency;
+use crate::redis_store::buckets::BUCKETS;
 use shop_domain::{Outcome, Purchase, UserId};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-bucket",
         family: "script",
-        store: "redis",
         breaks_with: Breaks::Never,
         summary: "The counter is split over eight keys; the buyer's id chooses the key that is tried first, and the others follow.",
         breaks_when: "Redis loses a bucket while purchases run.",
-        needs: &[Dependency::Redis],
         source: "ours",
-        ..Card::USUAL
+        ..Card::REDIS
     },
     build: |context| Ok(Arc::new(RedisBucket { context: context.clone() })),
 };
@@ -59,39 +56,34 @@ impl Strategy for RedisBucket {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         let first = first_bucket(purchase.buyer);
+        let deadline = buyer.deadline;
         let mut found_empty = 0;
         loop {
-            let epoch = {
+            let gathered = {
                 let _span = purchase.trace.span("counter");
-                self.context.buckets.take(item, units, first, Some(buyer.deadline)).await
+                self.context.buckets.take(item, units, first, Some(deadline)).await
             };
-            let epoch = match epoch {
-                Ok(Gathered::All(parts)) => return self.write(purchase, buyer, &parts).await,
+            let epoch = match gathered {
+                Ok(Gathered::All(parts)) => {
+                    let outcome = steps::write_in_batch(&self.context, purchase, deadline).await;
+                    let give_back = self.context.buckets.give_back(&parts);
+                    steps::give_back_if_refused(&outcome, buyer, give_back).await;
+                    return outcome;
+                }
                 Ok(Gathered::TooFew { epoch }) => epoch,
                 Err(error) => return steps::no_counter(&error),
             };
-            let ended = steps::sold_out(&self.context, &purchase, buyer.deadline).await;
-            if let Some(outcome) = ended {
+            if let Some(outcome) = steps::sold_out(&self.context, &purchase, deadline).await {
                 return outcome;
             }
             found_empty += 1;
             if found_empty >= EMPTY_MAX
-                && let Err(error) = self.context.buckets.load_again(item, epoch).await
+                && let Err(error) =
+                    self.context.buckets.load_again(item, epoch, Some(deadline)).await
             {
                 return steps::no_counter(&error);
             }
         }
-    }
-}
-
-impl RedisBucket {
-    async fn write(&self, purchase: Purchase, buyer: &WaitingBuyer, parts: &TakenParts) -> Outcome {
-        let outcome = steps::write_in_batch(&self.context, purchase, buyer.deadline).await;
-        if !outcome.may_hold_stock() {
-            buyer.set_outcome(&outcome);
-            self.context.buckets.give_back(parts).await;
-        }
-        outcome
     }
 }
 

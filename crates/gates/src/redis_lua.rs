@@ -39,7 +39,6 @@ use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuye
 use crate::redis_store::Take;
 use ledger::rows::buyers;
 use ledger::write::no_ledger;
-use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal};
 
 /// The longest pause before a gate that counts more than the ledger is asked again.
@@ -49,12 +48,10 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-lua",
         family: "script",
-        store: "redis",
         breaks_with: Breaks::Never,
         summary: "One script checks the sale's window, the buyer's limit and the stock, and takes the units.",
         breaks_when: "Redis loses the counter while purchases run.",
-        needs: &[Dependency::Redis],
-        ..Card::USUAL
+        ..Card::REDIS
     },
     build: |context| Ok(Arc::new(RedisLua { context: context.clone() })),
 };
@@ -75,12 +72,9 @@ impl Strategy for RedisLua {
             };
             match counted {
                 Ok(Take::First(taken)) => {
-                    let written = steps::write_in_batch(&self.context, purchase, deadline);
-                    let outcome = written.await;
-                    if !outcome.may_hold_stock() {
-                        buyer.set_outcome(&outcome);
-                        self.context.counters.untake(&taken).await;
-                    }
+                    let outcome = steps::write_in_batch(&self.context, purchase, deadline).await;
+                    let give_back = self.context.counters.untake(&taken);
+                    steps::give_back_if_refused(&outcome, buyer, give_back).await;
                     return outcome;
                 }
                 Ok(Take::Again) => {

@@ -18,18 +18,15 @@ use std::sync::Arc;
 use super::kit::item_mutexes::ItemMutexes;
 use super::kit::textbook::CounterGate;
 use super::{Breaks, Card, Entry};
-use shop_domain::outcome::Dependency;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-mutex",
         family: "mutex",
-        store: "redis",
         breaks_with: Breaks::WithTwoInstances,
         summary: "An in-process mutex around GET, check and SET.",
         breaks_when: "A second instance has a mutex of its own.",
-        needs: &[Dependency::Redis],
-        ..Card::USUAL
+        ..Card::REDIS
     },
     build: |context| {
         let mutexes = Some(ItemMutexes::default());

@@ -15,18 +15,15 @@ use std::sync::Arc;
 
 use super::kit::textbook::CounterGate;
 use super::{Breaks, Card, Entry};
-use shop_domain::outcome::Dependency;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-naive",
         family: "naive",
-        store: "redis",
         breaks_with: Breaks::Alone,
         summary: "GET the counter, check it in the program, SET it to the computed number.",
         breaks_when: "Two buyers read before either has written.",
-        needs: &[Dependency::Redis],
-        ..Card::USUAL
+        ..Card::REDIS
     },
     build: |context| Ok(Arc::new(CounterGate { context: context.clone(), mutexes: None })),
 };

@@ -52,14 +52,12 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: NAME,
         family: "queue",
-        store: "redis",
         breaks_with: Breaks::Never,
         summary: "One script takes the units and queues the order, which a consumer makes durable.",
         breaks_when: "Redis loses the queue: without an append-only file all queued orders are lost; with appendfsync everysec, about two seconds of them.",
-        needs: &[Dependency::Redis],
         durable_before_reply: false,
         source: "ours",
-        ..Card::USUAL
+        ..Card::REDIS
     },
     build: |context| Ok(Arc::new(RedisStream { context: context.clone() })),
 };

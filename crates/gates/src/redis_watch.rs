@@ -10,7 +10,7 @@
 //! * On a shared connection another task's EXEC would end our WATCH: hence one connection each,
 //!   and a weak machine runs out of them.
 //! * Optimism collapses under load: of N buyers that watch one counter, one succeeds. So only a few
-//!   buyers of a process try at once, and the others wait before they watch.
+//!   buyers of an item try at once in a process, and the others wait before they watch.
 //! * When Redis loses its data the counter comes back from the ledger; only the arbiter then
 //!   stands between the units in flight and a second sale.
 //!
@@ -22,18 +22,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::RedisResult;
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::kit::item_turns::ItemTurns;
 use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::CounterError;
-use shop_domain::outcome::Dependency;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
 
 /// Tries of one purchase.
 const TRIES_MAX: u32 = 1_000;
-/// Purchases of this process that try at once.
+/// Purchases of one item that try at once in this process.
 const TRYING_MAX: usize = 4;
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
@@ -42,23 +41,21 @@ pub(super) const ENTRY: Entry = Entry {
     card: &Card {
         name: "redis-watch",
         family: "watch",
-        store: "redis",
         breaks_with: Breaks::Never,
         summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
         breaks_when: "Redis loses the counter; and under load most tries are wasted.",
-        needs: &[Dependency::Redis],
         source: "S0, S4",
-        ..Card::USUAL
+        ..Card::REDIS
     },
     build: |context| {
-        let trying = Semaphore::new(TRYING_MAX);
-        Ok(Arc::new(RedisWatch { context: context.clone(), trying }))
+        let turns = ItemTurns::new(TRYING_MAX);
+        Ok(Arc::new(RedisWatch { context: context.clone(), turns }))
     },
 };
 
 struct RedisWatch {
     context: StrategyContext,
-    trying: Semaphore,
+    turns: ItemTurns,
 }
 
 /// The result of one try at the counter.
@@ -75,10 +72,9 @@ impl Strategy for RedisWatch {
         let units = purchase.quantity.signed();
         let deadline = buyer.deadline;
         for _ in 0..TRIES_MAX {
-            let permit = tokio::time::timeout_at(deadline, self.trying.acquire()).await;
-            let Ok(Ok(permit)) = permit else { break };
+            let Some(turn) = self.turns.wait(item, deadline).await else { break };
             let tried = self.take(item, units, deadline).await;
-            drop(permit);
+            drop(turn);
             let ended = match tried {
                 Ok(Try::Taken { epoch }) => {
                     return steps::write_taken(&self.context, &purchase, epoch, buyer).await;
@@ -99,7 +95,8 @@ impl Strategy for RedisWatch {
 impl RedisWatch {
     async fn take(&self, item: ItemId, units: i64, deadline: Instant) -> Result<Try, CounterError> {
         let key = self.context.counters.key(item);
-        let mut own = self.context.redis.watch(&key).await?;
+        let watched = timeout_at(deadline, self.context.redis.watch(&key)).await;
+        let mut own = watched.map_err(|_| CounterError::Loading)??;
         let counters = &self.context.counters;
         let seen = counters.read_on(&mut own.connection, item, Some(deadline)).await?;
         if seen.available < units {

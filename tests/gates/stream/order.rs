@@ -1,11 +1,12 @@
 //! A queued order: its owner sees it everywhere until the ledger decides, and the queue is bounded.
 
+use gates::redis_store::CounterError;
 use gates::redis_store::queue::Push;
 use reqwest::Method;
 use seckill::failpoint::hold::Director;
 use serde_json::json;
 use shop_domain::{Purchase, UserId};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
@@ -143,6 +144,19 @@ async fn the_queue_is_bounded_and_refuses_rather_than_forgets() {
     }
     assert_eq!(instance.buyer(6).buy_for_good(STREAM, item).await.status, 201);
     assert_eq!(assert_clean(&instance, item).await["held"], 4);
+}
+
+/// A gate that got the ledger's answers too late queues nothing: its buyer has another answer by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_queued_behind_the_deadline() {
+    let (shop, instance) = shop().await.opened().await;
+    let item = instance.make_item(json!({ "stock": 5 })).await;
+    let queue = queue_of(&shop);
+    let first = purchase(&shop, item, "first").await;
+    assert_eq!(queue.push(&first, None, None).await.expect("asked"), Push::Queued);
+    let late = purchase(&shop, item, "late").await;
+    let pushed = queue.push(&late, None, Some(Instant::now())).await;
+    assert!(matches!(pushed, Err(CounterError::Loading)), "{pushed:?}");
 }
 
 /// The queues of newer sales do not hide an older one, whose order nobody was told of.

@@ -1,26 +1,21 @@
 //! Optimistic writing: read, compute, write if nothing changed since, otherwise start again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::item_turns::ItemTurns;
 use super::steps;
 use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
-use ledger::cache::Cache;
 use ledger::rows::items::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
-use shop_domain::{Item, ItemId, Outcome, Purchase, Unavailable};
+use shop_domain::{Item, Outcome, Purchase, Unavailable};
 
 /// Tries of one purchase.
 const TRIES_MAX: u32 = 200;
-/// Purchases of one item that try at once in this process. Each item has its own: the tries of an
-/// item whose row is locked last as long as they may.
+/// Purchases of one item that try at once in this process.
 const TRYING_MAX: usize = 8;
-/// Items whose purchases are counted at once.
-const ITEMS_MAX: usize = 100_000;
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_millis(30);
 
@@ -31,7 +26,7 @@ type Comparison = fn(&Item, &StockRow, i64) -> StockWrite<'static>;
 /// Compare-and-set on the stock row.
 pub struct CompareAndSet {
     context: StrategyContext,
-    trying: Cache<ItemId, Arc<Semaphore>>,
+    turns: ItemTurns,
     comparison: Comparison,
 }
 
@@ -39,7 +34,7 @@ impl CompareAndSet {
     /// Writes with the statement that `comparison` makes.
     #[must_use]
     pub fn new(context: &StrategyContext, comparison: Comparison) -> Self {
-        Self { context: context.clone(), trying: Cache::new(ITEMS_MAX), comparison }
+        Self { context: context.clone(), turns: ItemTurns::new(TRYING_MAX), comparison }
     }
 
     /// # Errors
@@ -59,16 +54,14 @@ impl Strategy for CompareAndSet {
     /// Tries until the write meets the row that was read, each time in a new transaction; gives up
     /// at the deadline.
     async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
-        let make = || Arc::new(Semaphore::new(TRYING_MAX));
-        let trying = self.trying.get_or_insert_with(purchase.item.id, make);
         for _ in 0..TRIES_MAX {
-            let permit = tokio::time::timeout_at(buyer.deadline, trying.acquire()).await;
-            let Ok(Ok(permit)) = permit else { break };
+            let turn = self.turns.wait(purchase.item.id, buyer.deadline).await;
+            let Some(turn) = turn else { break };
             let answer = match self.try_once(&purchase, buyer.deadline).await {
                 Ok(answer) => answer,
                 Err(outcome) => return outcome,
             };
-            drop(permit);
+            drop(turn);
             if answer != Err(Conflict::Stale) {
                 return answer.unwrap_or_else(Outcome::from);
             }

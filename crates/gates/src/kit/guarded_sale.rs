@@ -152,7 +152,9 @@ impl GuardedSale {
                 Ok(Some(epoch)) => {
                     let outcome = self.write(purchase, UnguardedWrite::Record, held, buyer);
                     let outcome = outcome.await;
-                    steps::give_back_if_refused(context, purchase, epoch, &outcome, buyer).await;
+                    let units = purchase.quantity.signed();
+                    let give_back = context.counters.give_back(purchase.item.id, epoch, units);
+                    steps::give_back_if_refused(&outcome, buyer, give_back).await;
                     Some(outcome)
                 }
                 Ok(None) => None,

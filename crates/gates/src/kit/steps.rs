@@ -41,7 +41,9 @@ pub async fn write_taken(
     buyer: &WaitingBuyer,
 ) -> Outcome {
     let outcome = write_record(context, purchase, buyer.deadline).await;
-    give_back_if_refused(context, purchase, epoch, &outcome, buyer).await;
+    let units = purchase.quantity.signed();
+    let give_back = context.counters.give_back(purchase.item.id, epoch, units);
+    give_back_if_refused(&outcome, buyer, give_back).await;
     outcome
 }
 
@@ -68,20 +70,15 @@ pub async fn write_record(
     context.arbiter.sell(purchase, stock, Some(deadline)).await
 }
 
-/// Gives the purchase's units back to the counter unless they were sold or may have been. Sets the outcome for the buyer
-/// first.
+/// Gives the purchase's units back unless they were sold or may have been. Sets the outcome for the buyer first.
 pub async fn give_back_if_refused(
-    context: &StrategyContext,
-    purchase: &Purchase,
-    epoch: u64,
     outcome: &Outcome,
     buyer: &WaitingBuyer,
+    give_back: impl Future<Output = ()>,
 ) {
     if !outcome.may_hold_stock() {
         buyer.set_outcome(outcome);
-        let item = purchase.item.id;
-        let units = purchase.quantity.signed();
-        context.counters.give_back(item, epoch, units).await;
+        give_back.await;
     }
 }
 

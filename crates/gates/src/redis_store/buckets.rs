@@ -117,25 +117,17 @@ impl Buckets {
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item, until).await?;
             let mut parts = TakenParts { item, epoch, taken: Vec::with_capacity(1) };
-            match self.gather(&mut parts, units, first).await {
-                Ok(Some(true)) => {
-                    failpoint!("buckets-taken");
-                    return Ok(Gathered::All(parts));
-                }
-                Ok(Some(false)) => {
-                    self.give_back(&parts).await;
-                    return Ok(Gathered::TooFew { epoch });
-                }
-                // Loaded again meanwhile. TakenParts of the old load are refused when they are given
-                // back, and those of buckets that are not loaded yet are counted.
-                Ok(None) => {
-                    self.give_back(&parts).await;
-                    self.counters.forget_epoch(item);
-                }
-                Err(error) => {
-                    self.give_back(&parts).await;
-                    return Err(error);
-                }
+            let gathered = self.gather(&mut parts, units, first).await;
+            if matches!(gathered, Ok(Some(true))) {
+                failpoint!("buckets-taken");
+                return Ok(Gathered::All(parts));
+            }
+            self.give_back(&parts).await;
+            match gathered? {
+                Some(_) => return Ok(Gathered::TooFew { epoch }),
+                // Loaded again meanwhile. Parts of the old load were refused just now, and those of buckets that are
+                // not loaded yet were counted.
+                None => self.counters.forget_epoch(item),
             }
         }
         Err(CounterError::Loading)
@@ -148,9 +140,15 @@ impl Buckets {
         }
     }
 
-    /// Loads all buckets from the ledger again, unless they were loaded since the load of `epoch`.
-    pub async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
-        self.counters.load_again(item, epoch).await
+    /// Loads all buckets from the ledger again, unless they were loaded since the load of `epoch`, or a load runs. The
+    /// load is waited for until `until`.
+    pub async fn load_again(
+        &self,
+        item: ItemId,
+        epoch: u64,
+        until: Option<Instant>,
+    ) -> Result<(), CounterError> {
+        self.counters.load_once(item, Some(epoch), until).await.map(|_| ())
     }
 
     /// Whether `parts` holds all units now; `None` when a bucket is not of its load.

@@ -12,6 +12,7 @@ use redis_connection::{
 };
 
 use super::DENIED;
+use shop_domain::ItemId;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -72,6 +73,11 @@ impl RedisClient {
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// The key of a part of an item. All parts have one hash tag, so a script may use several of them.
+    pub(super) fn item_key(&self, item: ItemId, part: &str) -> String {
+        format!("{}{{item:{item}}}:{part}", self.prefix)
     }
 
     /// Whether everything that is sent is encrypted.

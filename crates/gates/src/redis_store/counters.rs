@@ -118,15 +118,10 @@ impl Counters {
 
     /// The key of one part of a counter: with a slot of its own, if there are several.
     pub(super) fn key_of(&self, item: ItemId, part: usize) -> String {
-        let prefix = self.redis.prefix();
         match self.layout.parts {
-            1 => format!("{prefix}{{item:{item}}}:stock"),
-            _ => format!("{prefix}{{item:{item}:{part}}}:stock"),
+            1 => self.redis.item_key(item, "stock"),
+            _ => format!("{}{{item:{item}:{part}}}:stock", self.redis.prefix()),
         }
-    }
-
-    pub(super) fn queued_key(&self, item: ItemId) -> String {
-        format!("{}{{item:{item}}}:queued", self.redis.prefix())
     }
 
     /// Reads an item's counter on the shared connection, loading it first if need be; a load is waited for until `until`.

@@ -31,7 +31,7 @@ impl Counters {
         item: ItemId,
     ) -> Result<Option<CounterAndQueue>, CounterError> {
         let mut both = BOTH.key(self.key(item));
-        both.key(self.queued_key(item));
+        both.key(self.redis.item_key(item, "queued"));
         let (epoch, available, queued): (Option<u64>, Option<i64>, Option<i64>) =
             both.invoke_async(&mut self.redis.shared()).await?;
         Ok(epoch.zip(available).map(|(epoch, available)| CounterAndQueue {
@@ -88,9 +88,8 @@ impl Counters {
         for part in 0..self.layout.parts {
             let mut call = FORGET.key(self.key_of(item, part));
             if self.layout.parts == 1 {
-                let prefix = self.redis.prefix();
-                call.key(format!("{prefix}{{item:{item}}}:queue"));
-                call.key(format!("{prefix}{{item:{item}}}:parked"));
+                call.key(self.redis.item_key(item, "queue"));
+                call.key(self.redis.item_key(item, "parked"));
             }
             call.invoke_async::<()>(&mut self.redis.shared()).await?;
         }
@@ -121,7 +120,7 @@ impl Counters {
         assert!(part < self.layout.parts, "a repair is of a part that the counter has");
         let mut call = REPAIR.key(self.key_of(item, part));
         if self.layout.parts == 1 {
-            call.key(self.queued_key(item));
+            call.key(self.redis.item_key(item, "queued"));
         }
         call.arg(seen.counter.epoch).arg(seen.counter.available).arg(seen.queued).arg(available);
         if let Some(version) = version {

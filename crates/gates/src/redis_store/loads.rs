@@ -54,19 +54,9 @@ impl Counters {
         item: ItemId,
         until: Option<Instant>,
     ) -> Result<u64, CounterError> {
-        if let Some(epoch) = self.epochs.get(item) {
-            return Ok(epoch);
-        }
-        let counters = self.clone();
-        let load = async move {
-            let epoch = counters.current_epoch(item).await?;
-            counters.epochs.insert(item, epoch);
-            Ok(epoch)
-        };
-        let loaded = self.loads.run(item, || load);
-        match until {
-            Some(until) => timeout_at(until, loaded).await.unwrap_or(Err(CounterError::Loading)),
-            None => loaded.await,
+        match self.epochs.get(item) {
+            Some(epoch) => Ok(epoch),
+            None => self.load_once(item, None, until).await,
         }
     }
 
@@ -75,14 +65,27 @@ impl Counters {
         self.epochs.remove(item);
     }
 
-    /// Loads the counter from the ledger again, unless it was loaded since the load of `epoch`.
-    pub(super) async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
-        if let Some(next) = self.claim(item, Some(epoch), None).await? {
-            // If this load is overtaken, then by a later one, which is as good.
-            self.load(item, next, None).await?;
-        }
-        self.forget_epoch(item);
-        Ok(())
+    /// Loads the counter if it is not, and answers its epoch; callers in this process share a load. A counter
+    /// that is still the load of `empty` is loaded again, unless a load runs.
+    pub(super) async fn load_once(
+        &self,
+        item: ItemId,
+        empty: Option<u64>,
+        until: Option<Instant>,
+    ) -> Result<u64, CounterError> {
+        let counters = self.clone();
+        let load = async move {
+            if empty.is_some()
+                && let Some(next) = counters.claim(item, empty, None).await?
+            {
+                // If this load is overtaken, then by a later one, which is as good.
+                counters.load(item, next, None).await?;
+            }
+            let epoch = counters.current_epoch(item).await?;
+            counters.epochs.insert(item, epoch);
+            Ok(epoch)
+        };
+        in_time(until, self.loads.run(item, || load)).await
     }
 
     /// Loads the counter in Redis under the ledger's epoch, if it is not; answers the epoch.
@@ -211,7 +214,7 @@ impl Counters {
     ) -> Result<bool, CounterError> {
         let mut call = LOAD.key(self.key_of(item, part));
         if self.is_whole() {
-            call.key(self.queued_key(item));
+            call.key(self.redis.item_key(item, "queued"));
         }
         call.arg(epoch).arg(share(holdings.available, part, self.layout.parts));
         call.arg(queued).arg(holdings.version);
@@ -224,7 +227,7 @@ impl Counters {
             return Ok(0);
         }
         let mut command = redis::cmd("HGET");
-        command.arg(self.queued_key(item)).arg("units");
+        command.arg(self.redis.item_key(item, "queued")).arg("units");
         let queued: Option<i64> = command.query_async(&mut self.redis.shared()).await?;
         Ok(queued.unwrap_or(0))
     }
@@ -245,6 +248,20 @@ impl Counters {
 
     fn is_whole(&self) -> bool {
         self.layout.parts == 1
+    }
+}
+
+/// Waits until `until` for what a gate needs before it can take.
+///
+/// # Errors
+/// The step's; [`CounterError::Loading`] when it has not ended in time.
+pub(super) async fn in_time<T>(
+    until: Option<Instant>,
+    step: impl Future<Output = Result<T, CounterError>>,
+) -> Result<T, CounterError> {
+    match until {
+        Some(until) => timeout_at(until, step).await.unwrap_or(Err(CounterError::Loading)),
+        None => step.await,
     }
 }
 

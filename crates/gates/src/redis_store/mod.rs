@@ -44,3 +44,7 @@ pub use redis_connection::{DENIED, SharedConnection, Topology, is_denial};
 pub use rights::MissingRights;
 pub use room::Room;
 pub use takes::Take;
+
+/// How long scripts remember a request at least, in milliseconds; twice that at most. No request runs that long. A
+/// later retry takes again, or is queued again; the ledger finds its order by the key, and the units go back.
+const REMEMBERED_MS: u64 = 600_000;

@@ -1,18 +1,14 @@
 //! Takes units from an item's counter in one script, once per request.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use redis_connection::Script;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+use super::REMEMBERED_MS;
 use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
 use shop_domain::{ItemId, Purchase, UserId};
-
-/// How long a take is remembered at least; twice that at most. No request runs that long. A later
-/// retry takes again, the ledger finds its order by the key, and the units go back.
-const REMEMBERED: Duration = Duration::from_secs(600);
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(include_str!("remember.lua"), include_str!("counter_take_once.lua")))
@@ -69,9 +65,9 @@ impl Counters {
             // either it is another request.
             let request = format!("{epoch}:{units}:{buyer}:{}", purchase.key.as_str());
             let mut call = TAKE.key(self.key(item));
-            call.key(self.takes_key(item)).key(self.takes_before_key(item));
-            call.arg(epoch).arg(units).arg(&request);
-            call.arg(u64::try_from(REMEMBERED.as_millis()).unwrap_or(u64::MAX));
+            call.key(self.redis.item_key(item, "takes"));
+            call.key(self.redis.item_key(item, "takes-before"));
+            call.arg(epoch).arg(units).arg(&request).arg(REMEMBERED_MS);
             call.arg(buyer.get()).arg(purchase.item.per_buyer_limit);
             call.arg(us(window.starts_at())).arg(us(window.ends_at()));
             let answer: String = call.invoke_async(&mut self.redis.shared()).await?;
@@ -96,17 +92,10 @@ impl Counters {
     /// Best effort: the reconciliation finds missed units.
     pub async fn untake(&self, taken: &TakeReceipt) {
         let mut call = UNTAKE.key(self.key(taken.item));
-        call.key(self.takes_key(taken.item)).key(self.takes_before_key(taken.item));
+        call.key(self.redis.item_key(taken.item, "takes"));
+        call.key(self.redis.item_key(taken.item, "takes-before"));
         call.arg(taken.epoch).arg(taken.units).arg(&taken.request).arg(taken.buyer.get());
         let given = call.invoke_async(&mut self.redis.shared()).await;
         self.count_given_back(taken.item, taken.units, &given);
-    }
-
-    fn takes_key(&self, item: ItemId) -> String {
-        format!("{}{{item:{item}}}:takes", self.redis.prefix())
-    }
-
-    fn takes_before_key(&self, item: ItemId) -> String {
-        format!("{}{{item:{item}}}:takes-before", self.redis.prefix())
     }
 }

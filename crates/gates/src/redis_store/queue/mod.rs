@@ -247,7 +247,7 @@ impl Queue {
     }
 
     fn key(&self, item: ItemId, part: &str) -> String {
-        format!("{}{{{}}}:{part}", self.redis.prefix(), per_item::tag(item))
+        self.redis.item_key(item, part)
     }
 
     /// The command that reads a field of the hash of queued orders of an item.

@@ -32,7 +32,7 @@ impl Queue {
     ) -> impl Stream<Item = Vec<Answer<T>>> + 'a {
         let mut servers: BTreeMap<String, Vec<ItemId>> = BTreeMap::new();
         for &item in items {
-            let server = self.redis.shared().server_of_tag(&tag(item));
+            let server = self.redis.shared().server_of_tag(&format!("item:{item}"));
             let name = server.map(|server| server.name().to_owned()).unwrap_or_default();
             servers.entry(name).or_default().push(item);
         }
@@ -86,9 +86,4 @@ impl Queue {
         };
         items.into_iter().zip(counts).map(|(item, count)| (item, read(count))).collect()
     }
-}
-
-/// The hash tag of an item's keys.
-pub(super) fn tag(item: ItemId) -> String {
-    format!("item:{item}")
 }

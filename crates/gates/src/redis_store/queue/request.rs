@@ -4,16 +4,18 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::{ErrorKind, FromRedisValue, RedisError};
-use redis_connection::{Call, ReplicatedWrite, Script, is_too_few_replicas};
+use redis_connection::{Call, ReplicatedWrite, Script, is_not_sent, is_too_few_replicas};
 use tokio::time::Instant;
 
 use super::{Intention, Queue, field_of};
+use crate::redis_store::REMEMBERED_MS;
 use crate::redis_store::counters::{CounterError, READ_ATTEMPTS_MAX};
+use crate::redis_store::loads::in_time;
 use shop_domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
 
-/// How long a queued request is remembered at least; twice that at most. Later, a queued request is
-/// found beside its order, and the others in the ledger.
-const REMEMBERED: Duration = Duration::from_secs(600);
+/// How long the look for a queued request waits for its turn among the writes to replicas.
+const TURN_MAX: Duration = Duration::from_secs(1);
+
 static PUSH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(include_str!("../remember.lua"), include_str!("push.lua")))
 });
@@ -48,7 +50,7 @@ pub struct QueuedRequest {
 
 impl Queue {
     /// Takes the purchase's units and queues it, if the buyer then has at most `limit` units in the
-    /// queue (`None`: any number). A push that still waits for a load or for its turn at `until` is not sent.
+    /// queue (`None`: any number). A push that still waits for the ledger or for its turn at `until` is not sent.
     ///
     /// # Errors
     /// See [`CounterError`]; after an error of Redis for which [`is_unknown`] is true it may be
@@ -60,16 +62,20 @@ impl Queue {
         until: Option<Instant>,
     ) -> Result<Push, CounterError> {
         let item = purchase.item.id;
-        self.ensure_open(item).await?;
+        in_time(until, self.ensure_open(item)).await?;
         let request = request_of(purchase.buyer, &purchase.key);
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item, until).await?;
+            // With replicas the writer knows whether it is late.
+            if self.replicated.is_none() && until.is_some_and(|until| until <= Instant::now()) {
+                break;
+            }
             let mut call = PUSH.key(self.counters.key(item));
             call.key(self.key(item, "queue")).key(self.key(item, "queued"));
             call.key(self.key(item, "requests")).key(self.key(item, "requests-before"));
             call.arg(epoch).arg(purchase.quantity.units()).arg(purchase.order_id.to_string());
             call.arg(purchase.buyer.get()).arg(&request).arg(limit.unwrap_or(-1));
-            call.arg(self.backlog_max).arg(remembered_ms());
+            call.arg(self.backlog_max).arg(REMEMBERED_MS);
             call.arg(Intention::of(purchase).write()).arg(u8::from(self.replicated.is_some()));
             let ReplicatedWrite { answer, is_replicated } =
                 self.run::<(String, String)>(&call, until).await?;
@@ -118,15 +124,15 @@ impl Queue {
         let Some((order, _)) = known_order(&known) else { return Ok(None) };
         let Some(order) = self.find_in(item, order).await? else { return Ok(None) };
         let mut call = CONFIRM.key(self.key(item, "requests"));
-        call.key(self.key(item, "queued")).arg(&request).arg(known).arg(2 * remembered_ms());
+        call.key(self.key(item, "queued")).arg(&request).arg(known).arg(2 * REMEMBERED_MS);
         call.arg(field_of(order.id));
         let is_replicated = match &self.replicated {
             None => true,
-            Some(writer) => match call.invoke_replicated::<u8>(writer).await {
+            Some(_) => match self.run::<u8>(&call, Some(Instant::now() + TURN_MAX)).await {
                 // A new primary has lost it, or the ledger has decided.
                 Ok(ReplicatedWrite { answer: 0, .. }) => return Ok(None),
                 Ok(written) => written.is_replicated,
-                Err(error) if is_too_few_replicas(&error) => false,
+                Err(error) if is_too_few_replicas(&error) || is_not_sent(&error) => false,
                 Err(error) => return Err(error.into()),
             },
         };
@@ -150,10 +156,6 @@ impl Queue {
             }
         }
     }
-}
-
-fn remembered_ms() -> u64 {
-    u64::try_from(REMEMBERED.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether a command that failed with this error may have run: it was sent, and its answer did not

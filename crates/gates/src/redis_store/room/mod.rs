@@ -334,7 +334,7 @@ impl Room {
     }
 
     fn keys(&self, item: ItemId) -> [String; 10] {
-        PARTS.map(|part| format!("{}{{item:{item}}}:room{part}", self.redis.prefix()))
+        PARTS.map(|part| self.redis.item_key(item, &format!("room{part}")))
     }
 }
 
