@@ -11,6 +11,7 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use extension::Core;
+use failpoint::hold;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use webhooks::{Failure, WebhookClient};
@@ -207,21 +208,28 @@ impl Service<'_> {
         let events_max = if replay.refusals > 0 { 1 } else { self.replay_limit };
         let limit = u32::try_from(events_max).unwrap_or(u32::MAX);
         let events = event_log::read(self.claim.pool, replay.next, replay.last, limit).await?;
+        hold!("replay-read", self.endpoint.id.get());
         let mut events = self.filter.apply(events, self.deliverer.core.currency);
         let Cut { events, last } = cut(&mut events, events_max);
+        // Before a replay is moved on, the claim: who has lost it may know an old filter.
         let (Some(first), Some(last)) = (events.first(), last) else {
             // The rest of the range is deleted, does not exist, or is not for this endpoint.
             let rest = last.unwrap_or(replay.last);
-            self.claim.skip_replay(&replay, rest, replay.refusals).await?;
-            return Ok(Step::Done);
+            let step = self.prolonged().await?;
+            if step == Step::Done {
+                self.claim.skip_replay(&replay, rest, replay.refusals).await?;
+            }
+            return Ok(step);
         };
         match self.send(&events, (replay.next - 1, last)).await {
             Ok(()) => {
                 self.replay_limit = self.deliverer.settings.batch_max as usize;
-                let span = (self.endpoint.delivered, self.endpoint.delivered);
+                let here = (self.endpoint.delivered, self.endpoint.delivered);
+                if !self.claim.delivered(here).await? {
+                    return Ok(Step::Stop);
+                }
                 self.claim.replayed(&replay, last).await?;
-                let kept = self.claim.delivered(span).await?;
-                Ok(if kept { Step::Done } else { Step::Stop })
+                Ok(Step::Done)
             }
             Err(failure) => {
                 let message = (first.position, events.len());
@@ -281,7 +289,7 @@ impl Service<'_> {
         Ok(Step::Stop)
     }
 
-    /// Prolongs the claim after a refusal: the next tries take time, and another instance would begin with a whole
+    /// Prolongs the claim, unless it is lost: the next steps take time, and another instance would begin with a whole
     /// message again.
     async fn prolonged(&self) -> ledger::Result<Step> {
         let here = (self.endpoint.delivered, self.endpoint.delivered);
