@@ -159,12 +159,6 @@ impl TestMessage {
         Self { id: id.to_owned(), ..self.clone() }
     }
 
-    /// With that many other signatures in front of its own.
-    pub fn behind_signatures(&self, count: usize) -> Self {
-        let signature = format!("{}{}", "v1,AAAA ".repeat(count), self.signature);
-        Self { signature, ..self.clone() }
-    }
-
     pub fn unsigned(&self) -> Self {
         Self { signature: String::new(), ..self.clone() }
     }
