@@ -14,7 +14,7 @@ use extension::Core;
 use failpoint::hold;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use webhooks::{Failure, WebhookClient};
+use webhooks::{Failure, WebhookClient, pause_after};
 
 use crate::filter::{Filter, FilteredEvent};
 use crate::metrics::EventMetrics;
@@ -281,7 +281,7 @@ impl Service<'_> {
             self.claim.replay_refused(replay).await?;
         }
         let pause_max = Duration::from_secs(self.deliverer.settings.pause_seconds_max);
-        let pause = pause(self.endpoint.failures, pause_max);
+        let pause = pause_after(self.endpoint.failures, PAUSE_FIRST, pause_max);
         let endpoint = self.endpoint.id;
         tracing::warn!(%endpoint, error, ?pause, "events not delivered; the next try is after the pause");
         let is_refusal_of_log = is_refusal && matches!(source, Source::Log);
@@ -350,12 +350,6 @@ fn cut(read: &mut VecDeque<FilteredEvent>, limit: usize) -> Cut {
     cut
 }
 
-/// The pause after a failure that followed `failures` others: doubling, with a jitter of a quarter.
-fn pause(failures: u32, longest: Duration) -> Duration {
-    let pause = PAUSE_FIRST.saturating_mul(2_u32.saturating_pow(failures.min(20))).min(longest);
-    pause.mul_f64(0.75 + 0.25 * rand::random::<f64>())
-}
-
 #[cfg(test)]
 mod tests {
     use shop_domain::Currency;
@@ -400,14 +394,5 @@ mod tests {
         assert_eq!(cuts, [(vec![2], 3), (vec![4], 5)]);
         let Cut { events, last } = cut(&mut of(&[(6, false), (7, false)]), 1);
         assert_eq!((events.len(), last), (0, Some(7)));
-    }
-
-    #[test]
-    fn pauses_grow_to_their_limit() {
-        let longest = Duration::from_secs(60);
-        for (failures, seconds) in [(0, 1), (1, 2), (5, 32), (6, 60), (4_000_000, 60)] {
-            let pause = pause(failures, longest).as_secs_f64();
-            assert!((0.75 * f64::from(seconds)..=f64::from(seconds)).contains(&pause), "{pause}");
-        }
     }
 }
