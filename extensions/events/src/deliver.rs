@@ -211,7 +211,7 @@ impl Service<'_> {
         hold!("replay-read", self.endpoint.id.get());
         let mut events = self.filter.apply(events, self.deliverer.core.currency);
         let Cut { events, last } = cut(&mut events, events_max);
-        // Before a replay is moved on, the claim: who has lost it may know an old filter.
+        // A replay moves on under the claim alone: whoever has lost it may have an old filter.
         let (Some(first), Some(last)) = (events.first(), last) else {
             // The rest of the range is deleted, does not exist, or is not for this endpoint.
             let rest = last.unwrap_or(replay.last);
