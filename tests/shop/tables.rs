@@ -29,7 +29,8 @@ const NO_ROOM: Answer =
 const MILLION: Answer =
     Taken(&["Desk lamp; 1234500 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]);
 
-/// Each file of the folder `tables`, with the charset that the sender names.
+/// Each file of the folder `tables`, with the charset that the sender names. The other forms of a value are in
+/// the tests of `extensions/files/src/table/values.rs`.
 const FILES: &[(&str, Option<&str>, Answer)] = &[
     ("bom.csv", None, GOOD),
     ("bom_quoted.csv", None, GOOD),
@@ -139,47 +140,26 @@ const FILES: &[(&str, Option<&str>, Answer)] = &[
     // Numbers.
     ("leading_zero.csv", None, GOOD),
     ("plus_number.csv", None, GOOD),
-    ("fullwidth_number.csv", None, GOOD),
-    ("nbsp_number.csv", None, GOOD),
     ("pandas_float.csv", None, GOOD),
     ("price_float.csv", None, Refused(&[("B2", "49.0", "49 or 4900: write 4900 for 49.00")])),
     ("stock_magento.csv", None, GOOD),
     ("number_as_text.csv", None, GOOD),
     ("price_millions.csv", None, MILLION),
-    ("price_apostrophes.csv", None, MILLION),
     ("thousands.csv", None, Refused(&[("B2", "4,900", "4900 or 4.900")])),
     ("stock_thousand_dot.csv", None, Refused(&[("C2", "1.000", "1000 or 1.000")])),
     ("stock_half.csv", None, Refused(&[("C2", "12.5", "whole number")])),
-    ("sci_number.csv", None, Refused(&[("B2", "4.90E+03", "shortened")])),
-    ("price_decimal.csv", None, Refused(&[("B2", "49.00", "4900 for this")])),
-    ("price_decimal_comma.csv", None, Refused(&[("B2", "49,00", "4900 for this")])),
     ("price_yen.csv", None, Refused(&[("B2", "49.00", "JPY: 49 for this")])),
-    ("price_german.csv", None, Refused(&[("B2", "1.234,50", "123450 for this")])),
-    ("price_english.csv", None, Refused(&[("B2", "1,234.50", "123450 for this")])),
-    ("price_symbol.csv", None, Refused(&[("B2", "$49.00", "whole number")])),
     // Yes and no, words and codes.
     ("excel_true.csv", None, GOOD),
-    ("python_True.csv", None, GOOD),
-    ("true_german.csv", None, GOOD),
-    ("flag_yes.csv", None, GOOD),
-    ("flag_one.csv", None, GOOD),
     ("flag_no.csv", None, NO_ROOM),
-    ("flag_zero.csv", None, NO_ROOM),
     ("flag_true_perhaps.csv", None, Refused(&[("G2", "perhaps", "true or false")])),
     ("strategy_upper.csv", None, GOOD),
     ("currency_lower.csv", None, GOOD),
     // Times.
-    ("date_lower.csv", None, GOOD),
     ("date_ms.csv", None, GOOD),
-    ("date_no_seconds.csv", None, GOOD),
-    ("date_offset_nocolon.csv", None, GOOD),
     ("date_space.csv", None, GOOD),
-    ("date_slashes_year_first.csv", None, GOOD),
-    ("date_excel_us.csv", None, Refused(&[("D2", "12/1/2026 10:00", "told apart")])),
     ("date_german.csv", None, Refused(&[("D2", "01.12.2026 10:00", "told apart")])),
-    ("date_local_no_zone.csv", None, Refused(&[("D2", "2026-12-01T10:00:00", "zone")])),
     ("date_alone.csv", None, Refused(&[("D2", "2026-12-01", "time of day")])),
-    ("date_days.csv", None, Refused(&[("D2", "46357.4166667", "number of days")])),
     // Texts.
     ("trailing_spaces.csv", None, GOOD),
     ("spaces_nbsp.csv", None, GOOD),

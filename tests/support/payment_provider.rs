@@ -137,36 +137,12 @@ impl TestMessage {
         Self { signature: sign(SECRET, &id, sent_at, &body), id, sent_at, body }
     }
 
-    pub fn body(&self) -> String {
-        self.body.clone()
-    }
-
     pub fn signed_with(&self, secret: &str) -> Self {
         Self { signature: sign(secret, &self.id, self.sent_at, &self.body), ..self.clone() }
     }
 
-    /// An honest message of another time.
-    pub fn sent_seconds_ago(&self, seconds: i64) -> Self {
-        let sent_at = self.sent_at - seconds;
-        Self { signature: sign(SECRET, &self.id, sent_at, &self.body), sent_at, ..self.clone() }
-    }
-
-    pub fn with_body(&self, body: String) -> Self {
-        Self { body, ..self.clone() }
-    }
-
     pub fn with_id(&self, id: &str) -> Self {
         Self { id: id.to_owned(), ..self.clone() }
-    }
-
-    /// With that many other signatures in front of its own.
-    pub fn behind_signatures(&self, count: usize) -> Self {
-        let signature = format!("{}{}", "v1,AAAA ".repeat(count), self.signature);
-        Self { signature, ..self.clone() }
-    }
-
-    pub fn unsigned(&self) -> Self {
-        Self { signature: String::new(), ..self.clone() }
     }
 
     pub async fn send(&self, instance: &Instance) -> Answer {

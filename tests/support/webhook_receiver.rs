@@ -33,7 +33,6 @@ pub enum Answering {
 struct Seen {
     secret: String,
     events: Vec<Value>,
-    message_ids: Vec<String>,
     traceparents: Vec<String>,
     covers: Vec<(i64, i64)>,
 }
@@ -158,7 +157,6 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
             }
             _ => {}
         }
-        seen.message_ids.push(headers["webhook-id"].to_str().expect("text").to_owned());
         seen.events.extend(events);
         let position = |field: &str| message["covers"][field].as_i64();
         seen.covers.extend(position("first").zip(position("last")));

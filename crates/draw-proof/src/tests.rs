@@ -4,6 +4,9 @@ use ring::signature::{ED25519, UnparsedPublicKey};
 
 use super::*;
 
+/// The signature of the round 657,413 of `quicknet`.
+const SIGNATURE: &str = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b";
+
 /// RFC 6962's tree of seven leaves, as its section 2.1.3 draws it.
 #[test]
 fn a_tree_is_split_at_the_largest_power_of_two() {
@@ -40,8 +43,7 @@ fn friends_get_neighbouring_places() {
 
 #[test]
 fn a_round_of_drand_is_checked() {
-    let signature = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b";
-    let signature = hex::decode(signature).expect("hex");
+    let signature = hex::decode(SIGNATURE).expect("hex");
     assert!(Beacon::is_signed_by_drand(657_413, &signature));
     assert!(!Beacon::is_signed_by_drand(657_414, &signature), "another round");
     assert!(!Beacon::is_signed_by_drand(657_413, &signature[1..]));
@@ -110,9 +112,8 @@ fn the_example_of_the_page_is_what_is_computed() {
     (entries[0].party, entries[2].party) = (friends, friends);
     let root = root(&entries);
     let head = Head { rules: hashed, item: 7, entries: 4, root, listed: 1_694_775_573_250_000 };
-    let signature = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b";
-    let places = shuffle(&hex::decode(signature).expect("hex"), &root, &hashed, &entries);
-    let mut proof = text + &head.signed(&key()) + &beacon_line(signature);
+    let places = shuffle(&hex::decode(SIGNATURE).expect("hex"), &root, &hashed, &entries);
+    let mut proof = text + &head.signed(&key()) + &beacon_line(SIGNATURE);
     for entry in &entries {
         let place = 1 + places.iter().position(|placed| placed == entry).expect("a place") as u32;
         proof += &entry_line(&hex::encode(entry.id), &hex::encode(entry.party), place);

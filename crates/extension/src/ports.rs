@@ -161,6 +161,7 @@ pub trait OrdersToPay: Send + Sync {
 /// Whether buyers pay on a page of a payment provider, and not by a click here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PaidElsewhere(pub bool);
+
 /// The items, as the core reads them through its cache.
 #[async_trait]
 pub trait Items: Send + Sync {

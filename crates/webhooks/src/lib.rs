@@ -1,6 +1,8 @@
 //! Webhooks, signed as [Standard Webhooks](https://www.standardwebhooks.com) says: HMAC-SHA256 over
 //! id, time stamp and body.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hmac::digest::CtOutput;
@@ -119,6 +121,14 @@ fn check_status(status: StatusCode) -> Result<(), Failure> {
     }
 }
 
+/// The pause after a failed try that followed `failures` others: `first`, doubled with each up to `longest`, with a jitter
+/// of a quarter.
+#[must_use]
+pub fn pause_after(failures: u32, first: Duration, longest: Duration) -> Duration {
+    let pause = first.saturating_mul(2_u32.saturating_pow(failures.min(20))).min(longest);
+    pause.mul_f64(0.75 + 0.25 * rand::random::<f64>())
+}
+
 /// Makes a new secret.
 #[must_use]
 pub fn new_secret() -> String {
@@ -203,6 +213,15 @@ mod tests {
         }
         for refused in [301, 400, 401, 404, 410, 422, 500] {
             assert!(matches!(check_status(refused), Err(Failure::Refused(_))), "{refused}");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_their_limit() {
+        let longest = Duration::from_secs(60);
+        for (failures, seconds) in [(0, 1), (1, 2), (5, 32), (6, 60), (4_000_000, 60)] {
+            let pause = pause_after(failures, Duration::from_secs(1), longest).as_secs_f64();
+            assert!((0.75 * f64::from(seconds)..=f64::from(seconds)).contains(&pause), "{pause}");
         }
     }
 }

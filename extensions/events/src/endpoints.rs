@@ -12,7 +12,9 @@ use web::problem::Problem;
 use web::too_long;
 
 /// The most endpoints.
-pub const ENDPOINTS_MAX: usize = 32;
+const ENDPOINTS_MAX: usize = 32;
+/// The longest address, in characters: addresses of automation services carry long signatures.
+const TARGET_LENGTH_MAX: usize = 2_048;
 
 /// The endpoints, for operators. Clones share everything.
 #[derive(Clone)]
@@ -28,8 +30,8 @@ impl Endpoints {
         if !self.enabled {
             return Err(problems::EVENTS_OFF.problem());
         }
-        if new.target.len() > Target::LENGTH_MAX {
-            let detail = too_long("target", new.target.len(), Target::LENGTH_MAX);
+        if new.target.len() > TARGET_LENGTH_MAX {
+            let detail = too_long("target", new.target.len(), TARGET_LENGTH_MAX);
             return Err(problems::INVALID_TARGET.detail(detail));
         }
         Target::parse(&new.target).map_err(|why| problems::INVALID_TARGET.detail(why))?;

@@ -7,7 +7,6 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
-use time::OffsetDateTime;
 
 use crate::client::Client;
 use crate::problems::{self, refused};
@@ -131,7 +130,7 @@ impl Client {
         if party != settings.client_id {
             return Err(refused("an ID token for another party"));
         }
-        let session = self.open_session(&claims, None::<OffsetDateTime>).await?;
+        let session = self.open_session(&claims, None).await?;
         Ok((session, path))
     }
 }

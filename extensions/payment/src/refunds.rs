@@ -14,7 +14,7 @@ use ledger::rows::actions::Actor;
 use ledger::rows::payments::{self, Payment};
 use shop_domain::LedgerError;
 use shop_domain::payment::{PaymentId, PaymentStatus};
-use webhooks::Failure;
+use webhooks::{Failure, pause_after};
 
 /// Open refunds that one run counts: with more, it would not get to telling the provider.
 const OPEN_COUNTED_MAX: u32 = 100_000;
@@ -75,7 +75,7 @@ impl RequestRefunds {
                 continue;
             };
             tracing::warn!(payment = %id, error, "provider not told of a refund; it is tried again");
-            let pause = pause_after(payment.failures);
+            let pause = pause_after(payment.failures, PAUSE_FIRST, PAUSE_MAX);
             refund::note_request(pool, &id, Err((error.as_str(), pause))).await?;
             failed += 1;
             if is_away {
@@ -101,9 +101,4 @@ impl Payments {
         }
         refund::note_by_hand(ledger, id, actor).await
     }
-}
-
-fn pause_after(failures: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(failures.min(16));
-    PAUSE_FIRST.saturating_mul(doubled).min(PAUSE_MAX)
 }

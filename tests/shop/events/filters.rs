@@ -1,9 +1,11 @@
 //! Endpoints with a filter get what they name, in order, and know which positions that covers.
 
+use seckill::failpoint::hold::Director;
 use serde_json::{Value, json};
 
 use super::{endpoint, shop_with_events, subscribe_by, until_endpoint};
 use crate::http::assert_problem;
+use crate::support::crowd::RECOVERY_MAX;
 use crate::support::webhook_receiver::{Answering, TestReceiver};
 use crate::support::{Instance, eventually, until, when};
 
@@ -110,6 +112,31 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
         when(positions == [1, 5, 7], positions)
     })
     .await;
+}
+
+/// An instance that works on a replay while the filter is changed does not take the next replay by the old filter.
+#[tokio::test]
+async fn a_replay_after_a_change_of_the_filter_is_by_the_new_one() {
+    let (_shop, instance) = shop_with_events().await.opened().await;
+    let item = instance.make_item(json!({})).await;
+    let receiver = TestReceiver::start().await;
+    let id = subscribe_to(&instance, &receiver, json!({ "types": ["offers.changed"] })).await;
+    instance.buyer(1).buy("mysql-atomic", item).await.expect_status(201);
+    until_at(&instance, id, 1).await;
+    let director = Director::of(&[id]);
+    let path = format!("/api/admin/endpoints/{id}");
+    let replay = async || {
+        let replays = format!("{path}/replays");
+        instance.admin().post(&replays, &json!({ "first": 1 })).await.expect_status(202);
+    };
+    replay().await;
+    let arrival = director.arrival(id, "replay-read");
+    tokio::time::timeout(RECOVERY_MAX, arrival).await.expect("the first replay is read");
+    instance.admin().patch(&path, &json!({ "filter": {} })).await.expect_status(204);
+    replay().await;
+    drop(director);
+    let times = || async { receiver.times_of_position(1) };
+    until("both replays", times, |times| *times >= 2).await;
 }
 
 #[tokio::test]

@@ -72,6 +72,12 @@ fn location(answer: &reqwest::Response) -> String {
     location.map(|it| it.to_str().expect("text").to_owned()).unwrap_or_default()
 }
 
+/// The code in the path at which the provider sends the browser back.
+fn code(path: &str) -> &str {
+    let (_, code) = path.split_once("code=").expect("a code");
+    code.split('&').next().unwrap_or_default()
+}
+
 async fn testbed() -> (TestIdentityProvider, Shop, Instance) {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
     let (shop, instance) = Shop::open_with(|config| {
@@ -155,11 +161,7 @@ async fn a_sign_in_that_this_browser_did_not_begin_ends_nowhere() {
     let mut again = Browser::new(instance.addr);
     let page = again.visit("/api/session/provider").await;
     let own = again.at_provider(&page, "attacker").await;
-    let (_, used) = back.split_once("code=").expect("a code");
-    let used = used.split('&').next().unwrap_or_default();
-    let (_, fresh) = own.split_once("code=").expect("a code");
-    let fresh = fresh.split('&').next().unwrap_or_default();
-    let replayed = again.visit(&own.replace(fresh, used)).await;
+    let replayed = again.visit(&own.replace(code(&own), code(&back))).await;
     assert_eq!(replayed, "/signin.html?problem=identity_refused&return=%2F", "a code worked twice");
 }
 
@@ -173,11 +175,7 @@ async fn a_code_of_another_sign_in_is_worth_nothing() {
     let mut victim = Browser::new(instance.addr);
     let page = victim.visit("/api/session/provider").await;
     let own = victim.at_provider(&page, "victim").await;
-    let code = |path: &str| {
-        let (_, code) = path.split_once("code=").expect("a code");
-        code.split('&').next().unwrap_or_default().to_owned()
-    };
-    let injected = victim.visit(&own.replace(&code(&own), &code(&stolen))).await;
+    let injected = victim.visit(&own.replace(code(&own), code(&stolen))).await;
     assert_eq!(injected, "/signin.html?problem=identity_refused&return=%2F");
     assert_eq!(victim.who().await["code"], "unauthenticated");
 }

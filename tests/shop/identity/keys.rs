@@ -94,18 +94,3 @@ async fn keys_may_lack_what_is_optional_and_sets_may_have_more() {
     let named = exchange(&instance, &token(&rsa, "RS256", Some("1"))).await;
     assert_refused(&named, "an id where the set has none");
 }
-
-/// A key that the set says is for one algorithm is for no other, and a setting can switch one off.
-#[tokio::test]
-async fn an_algorithm_has_to_be_that_of_the_key_and_switched_on() {
-    let rsa = TestKey::rsa("1");
-    let (mut shop, instance) = shop_with(json!([rsa.jwk()])).await;
-    user(&exchange(&instance, &token(&rsa, "RS256", Some("1"))).await);
-    for other in ["RS384", "RS512", "PS256", "PS512"] {
-        assert_refused(&exchange(&instance, &token(&rsa, other, Some("1"))).await, other);
-    }
-    instance.stop().await;
-    shop.config.sections.set("identity", "algorithms", "RS256, ES256");
-    let instance = shop.start().await;
-    user(&exchange(&instance, &token(&rsa, "RS256", Some("1"))).await);
-}

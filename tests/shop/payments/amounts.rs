@@ -99,16 +99,6 @@ async fn a_part_that_goes_back_before_its_payment_leaves_the_rest_to_go_back() {
 }
 
 #[tokio::test]
-async fn money_that_has_paid_an_order_is_not_refunded_by_hand() {
-    let (_provider, _shop, instance, item, order) = paid_order().await;
-    let by_hand = instance.admin().post("/api/admin/payments/p1/refund", &json!({})).await;
-    assert_eq!(by_hand.brief(), (409, "payment_accepted"), "{}", by_hand.text);
-    assert_eq!(payment(&instance, "p1").await["status"], "accepted");
-    assert_eq!(status(&instance, 1, &order).await, "paid");
-    assert_clean(&instance, item).await;
-}
-
-#[tokio::test]
 async fn an_address_that_forges_messages_is_limited_and_a_provider_is_not() {
     let provider = TestProvider::start().await;
     let mut shop = shop_of(&provider).await;
@@ -146,17 +136,4 @@ async fn an_address_that_forges_messages_is_limited_and_a_provider_is_not() {
         }
     }
     assert!(refused > 0, "an address may forge as often as it likes");
-}
-
-#[tokio::test]
-async fn a_message_has_at_most_five_signatures() {
-    let (provider, _shop, instance, _item, order) = paid_order().await;
-    let good = provider.succeeded("m2", "p1", &order, 250);
-    assert_eq!(good.behind_signatures(4).send(&instance).await.status, 200);
-    for more in [5, 4_000] {
-        let answer = good.with_id("m3").behind_signatures(more).send(&instance).await;
-        assert_eq!(answer.brief(), (403, "invalid_signature"), "{more}");
-        let answer = good.behind_signatures(more).send(&instance).await;
-        assert_eq!(answer.brief(), (403, "invalid_signature"), "{more} and a genuine one");
-    }
 }

@@ -92,11 +92,11 @@ async fn an_operator_pays_the_money_of_a_return_back_by_hand() {
     let order = buy(&instance, 1, item).await;
     let said = provider.succeeded("m1", "p1", &order, 250);
     assert_taken(&said.send(&instance).await, "paid", &Value::Null);
-    let by_hand =
-        async || instance.admin().post("/api/admin/payments/p1/refund", &json!({})).await.status;
-    assert_eq!(by_hand().await, 409, "it has paid the order");
+    let by_hand = async || instance.admin().post("/api/admin/payments/p1/refund", &json!({})).await;
+    assert_eq!(by_hand().await.brief(), (409, "payment_accepted"), "it has paid the order");
+    assert_eq!(payment(&instance, "p1").await["status"], "accepted");
     assert_eq!(give_back(&instance, 1, &order).await.status, 200);
-    assert_eq!(by_hand().await, 204);
+    by_hand().await.expect_status(204);
     assert_eq!(payment(&instance, "p1").await["status"], "refunded");
     assert_clean(&instance, item).await;
 }

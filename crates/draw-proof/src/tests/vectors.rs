@@ -17,10 +17,9 @@ const NOTE: &str = "Each character is a byte. A case has the name of a text; or 
 /// The secret key of the shop, and one of another shop.
 const KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
 const OTHER_KEY: &str = "0808080808080808080808080808080808080808080808080808080808080808";
-/// A round of `quicknet`, its time in seconds, and its signature.
+/// The round of [`SIGNATURE`], and its time in seconds.
 const ROUND: u64 = 657_413;
 const ROUND_AT: u64 = 1_694_775_603;
-const SIGNATURE: &str = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b";
 const MICROS: u64 = 1_000_000;
 const CLOSES: u64 = (ROUND_AT - 30) * MICROS;
 

@@ -62,7 +62,8 @@ pub async fn note_message(
     ledger: &Ledger,
     received: &ReceivedPayment,
 ) -> Result<RefundResult, LedgerError> {
-    let noted = ledger.change(RetryPolicy::ONCE, |transaction| {
+    // A duplicate is the payment itself, whose message came at the same moment.
+    let noted = ledger.change(RetryPolicy::ROLLED_BACK, |transaction| {
         Box::pin(async move {
             // A refund of a part may come several times, each with a message or an id of its own.
             if !payments::note_message(transaction, &received.message).await?
