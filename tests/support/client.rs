@@ -258,6 +258,18 @@ impl Answer {
     }
 }
 
+impl Answer {
+    /// Asserts that the answer has this status, and that its body has each of these fields.
+    #[track_caller]
+    pub fn assert_fields(&self, status: u16, fields: Value) {
+        assert_eq!(self.status, status, "{}", self.text);
+        let Value::Object(fields) = fields else { panic!("fields are an object") };
+        for (name, value) in fields {
+            assert_eq!(self.json[&name], value, "{name}: {}", self.text);
+        }
+    }
+}
+
 /// The path of a purchase; `strategy` may carry a query.
 pub fn purchase_path(strategy: &str, item: i64) -> String {
     match strategy.split_once('?') {
