@@ -17,17 +17,15 @@ async fn a_key_that_is_none_is_refused() {
     let long = "x".repeat(65);
     let keys: [&[u8]; 7] =
         [b"", b" ", b"a b", b"a\tb", b"schl\xc3\xbcssel", b"\xff", long.as_bytes()];
-    let mut cases: Vec<Refused> = keys
-        .iter()
-        .map(|key| {
-            let value = HeaderValue::from_bytes(key).expect("sendable");
-            Refused::new(format!("{value:?}"), purchase().header("idempotency-key", value), invalid)
-        })
-        .collect();
+    let mut cases = Refused::default();
+    for key in keys {
+        let value = HeaderValue::from_bytes(key).expect("sendable");
+        cases.add(format!("{value:?}"), purchase().header("idempotency-key", value), invalid);
+    }
     let two = purchase().header("idempotency-key", "a").header("idempotency-key", "b");
-    cases.push(Refused::new("two keys", two, invalid));
+    cases.add("two keys", two, invalid);
     let same = purchase().header("idempotency-key", "a").header("idempotency-key", "a");
-    cases.push(Refused::new("a key twice", same, invalid));
+    cases.add("a key twice", same, invalid);
     assert_refused(&shop, cases).await;
     buyer.buy_with_key("default", item, &"x".repeat(64)).await.expect_status(201);
     assert_clean(&instance, item).await;

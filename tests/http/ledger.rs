@@ -46,28 +46,25 @@ impl Ledger {
     }
 }
 
-/// A request that must be refused.
-pub struct Refused {
-    pub what: String,
-    pub request: RequestBuilder,
-    /// Status and code.
-    pub expected: (u16, &'static str),
-}
+/// Requests that must be refused, each with what it is, and the status and the code of its answer.
+#[derive(Default)]
+pub struct Refused(Vec<(String, RequestBuilder, (u16, &'static str))>);
 
 impl Refused {
-    pub fn new(
+    pub fn add(
+        &mut self,
         what: impl Into<String>,
         request: RequestBuilder,
         expected: (u16, &'static str),
-    ) -> Self {
-        Self { what: what.into(), request, expected }
+    ) {
+        self.0.push((what.into(), request, expected));
     }
 }
 
 /// Sends the requests one after the other: each is answered as expected and changes nothing.
-pub async fn assert_refused(shop: &Shop, cases: Vec<Refused>) {
+pub async fn assert_refused(shop: &Shop, cases: Refused) {
     let before = Ledger::of(shop).await;
-    for Refused { what, request, expected } in cases {
+    for (what, request, expected) in cases.0 {
         let answer = Client::send(request).await;
         assert_problem(&answer, expected, &what);
         assert_eq!(answer.json["outcome"], "none", "{what}");
