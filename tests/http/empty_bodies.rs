@@ -7,6 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use web::token::Role;
 
+use super::access::{document, documented};
 use crate::support::raw::Raw;
 use crate::support::{Client, Instance, Shop};
 
@@ -32,18 +33,12 @@ const TYPES: [(&str, Option<&str>); 9] = [
 
 /// An operation of the document whose body may be left out, with numbers for the parts of its path.
 fn operations(item: i64) -> Vec<(Method, String)> {
-    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
-    let paths = document["paths"].as_object().expect("paths");
-    let all = paths.iter().flat_map(|(path, operations)| {
-        let operations = operations.as_object().expect("operations");
-        operations.iter().map(move |(method, operation)| (method, path, operation))
-    });
-    let changes = all.filter(|(method, _, operation)| {
-        ["post", "put", "patch", "delete"].contains(&method.as_str())
-            && operation["requestBody"]["required"] != json!(true)
+    let document = document();
+    let changes = documented(&document).into_iter().filter(|(method, _, operation)| {
+        method != "GET" && operation["requestBody"]["required"] != json!(true)
     });
     let found = changes.map(|(method, path, _)| {
-        let method: Method = method.to_uppercase().parse().expect("a method");
+        let method: Method = method.parse().expect("a method");
         let item = item.to_string();
         let order = "01a1fdc7-1150-7a01-9d1e-5b7c3ad0c0de";
         let id = if path.contains("/orders/") { order } else { item.as_str() };
@@ -106,86 +101,40 @@ async fn purchase(instance: &Instance, item: i64, version: &str, headers: &str, 
     raw.answer().await.status
 }
 
+/// Each tool with its version of HTTP and its headers, which end with `|`. `FORM` is the type of a form.
+const TOOLS: &str = "\
+curl -X POST: HTTP/1.1 User-Agent: curl/8.14.1|Accept: */*|
+curl -d '': HTTP/1.1 Accept: */*|Content-Length: 0|FORM|
+ab -p: HTTP/1.0 Content-length: 0|Content-type: text/plain|User-Agent: ApacheBench/2.3|
+ab -k -p: HTTP/1.0 Connection: Keep-Alive|Content-length: 0|Content-type: text/plain|
+wrk: HTTP/1.1
+k6: HTTP/1.1 User-Agent: Grafana k6/1.4.0|Content-Length: 0|FORM|Accept-Encoding: gzip|
+JMeter: HTTP/1.1 Connection: keep-alive|FORM; charset=UTF-8|Content-Length: 0|User-Agent: Apache-HttpClient/4.5.14 (Java/17)|
+HTTPie: HTTP/1.1 Accept-Encoding: gzip, deflate|Connection: keep-alive|FORM; charset=utf-8|Content-Length: 0|
+PHP's curl: HTTP/1.1 Accept: */*|Expect: 100-continue|Content-Length: 0|FORM|
+an empty body in chunks: HTTP/1.1 Transfer-Encoding: chunked|FORM|";
+
 #[tokio::test]
 async fn the_requests_of_tools_buy() {
     let (_shop, instance, item) =
         Shop::selling(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
     let form = "Content-Type: application/x-www-form-urlencoded";
-    let tools = [
-        ("curl -X POST", "1.1", "User-Agent: curl/8.14.1\r\nAccept: */*\r\n".to_owned(), ""),
-        ("curl -d ''", "1.1", format!("Accept: */*\r\nContent-Length: 0\r\n{form}\r\n"), ""),
-        (
-            "ab -p",
-            "1.0",
-            "Content-length: 0\r\nContent-type: text/plain\r\nUser-Agent: ApacheBench/2.3\r\n"
-                .to_owned(),
-            "",
-        ),
-        (
-            "ab -k -p",
-            "1.0",
-            "Connection: Keep-Alive\r\nContent-length: 0\r\nContent-type: text/plain\r\n"
-                .to_owned(),
-            "",
-        ),
-        ("wrk", "1.1", String::new(), ""),
-        (
-            "k6",
-            "1.1",
-            format!(
-                "User-Agent: Grafana k6/1.4.0\r\nContent-Length: 0\r\n{form}\r\nAccept-Encoding: gzip\r\n"
-            ),
-            "",
-        ),
-        (
-            "JMeter",
-            "1.1",
-            format!(
-                "Connection: keep-alive\r\n{form}; charset=UTF-8\r\nContent-Length: 0\r\nUser-Agent: Apache-HttpClient/4.5.14 (Java/17)\r\n"
-            ),
-            "",
-        ),
-        (
-            "HTTPie",
-            "1.1",
-            format!(
-                "Accept-Encoding: gzip, deflate\r\nConnection: keep-alive\r\n{form}; charset=utf-8\r\nContent-Length: 0\r\n"
-            ),
-            "",
-        ),
-        (
-            "PHP's curl",
-            "1.1",
-            format!("Accept: */*\r\nExpect: 100-continue\r\nContent-Length: 0\r\n{form}\r\n"),
-            "",
-        ),
-        (
-            "an empty body in chunks",
-            "1.1",
-            format!("Transfer-Encoding: chunked\r\n{form}\r\n"),
-            "0\r\n\r\n",
-        ),
-    ];
-    let count = tools.len();
-    for (tool, version, headers, body) in tools {
+    for line in TOOLS.lines() {
+        let (tool, request) = line.split_once(": HTTP/").expect("a tool");
+        let (version, headers) = request.split_once(' ').unwrap_or((request, ""));
+        let headers = headers.replace("FORM", form).replace('|', "\r\n");
+        let body = if headers.contains("chunked") { "0\r\n\r\n" } else { "" };
         assert_eq!(purchase(&instance, item, version, &headers, body).await, 201, "{tool}");
     }
+    let count = TOOLS.lines().count();
     assert_eq!(instance.audit(item).await["orders"], count);
     // A body is read by its type, whatever the tool.
+    let json = "Content-Type: application/json\r\n";
+    let chunked = format!("{form}\r\nTransfer-Encoding: chunked\r\n");
     for (what, headers, body, status) in [
         ("a form", format!("{form}\r\nContent-Length: 10\r\n"), "quantity=1", 415),
-        (
-            "a form in chunks",
-            format!("{form}\r\nTransfer-Encoding: chunked\r\n"),
-            "3\r\na=b\r\n0\r\n\r\n",
-            415,
-        ),
-        (
-            "JSON that is not there",
-            "Content-Type: application/json\r\nContent-Length: 0\r\n".to_owned(),
-            "",
-            400,
-        ),
+        ("a form in chunks", chunked, "3\r\na=b\r\n0\r\n\r\n", 415),
+        ("JSON that is not there", format!("{json}Content-Length: 0\r\n"), "", 400),
     ] {
         assert_eq!(purchase(&instance, item, "1.1", &headers, body).await, status, "{what}");
     }

@@ -68,11 +68,13 @@ impl Testbed {
 }
 
 const BODY: &str = "{\"quantity\":1}";
+const JSON: &str = "Content-Type: application/json\r\n";
+const CHUNKED: &str = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
 
 #[tokio::test]
 async fn a_plain_request_of_these_tests_would_buy() {
     let testbed = Testbed::new().await;
-    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", BODY.len());
+    let headers = format!("{JSON}Content-Length: {}\r\n", BODY.len());
     let (heard, _) = testbed.ask(testbed.purchase(&headers) + BODY).await;
     assert_eq!(heard.status, 201, "{heard:?}");
     let (heard, _) = testbed.ask(testbed.purchase("")).await;
@@ -104,15 +106,14 @@ async fn slow_clients_are_let_go() {
     testbed.assert_untouched("a slow head").await;
     // A body that never ends.
     let mut raw = testbed.connect().await;
-    raw.send(testbed.purchase("Content-Type: application/json\r\nContent-Length: 1000\r\n")).await;
+    raw.send(testbed.purchase(&format!("{JSON}Content-Length: 1000\r\n"))).await;
     raw.trickle(std::iter::repeat(" "), TRICKLE).await;
     let heard = raw.answer().await;
     assert_eq!(heard.brief(), (408, "request_timeout"), "{heard:?}");
     assert!(heard.head.contains("connection: close") && raw.is_closed().await);
     // The same in chunks.
     let mut raw = testbed.connect().await;
-    raw.send(testbed.purchase("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"))
-        .await;
+    raw.send(testbed.purchase(CHUNKED)).await;
     raw.trickle(["1", "\r\n", " ", "\r\n"].iter().cycle(), TRICKLE).await;
     assert_eq!(raw.answer().await.brief(), (408, "request_timeout"));
     testbed.assert_clean().await;
@@ -122,8 +123,7 @@ async fn slow_clients_are_let_go() {
 async fn a_body_without_end_is_cut() {
     let testbed = Testbed::new().await;
     let mut raw = testbed.connect().await;
-    raw.send(testbed.purchase("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"))
-        .await;
+    raw.send(testbed.purchase(CHUNKED)).await;
     // A kilobyte at a time.
     let chunk = format!("400\r\n{}\r\n", " ".repeat(1024));
     raw.trickle(std::iter::repeat(chunk), Duration::from_millis(5)).await;
@@ -137,16 +137,14 @@ async fn a_body_without_end_is_cut() {
 async fn a_large_body_is_refused_before_it_is_sent() {
     let testbed = Testbed::new().await;
     for length in ["16385", "99999999999", "9223372036854775808"] {
-        let headers = format!(
-            "Content-Type: application/json\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n"
-        );
+        let headers = format!("{JSON}Content-Length: {length}\r\nExpect: 100-continue\r\n");
         let (heard, mut raw) = testbed.ask(testbed.purchase(&headers)).await;
         assert_eq!(heard.brief(), (413, "payload_too_large"), "{length}: {heard:?}");
         assert!(raw.is_closed().await, "{length}");
     }
     // One that is not too large is asked for.
-    let headers = "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n";
-    let (heard, mut raw) = testbed.ask(testbed.purchase(headers)).await;
+    let headers = format!("{JSON}Content-Length: 2\r\nExpect: 100-continue\r\n");
+    let (heard, mut raw) = testbed.ask(testbed.purchase(&headers)).await;
     assert_eq!(heard.status, 100, "{heard:?}");
     raw.send("[]").await;
     assert_eq!(raw.answer().await.brief(), (422, "invalid_type"));
@@ -156,18 +154,14 @@ async fn a_large_body_is_refused_before_it_is_sent() {
 #[tokio::test]
 async fn a_cut_body_buys_nothing() {
     let testbed = Testbed::new().await;
-    let length =
-        format!("Content-Type: application/json\r\nContent-Length: {}\r\n", BODY.len() + 1);
-    let chunked = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+    let length = format!("{JSON}Content-Length: {}\r\n", BODY.len() + 1);
+    let chunked = testbed.purchase(CHUNKED);
     for (what, request) in [
         ("a cut body", testbed.purchase(&length) + BODY),
-        ("a cut chunk", testbed.purchase(chunked) + "e\r\n{\"quantity\""),
-        ("no last chunk", testbed.purchase(chunked) + "e\r\n" + BODY + "\r\n"),
-        ("a chunk of no size", testbed.purchase(chunked) + "zz\r\n" + BODY + "\r\n0\r\n\r\n"),
-        (
-            "a chunk of any size",
-            testbed.purchase(chunked) + "ffffffffffffffff1\r\n" + BODY + "\r\n0\r\n\r\n",
-        ),
+        ("a cut chunk", chunked.clone() + "e\r\n{\"quantity\""),
+        ("no last chunk", chunked.clone() + "e\r\n" + BODY + "\r\n"),
+        ("a chunk of no size", chunked.clone() + "zz\r\n" + BODY + "\r\n0\r\n\r\n"),
+        ("a chunk of any size", chunked.clone() + "ffffffffffffffff1\r\n" + BODY + "\r\n0\r\n\r\n"),
     ] {
         let mut raw = testbed.connect().await;
         raw.send(request).await;
@@ -183,36 +177,19 @@ async fn a_cut_body_buys_nothing() {
 #[tokio::test]
 async fn ambiguous_requests_are_refused_and_nothing_is_smuggled() {
     let testbed = Testbed::new().await;
-    let json = "Content-Type: application/json\r\n";
     let hidden = testbed.purchase("");
     let half = hidden.len();
+    let in_http_1_0 = testbed.purchase(CHUNKED).replace("HTTP/1.1", "HTTP/1.0");
+    let with = |header: &str| testbed.purchase(&format!("{JSON}{header}\r\n"));
     for (what, request) in [
-        (
-            "two lengths",
-            testbed.purchase(&format!("{json}Content-Length: 2\r\nContent-Length: 3\r\n")) + "[]x",
-        ),
-        (
-            "two lengths in one",
-            testbed.purchase(&format!("{json}Content-Length: 2, 3\r\n")) + "[]x",
-        ),
-        ("a negative length", testbed.purchase(&format!("{json}Content-Length: -1\r\n"))),
-        ("a length with a sign", testbed.purchase(&format!("{json}Content-Length: +2\r\n")) + "[]"),
-        ("a length in hex", testbed.purchase(&format!("{json}Content-Length: 0x2\r\n")) + "[]"),
-        (
-            "gzip as transfer",
-            testbed.purchase(&format!("{json}Transfer-Encoding: gzip\r\n")) + "[]",
-        ),
-        (
-            "chunked, then gzip",
-            testbed.purchase(&format!("{json}Transfer-Encoding: chunked, gzip\r\n")) + "0\r\n\r\n",
-        ),
-        (
-            "chunked in HTTP/1.0",
-            testbed
-                .purchase(&format!("{json}Transfer-Encoding: chunked\r\n"))
-                .replace("HTTP/1.1", "HTTP/1.0")
-                + "0\r\n\r\n",
-        ),
+        ("two lengths", with("Content-Length: 2\r\nContent-Length: 3") + "[]x"),
+        ("two lengths in one", with("Content-Length: 2, 3") + "[]x"),
+        ("a negative length", with("Content-Length: -1")),
+        ("a length with a sign", with("Content-Length: +2") + "[]"),
+        ("a length in hex", with("Content-Length: 0x2") + "[]"),
+        ("gzip as transfer", with("Transfer-Encoding: gzip") + "[]"),
+        ("chunked, then gzip", with("Transfer-Encoding: chunked, gzip") + "0\r\n\r\n"),
+        ("chunked in HTTP/1.0", in_http_1_0 + "0\r\n\r\n"),
         ("a folded header", testbed.purchase("X-A: b\r\n c: d\r\n")),
         ("a space before the colon", testbed.purchase("Content-Length : 0\r\n")),
         ("a bare line end in a header", testbed.purchase("Idempotency-Key: a\rb\r\n")),
@@ -225,9 +202,8 @@ async fn ambiguous_requests_are_refused_and_nothing_is_smuggled() {
     }
     // Both a length and chunks: the chunks count, the length is ignored, and the connection is
     // closed, so that what follows is never taken for a request.
-    let both = format!("{json}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", half + 7);
-    let (heard, mut raw) =
-        testbed.ask(testbed.purchase(&both) + "2\r\n[]\r\n0\r\n\r\n" + hidden.as_str()).await;
+    let both = with(&format!("Content-Length: {}\r\nTransfer-Encoding: chunked", half + 7));
+    let (heard, mut raw) = testbed.ask(both + "2\r\n[]\r\n0\r\n\r\n" + hidden.as_str()).await;
     assert!([(400, ""), (422, "invalid_type")].contains(&heard.brief()), "{heard:?}");
     assert!(raw.is_closed().await, "the hidden request was answered");
     testbed.assert_clean().await;
@@ -239,19 +215,16 @@ async fn a_head_that_is_too_large_or_malformed_is_refused() {
     let addr = testbed.instance.addr;
     let many: String = (0..120).map(|number| format!("X-{number}: y\r\n")).collect();
     let long = "x".repeat(70_000);
+    let get = |line: &str| format!("GET {line}\r\nHost: {addr}\r\n\r\n");
     for (what, request, expected) in [
         ("many headers", testbed.purchase(&many), &[431][..]),
         ("a large header", testbed.purchase(&format!("X-A: {long}\r\n")), &[431]),
-        ("a long path", format!("GET /{long} HTTP/1.1\r\nHost: {addr}\r\n\r\n"), &[414, 431]),
-        (
-            "a long query",
-            format!("GET /api/items?{long} HTTP/1.1\r\nHost: {addr}\r\n\r\n"),
-            &[414, 431],
-        ),
+        ("a long path", get(&format!("/{long} HTTP/1.1")), &[414, 431]),
+        ("a long query", get(&format!("/api/items?{long} HTTP/1.1")), &[414, 431]),
         ("no HTTP", "hello\r\n\r\n".to_owned(), &[400]),
         ("TLS", "\u{16}\u{3}\u{1}\0\u{1}\r\n\r\n".to_owned(), &[400]),
-        ("a version to come", format!("GET / HTTP/9.9\r\nHost: {addr}\r\n\r\n"), &[400, 505]),
-        ("no path", format!("GET HTTP/1.1\r\nHost: {addr}\r\n\r\n"), &[400]),
+        ("a version to come", get("/ HTTP/9.9"), &[400, 505]),
+        ("no path", get("HTTP/1.1"), &[400]),
         ("a header without a name", testbed.purchase(": x\r\n"), &[400]),
     ] {
         let (heard, mut raw) = testbed.ask(request).await;
@@ -264,18 +237,15 @@ async fn a_head_that_is_too_large_or_malformed_is_refused() {
     assert_eq!(heard.brief(), (400, "host_missing"), "{heard:?}");
     // A name that is not ours was made to point here.
     for foreign in ["evil.example", "localhost.evil.example", "evil.example:80", "", "a b", "@"] {
-        let request =
-            testbed.purchase("").replace(&format!("Host: {addr}"), &format!("Host: {foreign}"));
+        let request = testbed.purchase("");
+        let request = request.replace(&format!("Host: {addr}"), &format!("Host: {foreign}"));
         let (heard, _) = testbed.ask(request).await;
+        let is_named = heard.brief() == (421, "misdirected_request");
+        assert!(is_named || !foreign.starts_with("evil"), "Host: {foreign}: {heard:?}");
         assert!([421, 400].contains(&heard.status), "Host: {foreign}: {heard:?}");
         testbed.assert_untouched(foreign).await;
-        if foreign.starts_with("evil") {
-            assert_eq!(heard.brief(), (421, "misdirected_request"), "{heard:?}");
-        }
     }
-    let (heard, _) = testbed
-        .ask(format!("GET http://evil.example/healthz HTTP/1.1\r\nHost: {addr}\r\n\r\n"))
-        .await;
+    let (heard, _) = testbed.ask(get("http://evil.example/healthz HTTP/1.1")).await;
     assert_eq!(heard.brief(), (421, "misdirected_request"), "{heard:?}");
     let (heard, _) = testbed.ask(testbed.purchase("").replace("Host:", "X-Host:")).await;
     assert_eq!(heard.brief(), (400, "host_missing"), "{heard:?}");
@@ -287,32 +257,11 @@ async fn odd_paths_and_methods_find_nothing() {
     let testbed = Testbed::new().await;
     let addr = testbed.instance.addr;
     let (item, token) = (testbed.item, testbed.instance.token(1, Role::Buyer));
-    for path in [
-        "/..%2f",
-        "/../Cargo.toml",
-        "/..%2fCargo.toml",
-        "/%2e%2e/Cargo.toml",
-        "/%2e%2e%2fCargo.toml",
-        "/..%5cCargo.toml",
-        "/css/../../Cargo.toml",
-        "/%00",
-        "/index.html%00.css",
-        "//",
-        "//etc/passwd",
-        "//evil.example/..",
-        "/api",
-        "/api/",
-        "/api/nothing",
-        "/api//items",
-        "/api/items/",
-        "/api/seckill/default",
-        "/api/seckill/default/1/2",
-        "/API/items",
-        "/api/%2e%2e/items",
-        "/docs/../Cargo.toml",
-        "/.git/HEAD",
-        "/.data/env",
-    ] {
+    let paths = "/..%2f /../Cargo.toml /..%2fCargo.toml /%2e%2e/Cargo.toml /%2e%2e%2fCargo.toml /..%5cCargo.toml \
+         /css/../../Cargo.toml /%00 /index.html%00.css // //etc/passwd //evil.example/.. /api /api/ /api/nothing \
+         /api//items /api/items/ /api/seckill/default /api/seckill/default/1/2 /API/items /api/%2e%2e/items \
+         /docs/../Cargo.toml /.git/HEAD /.data/env";
+    for path in paths.split(' ') {
         let (heard, _) = testbed.ask(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n\r\n")).await;
         assert_eq!(heard.status, 404, "{path}: {heard:?}");
         if path.starts_with("/api/") {
