@@ -50,16 +50,23 @@ async fn every_link_of_the_book_leads_somewhere() {
     }
 }
 
-/// A folder of pages has a link to the book, too, so the book is served beside it. Its address without the last slash
-/// leads to it.
+/// A folder of pages replaces those of the program, and has a link to the book, so the book is served beside it. Its
+/// address without the last slash leads to it.
 #[tokio::test]
 async fn the_book_is_beside_every_folder_of_pages() {
     let folder = std::env::temp_dir().join(unique("pages"));
     fs::create_dir_all(&folder).expect("a folder");
-    fs::write(folder.join("index.html"), "<p>edited").expect("written");
+    fs::write(folder.join("index.html"), "<p>").expect("written");
     for dir in [Path::new(""), folder.as_path()] {
         let (_shop, instance) = Shop::open_with(|config| config.http.static_dir = dir.into()).await;
         let stranger = instance.stranger();
+        if dir != Path::new("") {
+            for edited in ["<p>edited", "<p>edited again"] {
+                fs::write(folder.join("index.html"), edited).expect("written");
+                assert_eq!(stranger.get("/").await.text, edited);
+            }
+            assert_eq!(stranger.get("/orders.html").await.status, 404);
+        }
         let bare = stranger.get("/book").await.expect_status(308);
         assert_eq!(bare.headers["location"], "/book/", "{}", dir.display());
         for path in ["/book/", "/book/architecture.html", "/book/img/purchase.svg"] {

@@ -7,53 +7,40 @@ use crate::support::{Answer, Client, Shop};
 
 const OURS: &str = "https://shop.example";
 
-/// What libraries add to each request of a page, as their documents say.
-const LIBRARIES: &[(&str, &[&str])] = &[
+/// What libraries add to each request of a page, as the documents of the libraries say.
+const LIBRARIES: &[(&str, &str)] = &[
     // https://www.w3.org/TR/trace-context/ and https://www.w3.org/TR/baggage/
-    ("W3C", &["traceparent", "tracestate", "baggage"]),
+    ("W3C", "traceparent tracestate baggage"),
     // https://docs.sentry.io/platforms/javascript/tracing/distributed-tracing/
-    ("Sentry", &["sentry-trace", "baggage", "traceparent"]),
+    ("Sentry", "sentry-trace baggage traceparent"),
     // https://docs.datadoghq.com/real_user_monitoring/correlate_with_other_telemetry/apm/
     (
         "Datadog",
-        &[
-            "x-datadog-trace-id",
-            "x-datadog-parent-id",
-            "x-datadog-origin",
-            "x-datadog-sampling-priority",
-            "traceparent",
-            "tracestate",
-            "b3",
-            "x-b3-traceid",
-            "x-b3-spanid",
-            "x-b3-sampled",
-        ],
+        "x-datadog-trace-id x-datadog-parent-id x-datadog-origin x-datadog-sampling-priority",
     ),
+    ("Datadog", "traceparent tracestate b3 x-b3-traceid x-b3-spanid x-b3-sampled"),
     // https://github.com/openzipkin/b3-propagation
-    (
-        "Zipkin",
-        &["b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags"],
-    ),
+    ("Zipkin", "b3 x-b3-traceid x-b3-spanid x-b3-parentspanid x-b3-sampled x-b3-flags"),
     // https://docs.newrelic.com/docs/browser/new-relic-browser/browser-pro-features/browser-data-distributed-tracing/
-    ("New Relic", &["newrelic", "traceparent", "tracestate"]),
+    ("New Relic", "newrelic traceparent tracestate"),
     // https://learn.microsoft.com/azure/azure-monitor/app/javascript-sdk-configuration
-    ("Application Insights", &["request-id", "request-context", "traceparent", "tracestate"]),
+    ("Application Insights", "request-id request-context traceparent tracestate"),
     // https://www.elastic.co/guide/en/apm/agent/rum-js/current/distributed-tracing-guide.html
-    ("Elastic", &["traceparent", "tracestate", "elastic-apm-traceparent"]),
+    ("Elastic", "traceparent tracestate elastic-apm-traceparent"),
     // https://www.jaegertracing.io/docs/1.76/client-libraries/
-    ("Jaeger", &["uber-trace-id"]),
+    ("Jaeger", "uber-trace-id"),
     // https://docs.aws.amazon.com/xray/latest/devguide/xray-concepts.html#xray-concepts-tracingheader
-    ("AWS X-Ray", &["x-amzn-trace-id"]),
+    ("AWS X-Ray", "x-amzn-trace-id"),
     // https://github.com/apache/skywalking-client-js
-    ("SkyWalking", &["sw8"]),
+    ("SkyWalking", "sw8"),
     // https://posthog.com/docs/libraries/js/config
-    ("PostHog", &["x-posthog-session-id", "x-posthog-distinct-id", "x-posthog-window-id"]),
+    ("PostHog", "x-posthog-session-id x-posthog-distinct-id x-posthog-window-id"),
     // https://api.jquery.com/jQuery.ajax/ (`headers`)
-    ("jQuery", &["x-requested-with"]),
+    ("jQuery", "x-requested-with"),
     // https://github.com/Azure/fetch-event-source
-    ("fetch-event-source", &["last-event-id", "cache-control"]),
+    ("fetch-event-source", "last-event-id cache-control"),
     // https://axios-http.com/docs/req_config (`xsrfHeaderName`)
-    ("axios", &["x-xsrf-token", "x-requested-with"]),
+    ("axios", "x-xsrf-token x-requested-with"),
 ];
 
 async fn preflight(client: &Client, origin: &str, path: &str) -> Answer {
@@ -96,8 +83,8 @@ async fn a_page_of_a_named_origin_buys_with_a_token() {
     // Nothing that a library adds by itself keeps a page from us (sentry-javascript#6077).
     let all: Vec<&str> = headers.split(',').map(str::trim).collect();
     for (library, added) in LIBRARIES {
-        for header in *added {
-            assert!(all.contains(header), "{library}: {header} is missing in {headers}");
+        for header in added.split(' ') {
+            assert!(all.contains(&header), "{library}: {header} is missing in {headers}");
         }
     }
     for of_proxies in ["x-forwarded-for", "forwarded", "cookie", "webhook-signature", "*"] {
@@ -110,18 +97,12 @@ async fn a_page_of_a_named_origin_buys_with_a_token() {
 }
 
 #[tokio::test]
-async fn other_origins_learn_nothing() {
+async fn other_origins_learn_nothing_and_no_page_uses_a_cookie() {
     let (_shop, instance) =
         Shop::open_with(|config| config.http.cors_origins = OURS.to_owned()).await;
-    for origin in [
-        "https://evil.example",
-        "https://shop.example.evil.example",
-        "https://evil-shop.example",
-        "http://shop.example",
-        "https://shop.example:8443",
-        "https://SHOP.example",
-        "null",
-    ] {
+    let origins = "https://evil.example https://shop.example.evil.example https://evil-shop.example \
+         http://shop.example https://shop.example:8443 https://SHOP.example null";
+    for origin in origins.split(' ') {
         let asked = preflight(&instance.stranger(), origin, "/api/items").await;
         assert_eq!(allowed(&asked), None, "{origin}");
         let request = instance.stranger().request(Method::GET, "/api/items");
@@ -131,12 +112,7 @@ async fn other_origins_learn_nothing() {
     // Pages are not part of the API.
     let request = instance.stranger().request(Method::GET, "/").header("origin", OURS);
     assert_eq!(allowed(&Client::send(request).await), None);
-}
-
-#[tokio::test]
-async fn a_cookie_is_not_taken_from_a_page_of_a_named_origin() {
-    let (_shop, instance) =
-        Shop::open_with(|config| config.http.cors_origins = OURS.to_owned()).await;
+    // A cookie is not taken from a page of a named origin.
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     let cookie = format!("seckill={}", buyer.token().expect("a token"));

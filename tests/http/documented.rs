@@ -5,7 +5,7 @@ use ledger::rows::actions::NAMES;
 use serde_json::json;
 
 use super::assert_problem;
-use crate::support::{Client, Shop, files_below, unique};
+use crate::support::{Client, Shop, files_below};
 
 #[tokio::test]
 async fn the_document_is_served_and_shown() {
@@ -93,26 +93,17 @@ async fn every_answer_carries_the_headers_that_guard_it() {
     }
     for (what, answer) in &answers[..3] {
         let policy = answer.headers["content-security-policy"].to_str().expect("text");
-        for part in [
-            "default-src 'self'",
-            "frame-ancestors 'none'",
-            "script-src 'self'",
-            "object-src 'none'",
-        ] {
+        let parts = "default-src 'self';frame-ancestors 'none';script-src 'self';object-src 'none'";
+        for part in parts.split(';') {
             assert!(policy.contains(part), "{what}: {part} is missing in {policy}");
         }
         assert!(!policy.contains("unsafe"), "{what}: {policy}");
         assert_eq!(answer.headers["cross-origin-opener-policy"], "same-origin", "{what}");
         assert!(answer.headers.contains_key("permissions-policy"), "{what}");
-        assert!(
-            answer.headers["content-type"].to_str().is_ok_and(|kind| kind.starts_with("text/html")),
-            "{what}"
-        );
+        let kind = answer.headers["content-type"].to_str().expect("text");
+        assert!(kind.starts_with("text/html"), "{what}: {kind}");
     }
-    assert_eq!(
-        answers.iter().take(3).map(|(_, answer)| answer.status).collect::<Vec<_>>(),
-        [200, 200, 404]
-    );
+    assert_eq!([0, 1, 2].map(|at: usize| answers[at].1.status), [200, 200, 404]);
     for (what, answer) in &answers[3..10] {
         assert_eq!(answer.headers["cache-control"], "no-store", "{what}");
     }
@@ -133,34 +124,16 @@ async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
         let again = Client::send(request.header("if-none-match", known)).await;
         assert_eq!((again.status, again.text.len()), (304, 0), "{path}");
         let request = stranger.request(reqwest::Method::GET, path);
-        let refuses =
-            request.header("accept-encoding", "gzip;q=0").send().await.expect("an answer");
-        assert!(!refuses.headers().contains_key("content-encoding"), "{path}");
+        let refuses = Client::send(request.header("accept-encoding", "gzip;q=0")).await;
+        assert!(!refuses.headers.contains_key("content-encoding"), "{path}");
         let head = Client::send(stranger.request(reqwest::Method::HEAD, path)).await;
         assert_eq!((head.status, head.text.len()), (200, 0), "{path}");
         assert_eq!(head.headers["etag"], plain.headers["etag"], "{path}");
-        for encoding in ["gzip"] {
-            let request = stranger.request(reqwest::Method::GET, path);
-            let response =
-                request.header("accept-encoding", encoding).send().await.expect("an answer");
-            assert_eq!(response.headers()["content-encoding"], encoding, "{path}");
-            assert_eq!(response.headers()["vary"], "accept-encoding", "{path}");
-            let compressed = response.bytes().await.expect("a body").len();
-            assert!(compressed < plain.text.len(), "{path}: {compressed} bytes as {encoding}");
-        }
+        let request = stranger.request(reqwest::Method::GET, path);
+        let response = request.header("accept-encoding", "gzip").send().await.expect("an answer");
+        assert_eq!(response.headers()["content-encoding"], "gzip", "{path}");
+        assert_eq!(response.headers()["vary"], "accept-encoding", "{path}");
+        let compressed = response.bytes().await.expect("a body").len();
+        assert!(compressed < plain.text.len(), "{path}: {compressed} bytes as gzip");
     }
-}
-
-#[tokio::test]
-async fn a_folder_of_pages_replaces_those_of_the_program() {
-    let folder = std::env::temp_dir().join(unique("pages"));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join("index.html"), "<p>edited").expect("written");
-    let (_shop, instance) =
-        Shop::open_with(|config| config.http.static_dir.clone_from(&folder)).await;
-    assert_eq!(instance.stranger().get("/").await.text, "<p>edited");
-    std::fs::write(folder.join("index.html"), "<p>edited again").expect("written");
-    assert_eq!(instance.stranger().get("/").await.text, "<p>edited again");
-    assert_eq!(instance.stranger().get("/orders.html").await.status, 404);
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
