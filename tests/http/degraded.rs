@@ -1,5 +1,7 @@
 //! What still works while a server is away, and that it is not waited for over and over.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use dev_servers::RedisServer;
 use faulty_link::Fault;
 use futures::future::join_all;
@@ -41,6 +43,22 @@ async fn until_ledger_is_away(instance: &Instance, is_away: bool) {
     until_metric(&instance.stranger(), &line).await;
 }
 
+/// Waits until the breaker of a server is open in the instance, or closed.
+async fn until_breaker_is(instance: &Instance, dependency: &str, open: bool) {
+    until(BOUND, || is_breaker_open(instance, dependency), |seen| *seen == open).await;
+}
+
+/// Sends purchases, each of a new buyer, until one is sold and the breaker of the server is closed.
+async fn until_probed(instance: &Instance, strategy: &str, item: i64, dependency: &str) {
+    let next = AtomicI64::new(200);
+    eventually(BOUND, || async {
+        let id = next.fetch_add(1, Ordering::Relaxed);
+        let answer = instance.buyer(id).buy(strategy, item).await;
+        when(answer.status == 201 && !is_breaker_open(instance, dependency).await, answer.text)
+    })
+    .await;
+}
+
 /// Strangers may ask in a loop for the draw of an item that has none.
 #[tokio::test]
 async fn an_item_that_is_not_drawn_asks_no_ledger() {
@@ -67,18 +85,13 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
         ["/api/items".to_owned(), format!("/api/items/{left}"), format!("/api/items/{gone}")];
     for path in &paths {
         let answer = stranger.get(path).await;
-        assert_eq!(
-            (answer.status, &answer.json["stale"]),
-            (200, &json!(false)),
-            "{path}: {}",
-            answer.text
-        );
+        answer.assert_fields(200, json!({ "stale": false }));
         assert!(!answer.headers.contains_key("age"), "{path}");
     }
     mysql.cut();
     for path in &paths {
         let answer = stranger.get(path).await;
-        assert_eq!((answer.status, &answer.json["stale"]), (200, &json!(true)), "{}", answer.text);
+        answer.assert_fields(200, json!({ "stale": true }));
         let age = answer.headers["age"].to_str().expect("text");
         assert!(age.parse::<u32>().is_ok(), "{age}");
         assert!(!answer.headers.contains_key("etag"), "{path}: nothing is edited by a copy");
@@ -103,8 +116,7 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     // After enough failures nobody waits for the ledger any more, but for a probe now and then. Strangers share their
     // reads, so the failures are those of a buyer.
     join_all((0..CALLS).map(|_| buyer.get("/api/orders"))).await;
-    eventually(BOUND, || async { when(is_breaker_open(&instance, "mysql").await, "still closed") })
-        .await;
+    until_breaker_is(&instance, "mysql", true).await;
     let before = mysql.connections();
     for _ in 0..200 {
         assert_eq!(stranger.get("/api/items").await.json["stale"], true);
@@ -113,14 +125,8 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     let asked = mysql.connections() - before;
     assert!(asked < 100, "{asked} connections for 200 requests");
     mysql.mend();
-    eventually(BOUND, || async {
-        let answer = stranger.get("/api/items").await;
-        when(
-            answer.json["stale"] == false && !is_breaker_open(&instance, "mysql").await,
-            answer.text,
-        )
-    })
-    .await;
+    stranger.until("/api/items", |answer| answer.json["stale"] == false).await;
+    until_breaker_is(&instance, "mysql", false).await;
     until_ledger_is_away(&instance, false).await;
     buyer.buy_until_sold("default", left, "again").await;
     assert_eq!(assert_clean(&whole, left).await["orders"], 1);
@@ -144,9 +150,9 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
         assert_problem(&answer, (503, "dependency_unavailable"), "without Redis");
         assert_eq!(answer.json["outcome"], "none");
     }
-    assert!(
-        is_breaker_open(&instance, "redis").await && !is_breaker_open(&instance, "mysql").await
-    );
+    let open =
+        (is_breaker_open(&instance, "redis").await, is_breaker_open(&instance, "mysql").await);
+    assert_eq!(open, (true, false), "Redis alone is away");
     let before = redis.connections();
     let refused = join_all(buyers.iter().map(|buyer| buyer.buy("redis-lua", item))).await;
     assert!(refused.iter().all(|answer| answer.status == 503));
@@ -161,13 +167,7 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
     assert!(!ready.text.contains(&redis.addr().to_string()), "{}", ready.text);
     redis.mend();
     instance.buyer(100).buy_until_sold("redis-lua", item, "again").await;
-    let next = std::sync::atomic::AtomicI64::new(200);
-    eventually(BOUND, || async {
-        let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let answer = instance.buyer(id).buy("redis-lua", item).await;
-        when(!is_breaker_open(&instance, "redis").await, answer.text)
-    })
-    .await;
+    until_probed(&instance, "redis-lua", item, "redis").await;
     assert_clean(&whole, item).await;
 }
 
@@ -210,20 +210,15 @@ async fn without_the_ledger_orders_are_refused_at_once_and_left_as_they_are() {
     assert!(asked < 40, "{asked} connections for 80 requests");
     // A token needs no ledger, and one that is signed out is so here at once.
     let leaving = instance.buyer(2);
-    assert_problem(
-        &Client::send(leaving.request(Method::DELETE, "/api/session")).await,
-        unavailable,
-        "a sign-out",
-    );
+    let left = Client::send(leaving.request(Method::DELETE, "/api/session")).await;
+    assert_problem(&left, unavailable, "a sign-out");
     assert_problem(&leaving.get("/api/orders").await, (401, "invalid_token"), "after it");
     mysql.mend();
     // Although nobody asks for anything.
-    eventually(BOUND, || async { when(!is_breaker_open(&instance, "mysql").await, "still open") })
-        .await;
-    let states = [(&to_pay, "pending"), (&to_cancel, "pending")];
-    for (order, status) in states {
+    until_breaker_is(&instance, "mysql", false).await;
+    for order in [&to_pay, &to_cancel] {
         let answer = buyer.get(&format!("/api/orders/{order}")).await;
-        assert_eq!(answer.json["status"], status, "{}", answer.text);
+        answer.assert_fields(200, json!({ "status": "pending" }));
     }
     let answers = ask().await;
     assert_eq!(answers[2].1.json["status"], "paid", "{}", answers[2].1.text);
@@ -301,9 +296,9 @@ async fn without_the_servers_of_a_lock(
         assert!(detail.starts_with(dependency), "{detail}");
     }
     assert!(is_breaker_open(&instance, dependency).await);
-    assert!(
-        !is_breaker_open(&instance, "mysql").await && !is_breaker_open(&instance, "redis").await
-    );
+    for other in ["mysql", "redis"] {
+        assert!(!is_breaker_open(&instance, other).await, "{other}");
+    }
     let before = attempts();
     for buyer in &buyers {
         let refused = buyer.buy(strategy, item).await;
@@ -319,13 +314,7 @@ async fn without_the_servers_of_a_lock(
     let ready = instance.stranger().get("/readyz").await.expect_status(200);
     assert_ne!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
     links.iter().for_each(FaultyLink::mend);
-    let next = std::sync::atomic::AtomicI64::new(200);
-    eventually(BOUND, || async {
-        let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let answer = instance.buyer(id).buy(strategy, item).await;
-        when(answer.status == 201 && !is_breaker_open(&instance, dependency).await, answer.text)
-    })
-    .await;
+    until_probed(&instance, strategy, item, dependency).await;
     assert_clean(&whole, item).await;
 }
 

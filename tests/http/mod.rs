@@ -15,7 +15,6 @@ mod empty_bodies;
 mod erasure;
 mod fuzz;
 mod http2;
-mod item_texts;
 mod items;
 mod keys;
 mod ledger;

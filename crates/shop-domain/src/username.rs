@@ -109,7 +109,11 @@ mod tests {
 
     #[test]
     fn invisible_characters_and_mixtures_of_scripts_are_refused() {
-        for bad in ["zo\u{200b}e", "zoe\u{3164}", "zoe\u{ffa0}", "\u{202e}eoz", "z\u{43e}e"] {
+        // Zero width space, joiner, word joiner, soft hyphen; Hangul filler, half-width filler; right to left mark and
+        // override; a variation selector, a tag, a Khmer vowel that is not seen; Cyrillic, Greek, Armenian letters.
+        let bad = "zo\u{200b}e zoe\u{200d} zoe\u{2060} zo\u{ad}e zoe\u{3164} zoe\u{ffa0} \u{200f}zoe \u{202e}eoz \
+             zoe\u{fe0f} zoe\u{e0061} zoe\u{17b4} z\u{43e}e z\u{3bf}e z\u{585}e";
+        for bad in bad.split(' ') {
             assert_eq!(Username::parse(bad), None, "{bad:?}");
         }
         for fine in ["Zoë", "Ｚｏｅ", "王小明abc", "さくら", "Иван", "user-2.b_c"] {

@@ -96,3 +96,43 @@ fn is_separator(character: char) -> bool {
 fn changes_direction(text: &str) -> bool {
     text.chars().any(|c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_ours_or_of_a_plain_https_address() {
+        // Browsers read a backslash as a slash, so the first five lead to another host.
+        let refused = r"/\evil.example/x.png \\evil.example/x.png /pictures\x.png https:\\evil.example/x.png
+             https://shop.example\@evil.example/x.png https://user:password@shop.example/x.png
+             https://user@shop.example/x.png https://@shop.example/x.png https:///x.png https:// https://:443/x.png
+             https://shop.example:port/x.png //evil.example/x.png http://shop.example/x.png javascript:alert(1)";
+        for url in refused.split_whitespace().chain(["/with space.png", ""]) {
+            assert!(image_url(url.to_owned()).is_err(), "{url}");
+        }
+        let taken = "/pictures/x.png /x.png?of=a@b https://shop.example/x.png https://[2001:db8::1]/x.png \
+             https://shop.example:8443/a@b.png?c=d@e https://shop.example";
+        for url in taken.split(' ') {
+            assert!(image_url(url.to_owned()).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_line_that_can_be_seen() {
+        let unseen = "\u{200b}|\u{200b}\u{200d}\u{feff}|\u{3164}|\u{2800}| \u{2060} ";
+        let lines = "two\nlines|two\r\nlines|two\u{2028}lines|two\u{2029}lines|two\u{85}lines|a\ttab|a\u{7}bell";
+        let turned = "turned \u{202e}round|turned \u{2067}round";
+        for typed in [unseen, lines, turned].into_iter().flat_map(|texts| texts.split('|')) {
+            assert!(name(typed).is_err(), "{typed:?}");
+        }
+        for typed in
+            "A thing|限量版|Чай|a family \u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}".split('|')
+        {
+            assert!(name(typed).is_ok(), "{typed:?}");
+        }
+        // A description may have lines, and be empty; it turns nothing round either.
+        assert!(description("two\nlines").is_ok() && description("").is_ok());
+        assert!(description("turned \u{202e}round").is_err());
+    }
+}
