@@ -43,10 +43,7 @@ async fn a_user_who_asks_too_often_has_to_wait_and_nobody_else() {
     let (_, limited) = press(async || buyer.buy("mysql-atomic", item).await).await;
     for answer in &limited {
         assert_problem(answer, (429, "rate_limited"), "a press too many");
-        assert_eq!(
-            (&answer.json["outcome"], &answer.json["retryable"]),
-            (&json!("none"), &json!(true))
-        );
+        answer.assert_fields(429, json!({ "outcome": "none", "retryable": true }));
         assert_eq!(answer.headers["ratelimit-policy"], "\"user\";q=3;w=3");
         let text = |name: &str| answer.headers[name].to_str().expect("text").to_owned();
         let seconds = text("retry-after");

@@ -8,7 +8,7 @@ use gates::redis_store::{RedisClient, SharedConnection};
 use reqwest::Method;
 use seckill::config::Config;
 use seckill::failpoint::ROOM_POINT;
-use serde_json::{Value, json};
+use serde_json::json;
 use settings::Secret;
 use shop_domain::{ItemId, SaleWindow, UserId};
 use time::{Duration, OffsetDateTime};
@@ -23,6 +23,12 @@ use crate::support::{Client, Instance, Shop, link_to, redis_of, redis_url};
 /// The key of a part of an item's room.
 fn key(shop: &Shop, item: i64, part: &str) -> String {
     format!("{}{{item:{item}}}:room{part}", shop.config.redis.prefix)
+}
+
+/// A field of an item's room.
+async fn field(shop: &Shop, room: &str, name: &str) -> String {
+    let mut ask = redis::cmd("HGET");
+    ask.arg(&[room, name]).query_async(&mut redis_of(shop)).await.expect("a field")
 }
 
 pub(super) async fn inside(redis: &mut SharedConnection, shop: &Shop, item: i64) -> u64 {
@@ -242,7 +248,6 @@ async fn who_came_before_the_opening_gets_a_place_by_chance() {
     const BUYERS: i64 = 1_200;
     let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await;
     let maker = shop.start().await;
-    let mut redis = redis_of(&shop);
     // Other processes have the time of the ledger's server, which no test can move.
     let opens_at = OffsetDateTime::now_utc() + Duration::seconds(15);
     let sold = item(&maker, json!({ "starts_at": text(opens_at) })).await;
@@ -254,19 +259,11 @@ async fn who_came_before_the_opening_gets_a_place_by_chance() {
             async move {
                 let told = stand(&buyer, sold, json!({})).await;
                 place(&told);
-                assert_eq!(
-                    (&told.json["number"], &told.json["estimate_basis"]),
-                    (&Value::Null, &json!("opening"))
-                );
+                told.assert_fields(200, json!({ "number": null, "estimate_basis": "opening" }));
             }
         });
         join_all(joins).await;
-        let secret: String = redis::cmd("HGET")
-            .arg(&[&*room, "secret"])
-            .query_async(&mut redis)
-            .await
-            .expect("a secret");
-        secrets.insert(secret);
+        secrets.insert(field(&shop, &room, "secret").await);
     }
     assert_eq!(secrets.len(), 1, "it is made once");
     assert!(maker.clock.now() < opens_at, "the machine is too slow for this test");
@@ -358,10 +355,7 @@ async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
     let opened = async || {
         place(&stand(&late, sold, json!({})).await);
         eventually("the places", || async {
-            let mut redis = redis_of(&shop);
-            let mut ask = redis::cmd("HGET");
-            let state: String =
-                ask.arg(&[&*room, "state"]).query_async(&mut redis).await.expect("a state");
+            let state = field(&shop, &room, "state").await;
             when(state == "open", state)
         })
         .await;

@@ -62,11 +62,9 @@ async fn the_start_and_the_end_are_told_to_who_waits() {
     let mut events = watch(&instance, item).await;
     events.seek(SOON, state("upcoming")).await.expect("the state at first");
     let opened = events.seek(BOUND, state("open")).await.expect("the start is told");
-    assert!(
-        opened.data["server_time"].as_str() >= opened.data["starts_at"].as_str(),
-        "{}",
-        opened.data
-    );
+    let [told_at, starts_at] =
+        ["server_time", "starts_at"].map(|field| opened.data[field].as_str());
+    assert!(told_at >= starts_at, "{}", opened.data);
     events.seek(BOUND, state("ended")).await.expect("the end is told");
 }
 

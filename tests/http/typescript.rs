@@ -6,8 +6,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::json;
+use web::token::Role;
 
-use crate::support::{Shop, assert_clean};
+use crate::support::{Instance, Shop, assert_clean};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/typescript")
@@ -34,6 +35,24 @@ pub fn build() -> Option<PathBuf> {
     built.clone()
 }
 
+/// Runs a program of node with the address of the shop, a token of buyer 1 and an item.
+async fn assert_prints(
+    folder: &Path,
+    program: &str,
+    instance: &Instance,
+    item: i64,
+    expected: &str,
+) {
+    let url = format!("http://{}", instance.addr);
+    let token = instance.token(1, Role::Buyer);
+    let mut node = tokio::process::Command::new("node");
+    node.args(["--input-type=module", "--eval", program, &url, &token]).arg(item.to_string());
+    let output = node.current_dir(folder).output().await.expect("it runs");
+    let [printed, said] =
+        [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert_eq!(printed, expected, "{said}");
+}
+
 /// Calls each function that makes or changes an order, with and without what may be left out.
 const PROGRAM: &str = "
 import { buy, createClient, extend, giveBack, reserve } from './dist/src/index.js';
@@ -53,17 +72,7 @@ async fn the_client_reserves_extends_and_buys() {
     let Some(folder) = build() else { return };
     let (_shop, instance, item) =
         Shop::selling(json!({ "per_buyer_limit": 9, "extend_seconds": 60 })).await;
-    let (url, buyer) = (format!("http://{}", instance.addr), instance.buyer(1));
-    let mut node = tokio::process::Command::new("node");
-    node.args(["--input-type=module", "--eval", PROGRAM, &url, buyer.token().expect("a token")]);
-    let output = node.arg(item.to_string()).current_dir(folder).output().await.expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(
-        said,
-        "2 1 true order_state_conflict\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_prints(&folder, PROGRAM, &instance, item, "2 1 true order_state_conflict\n").await;
     assert_clean(&instance, item).await;
 }
 
@@ -99,18 +108,9 @@ console.log(keys.length);
 async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
     let Some(folder) = build() else { return };
     let (_shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 9, "stock": 9 })).await;
-    let (url, buyer) = (format!("http://{}", instance.addr), instance.buyer(1));
-    let mut node = tokio::process::Command::new("node");
-    node.args(["--input-type=module", "--eval", BEHIND_A_PROXY, &url]);
-    node.arg(buyer.token().expect("a token")).arg(item.to_string());
-    let output = node.current_dir(folder).output().await.expect("it runs");
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "1 4 1\nSeckillError undefined\nSeckillError undefined\n6\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let orders = buyer.get("/api/orders").await;
+    let printed = "1 4 1\nSeckillError undefined\nSeckillError undefined\n6\n";
+    assert_prints(&folder, BEHIND_A_PROXY, &instance, item, printed).await;
+    let orders = instance.buyer(1).get("/api/orders").await;
     assert_eq!(orders.json["orders"].as_array().map(Vec::len), Some(1), "{}", orders.text);
     assert_clean(&instance, item).await;
 }

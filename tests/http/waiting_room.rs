@@ -30,20 +30,14 @@ pub(super) async fn buy(buyer: &Client, item: i64, ticket: &str) -> Answer {
 
 #[track_caller]
 pub(super) fn place(answer: &Answer) -> &str {
-    assert_eq!((answer.status, &answer.json["state"]), (200, &json!("waiting")), "{}", answer.text);
-    assert_eq!(answer.json["ticket"], json!(null));
+    answer.assert_fields(200, json!({ "state": "waiting", "ticket": null }));
     assert!(answer.json["ask_again_ms"].as_u64().is_some_and(|pause| pause > 0));
     answer.json["place"].as_str().expect("a place")
 }
 
 #[track_caller]
 pub(super) fn ticket(answer: &Answer) -> &str {
-    assert_eq!(
-        (answer.status, &answer.json["state"]),
-        (200, &json!("admitted")),
-        "{}",
-        answer.text
-    );
+    answer.assert_fields(200, json!({ "state": "admitted" }));
     answer.json["ticket"].as_str().expect("a ticket")
 }
 
