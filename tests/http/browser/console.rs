@@ -63,7 +63,7 @@ async fn an_operator_creates_and_watches_a_sale() {
 }
 
 #[tokio::test]
-async fn a_buyer_is_shown_the_door() {
+async fn a_buyer_is_shown_the_door_and_an_operator_finds_the_account() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit("/console.html").await;
@@ -73,6 +73,10 @@ async fn a_buyer_is_shown_the_door() {
     page.until_text("#door", "This account is not an operator’s").await;
     page.until("no link that leads back here", "document.getElementById('door-link').hidden").await;
     page.until("nothing else", "!document.querySelector('.desk').checkVisibility()").await;
+    page.visit_as(&instance, 1, Role::Operator, "/console.html").await;
+    page.click("#account .who").await;
+    page.until("the account", "location.pathname === '/account.html'").await;
+    page.until_text("#signed-in", "user-1").await;
     page.close().await;
 }
 

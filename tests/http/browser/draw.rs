@@ -237,29 +237,6 @@ async fn what_was_saved_stays() {
     page.close().await;
 }
 
-#[tokio::test]
-async fn an_operator_sees_the_state_and_the_proof_of_a_draw() {
-    let (_shop, instance) = shop().await;
-    let item = drawn_sale(&instance, 12).await;
-    for buyer in 1..=3 {
-        let path = format!("/api/items/{item}/entry");
-        assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
-    }
-    for (name, look, worth) in [
-        ("console-draw", DESKTOP, "not a proof"),
-        ("phone-console-draw", Look { language: "zh-CN", ..PHONE }, "不是证明"),
-    ] {
-        let page = Page::open(instance.addr, look).await;
-        let path = format!("/console.html?id={item}");
-        page.visit_as(&instance, 1, Role::Admin, &path).await;
-        page.until_text("#draw-facts", "3").await;
-        page.until_text("#draw-facts", worth).await;
-        assert_eq!(page.violations().await, Vec::<String>::new());
-        page.shot(name).await;
-        page.close().await;
-    }
-}
-
 pub fn new_folder() -> PathBuf {
     let folder = std::env::temp_dir().join(unique("verify"));
     std::fs::create_dir(&folder).expect("a folder");

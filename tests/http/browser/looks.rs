@@ -9,7 +9,7 @@ use web::token::Role;
 
 use super::driver::{DESKTOP, Page};
 use super::{in_seconds, make_sale, orders_of};
-use crate::support::{Instance, Shop, is_whole, purchase_path};
+use crate::support::{Instance, Shop, is_whole};
 
 const BUYERS: [i64; 3] = [77, 78, 79];
 /// The states of a draw, as its panel names them.
@@ -24,12 +24,17 @@ async fn shop(change: impl FnOnce(&mut Config)) -> (Shop, Instance) {
     .await
 }
 
+/// Loads the page again in this language.
+async fn choose(page: &Page, language: &str) {
+    let choose = "localStorage.setItem('seckill.language', JSON.stringify(arguments[0]))";
+    page.run_with(choose, vec![json!(language)]).await;
+    page.reload().await;
+}
+
 /// Looks at the state in which `css` is there.
 async fn look(page: &Page, name: &str, css: &str) {
     for language in ["zh", "en"] {
-        let choose = "localStorage.setItem('seckill.language', JSON.stringify(arguments[0]))";
-        page.run_with(choose, vec![json!(language)]).await;
-        page.reload().await;
+        choose(page, language).await;
         page.until_there(css).await;
         for (width, dark, first) in [(360, true, "zh"), (1280, false, "en")] {
             if language != first && !is_whole() {
@@ -38,10 +43,8 @@ async fn look(page: &Page, name: &str, css: &str) {
             page.look_as(width, dark).await;
             let wide = "return [...document.querySelectorAll('main *')].filter((one) => \
                 one.getBoundingClientRect().right > window.innerWidth + 1).map((one) => one.outerHTML)";
-            let (moves, name) = (
-                "return document.getAnimations().length",
-                format!("look-{name}-{language}-{width}"),
-            );
+            let moves = "return document.getAnimations().length";
+            let name = format!("look-{name}-{language}-{width}");
             page.shot(&name).await;
             assert_eq!(page.run(wide).await, json!([]), "{name}");
             assert!(!dark || page.run(moves).await == json!(0), "{name} moves");
@@ -57,7 +60,7 @@ async fn post(instance: &Instance, buyer: i64, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_state_of_a_draw_can_be_looked_at() {
+async fn every_state_of_a_draw_and_its_order_can_be_looked_at() {
     let (_shop, instance) = shop(|_| {}).await;
     let upcoming =
         json!({ "mode": "draw", "starts_at": in_seconds(900), "draw_closes_at": in_seconds(1800) });
@@ -107,12 +110,20 @@ async fn every_state_of_a_draw_can_be_looked_at() {
     page.click("#waiting .button").await;
     page.until_there("#outcome[data-tone='good']").await;
     page.shot("look-draw-bought").await;
+    let order = orders_of(&instance, winner).await[0]["id"].clone();
+    page.visit(&format!("/order.html?id={}", order.as_str().expect("an id"))).await;
+    look(&page, "order", "#order:not(.loading)").await;
     page.visit_as(&instance, loser, Role::Buyer, &path).await;
     look(&page, "draw-lost", "#draw[data-status='placed']").await;
     page.visit_elsewhere(&format!("http://{}/verify.html", instance.addr)).await;
     look(&page, "draw-verify", "html[data-ready] #form").await;
     page.visit_as(&instance, 1, Role::Admin, &format!("/console.html?id={item}")).await;
     look(&page, "console-draw-over", "#draw:not([hidden])").await;
+    for (language, worth) in [("zh", "不是证明"), ("en", "not a proof")] {
+        choose(&page, language).await;
+        page.until_text("#draw-facts", "3").await;
+        page.until_text("#draw-facts", worth).await;
+    }
     page.close().await;
 }
 
@@ -155,16 +166,5 @@ async fn every_state_of_a_line_can_be_looked_at() {
     page.switch(&first).await;
     page.until_there("#outcome[data-tone='good']").await;
     assert_eq!(orders_of(&instance, BUYERS[0]).await.len(), 1);
-    page.close().await;
-}
-
-#[tokio::test]
-async fn the_page_of_an_order_can_be_looked_at() {
-    let (_shop, instance) = shop(|_| {}).await;
-    let item = make_sale(&instance, json!({ "stock": 3 })).await;
-    let order = post(&instance, BUYERS[0], &purchase_path("default", item)).await;
-    let id = order["id"].as_str().expect("an id");
-    let page = Page::of_buyer(&instance, DESKTOP, BUYERS[0], &format!("/order.html?id={id}")).await;
-    look(&page, "order", "#order:not(.loading)").await;
     page.close().await;
 }

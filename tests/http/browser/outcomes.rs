@@ -46,51 +46,50 @@ pub(super) fn problem(status: u16, code: &str, outcome: &str, retry_after: u32) 
     )
 }
 
-/// Every purchase that the page has sent used one key.
-const ONE_KEY: &str = "new Set(window.purchases).size === 1";
+/// The page has sent a purchase more than once, and each time with one key.
+const ONE_KEY: &str = "window.purchases.length > 1 && new Set(window.purchases).size === 1";
+/// The page has thrown away the keys of its purchases.
+const NO_KEY: &str =
+    "!Object.keys(localStorage).some((name) => name.startsWith('seckill.purchase'))";
 
+/// What is answered to the first requests of a purchase, how many of them, what its buyer is told, and whether it goes on by
+/// a press alone. In the end the unit is bought, once, under one key.
 #[tokio::test]
-async fn an_answer_that_is_lost_is_asked_for_again_with_the_same_key() {
+async fn each_answer_is_told_and_the_unit_is_bought_once() {
     let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let page = item_page(&instance, json!({ "stock": 9, "per_buyer_limit": 9 })).await;
     // It reaches the service and takes effect; the answer does not come back.
     let lost = "await real(path, options).then(() => { throw new TypeError('lost'); })";
-    stage(&page, 1, lost).await;
-    page.click_until("#buy", "#outcome", "It’s yours").await;
-    page.until("one key", ONE_KEY).await;
-    page.until("a second request", "window.purchases.length > 1").await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
-}
-
-#[tokio::test]
-async fn an_unknown_outcome_is_told_as_one_and_settled_later() {
-    let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    // Then a proxy is in the way, whose page says nothing about the request before it.
+    let proxy = "new Response('<html></html>', { status: 403 })";
+    let then_proxy = format!("window.left === 1 ? {lost} : {proxy}");
     // The service asks for a longer pause than a page takes by itself.
-    stage(&page, 1, &problem(504, "outcome_unknown", "unknown", 11)).await;
-    page.click_until("#buy", "#outcome", "We don’t know yet whether you got it").await;
-    page.shot("item-unknown").await;
-    page.click_until("#outcome button", "#outcome", "It’s yours").await;
-    page.until("one key", ONE_KEY).await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
-}
-
-/// The page of a proxy says nothing about the request before it.
-#[tokio::test]
-async fn a_refusal_by_a_proxy_ends_no_unknown_purchase() {
-    let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
-    // The first request takes effect and its answer is lost, then the proxy is in the way.
-    let lost_then_refused = "window.left === 1 \
-         ? await real(path, options).then(() => { throw new TypeError('lost'); }) \
-         : new Response('<html></html>', { status: 403 })";
-    stage(&page, 2, lost_then_refused).await;
-    page.click_until("#buy", "#outcome", "We don’t know yet whether you got it").await;
-    page.click_until("#outcome button", "#outcome", "It’s yours").await;
-    page.until("one key", ONE_KEY).await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    let unknown = problem(504, "outcome_unknown", "unknown", 11);
+    let busy = problem(503, "overloaded", "none", 3);
+    let unsure = "We don’t know yet whether you got it";
+    for (bought, (name, answer, count, told, by_press)) in (1..).zip([
+        ("lost", lost, 1, "It’s yours", false),
+        ("unknown", &*unknown, 1, unsure, true),
+        ("lost-then-proxy", &*then_proxy, 2, unsure, true),
+        ("overloaded", &*busy, 1, "Very busy right now", false),
+    ]) {
+        println!("the answer that is {name}");
+        stage(&page, count, answer).await;
+        page.click_until("#buy", "#outcome", told).await;
+        page.shot(&format!("item-{name}")).await;
+        if by_press {
+            page.click("#outcome button").await;
+        }
+        page.until_text("#outcome", "It’s yours").await;
+        page.until("one key of several requests", ONE_KEY).await;
+        assert_eq!(orders_of(&instance, BUYER).await.len(), bought, "{name}");
+        page.reload().await;
+        page.until_text("#buy", "Buy for").await;
+    }
+    // Sold out under the thumb.
+    stage(&page, 1, &problem(409, "sold_out", "none", 0)).await;
+    page.click_until("#buy", "#outcome", "There were not enough units left").await;
+    page.shot("item-refused").await;
     page.close().await;
 }
 
@@ -103,9 +102,10 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
     let lost = problem(503, "dependency_unavailable", "unknown", 0);
     let refused = problem(503, "dependency_unavailable", "none", 0);
     let proxy = "new Response('<html></html>', { status: 404 })".to_owned();
+    let path = format!("/order.html?id={order}");
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &path).await;
     for (last, tries) in [(&lost, 5), (&refused, 5), (&proxy, 2)] {
-        let page =
-            Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/order.html?id={order}")).await;
+        page.visit(&path).await;
         page.until_text("#pay", "Pay").await;
         // Reads of the order pass. The first try is lost.
         let answer = format!(
@@ -117,42 +117,8 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
         let told = "document.getElementById('action-text').innerText.includes('Nothing was')";
         page.until("no word of nothing", &format!("!{told}")).await;
         page.until("all tries", &format!("window.tries === {tries}")).await;
-        page.close().await;
     }
-}
-
-#[tokio::test]
-async fn a_shop_that_is_too_busy_says_so_and_the_page_tries_again() {
-    let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
-    stage(&page, 1, &problem(503, "overloaded", "none", 3)).await;
-    page.click_until("#buy", "#outcome", "Very busy right now").await;
-    page.shot("item-overloaded").await;
-    page.until_text("#outcome", "It’s yours").await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close().await;
-}
-
-#[tokio::test]
-async fn sold_out_under_the_thumb_is_told_in_words() {
-    let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 1 })).await;
-    stage(&page, 1, &problem(409, "sold_out", "none", 0)).await;
-    page.click_until("#buy", "#outcome", "There were not enough units left").await;
-    page.shot("item-refused").await;
-    page.close().await;
-}
-
-#[tokio::test]
-async fn a_page_without_a_connection_buys_when_it_is_back() {
-    let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
-    page.offline(true).await;
-    page.click_until("#buy", "#outcome", "Connection lost").await;
-    page.offline(false).await;
-    page.until_text("#outcome", "It’s yours").await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close_but_for(&["ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED"]).await;
 }
 
 /// Ends the staged answers, and lets the page send again at once.
@@ -162,14 +128,15 @@ pub(super) const COME_BACK: &str = "window.left = 0; dispatchEvent(new Event('on
 #[tokio::test]
 async fn a_second_tab_repeats_a_purchase_that_is_still_tried() {
     let (_shop, instance) = Shop::open().await;
-    for (status, code) in [(503, "overloaded"), (429, "rate_limited")] {
-        let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
-        let path = page.run("return location.pathname + location.search").await;
-        let (first, second) = page.second_window().await;
-        page.visit(path.as_str().expect("an address")).await;
-        page.until_text("#buy", "Buy for").await;
-        page.switch(&first).await;
-        let before = orders_of(&instance, BUYER).await.len();
+    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let path = page.run("return location.pathname + location.search").await;
+    let (first, second) = page.second_window().await;
+    for (bought, (status, code)) in (1..).zip([(503, "overloaded"), (429, "rate_limited")]) {
+        for window in [&second, &first] {
+            page.switch(window).await;
+            page.visit(path.as_str().expect("an address")).await;
+            page.until_text("#buy", "Buy for").await;
+        }
         stage(&page, u32::MAX, &problem(status, code, "none", 9)).await;
         page.click("#buy").await;
         page.until("a try", "window.purchases.length === 1").await;
@@ -180,25 +147,30 @@ async fn a_second_tab_repeats_a_purchase_that_is_still_tried() {
         page.run(COME_BACK).await;
         page.until_text("#outcome", "It’s yours").await;
         page.until("one key", ONE_KEY).await;
-        assert_eq!(orders_of(&instance, BUYER).await.len(), before + 1, "{code}");
-        page.close().await;
+        assert_eq!(orders_of(&instance, BUYER).await.len(), bought, "{code}");
     }
+    page.close().await;
 }
 
-/// Who loads the page again while it waits does not have to press again, and buys once.
+/// Buyers who load the page again while it waits, or whose connection comes back, do not have to press again, and buy once.
 #[tokio::test]
-async fn a_reload_goes_on_with_a_purchase_that_is_still_tried() {
+async fn a_purchase_goes_on_after_a_reload_and_after_a_lost_connection() {
     let (_shop, instance) = Shop::open().await;
     let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     stage(&page, u32::MAX, &problem(503, "overloaded", "none", 9)).await;
     page.click_until("#buy", "#outcome", "Very busy right now").await;
     page.reload().await;
     page.until_text("#outcome", "It’s yours").await;
-    let forgotten =
-        "!Object.keys(localStorage).some((name) => name.startsWith('seckill.purchase'))";
-    page.until("a forgotten key", forgotten).await;
+    page.until("a forgotten key", NO_KEY).await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
+    page.reload().await;
+    page.until_text("#buy", "Buy for").await;
+    page.offline(true).await;
+    page.click_until("#buy", "#outcome", "Connection lost").await;
+    page.offline(false).await;
+    page.until_text("#outcome", "It’s yours").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 2);
+    page.close_but_for(&["ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED"]).await;
 }
 
 /// Lets the page answer with `window.changeBuyer()`: another buyer is the one of this browser, as when another tab signs out
@@ -248,8 +220,7 @@ async fn a_change_of_the_buyer_ends_a_purchase_that_is_still_tried() {
     page.until("a key of each buyer", "new Set(window.purchases).size === 2").await;
     assert_eq!(orders_of(&instance, BUYER + 1).await.len(), 1);
     assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
-    let kept = "!Object.keys(localStorage).some((name) => name.startsWith('seckill.purchase'))";
-    page.until("no kept key", kept).await;
+    page.until("no kept key", NO_KEY).await;
     page.close().await;
 }
 
@@ -287,9 +258,9 @@ async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
 }
 
 #[tokio::test]
-async fn a_list_of_orders_goes_with_its_buyer() {
+async fn the_orders_of_a_buyer_go_with_the_buyer() {
     let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let item = make_sale(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/orders.html").await;
     page.until_text("#list", "Aurora").await;
@@ -298,17 +269,8 @@ async fn a_list_of_orders_goes_with_its_buyer() {
     page.until("no order of another buyer", "!document.getElementById('empty').hidden").await;
     page.visit(&format!("/order.html?id={order}")).await;
     page.until("no such order", "!document.getElementById('missing').hidden").await;
-    // The 404 is a line of the console.
-    page.close_but_for(&["/api/orders/"]).await;
-}
-
-/// Nor are the orders of the buyer before.
-#[tokio::test]
-async fn the_orders_of_an_item_are_shown_to_their_buyer_alone() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
-    instance.buyer(BUYER).buy("default", item).await.expect_status(201);
-    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
+    // Those of an item are not shown to the next buyer, either.
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until("the first order", "!document.getElementById('mine').hidden").await;
     let keep_back = "const real = window.fetch; window.held = []; \
          window.fetch = async (path, options) => { \
@@ -327,5 +289,6 @@ async fn the_orders_of_an_item_are_shown_to_their_buyer_alone() {
     page.run(come).await;
     let is_hidden = page.run("return document.getElementById('mine').hidden").await;
     assert_eq!(is_hidden, json!(true), "the orders of another buyer");
-    page.close().await;
+    // The 404 is a line of the console.
+    page.close_but_for(&["/api/orders/"]).await;
 }
