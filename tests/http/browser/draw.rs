@@ -86,10 +86,8 @@ async fn won_and_checked_alone() {
         page.until_text("#waiting", said).await;
     }
     let kept = saved_file(&page).await;
-    assert!(
-        !kept.contains("draw head"),
-        "a list that was read after the round shows nothing: {kept}"
-    );
+    let is_late = kept.contains("draw head");
+    assert!(!is_late, "a list that was read after the round shows nothing: {kept}");
     page.click_until("#waiting .button", "#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     let proof = page.run("return document.querySelector('#draw a[download$=\"-proof.txt\"]').href");
@@ -255,10 +253,7 @@ pub async fn one_file(instance: &Instance, folder: &Path) -> String {
     let saved = instance.stranger().get("/verify.html").await.text;
     for outside in [" src=\"", "url(", "@import", "import(", "http-equiv"] {
         let mut found = saved.match_indices(outside).map(|(at, _)| &saved[at + outside.len()..]);
-        assert!(
-            found.all(|rest| rest.starts_with("data:")),
-            "the file names another one: {outside}"
-        );
+        assert!(found.all(|rest| rest.starts_with("data:")), "it names another file: {outside}");
     }
     let mut links = saved.match_indices(" href=\"").map(|(at, found)| &saved[at + found.len()..]);
     assert!(links.all(|link| link.starts_with('#') || link.starts_with("data:")), "a link out");

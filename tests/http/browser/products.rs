@@ -3,6 +3,7 @@
 use serde_json::json;
 use thirtyfour::Key;
 
+use super::access::walk_to;
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::make_sale;
 use crate::support::{Instance, Shop};
@@ -62,14 +63,7 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     page.until_text("#buy", "Buy for ¥3,900").await;
     page.shot("products-item").await;
     // By keyboard to the third variant, and its unit is bought.
-    for _ in 0..40 {
-        let there =
-            format!("return document.activeElement.matches('.variant[href$=\"={}\"]')", items[2]);
-        if page.run(&there).await == json!(true) {
-            break;
-        }
-        page.press(Key::Tab).await;
-    }
+    walk_to(&page, &format!(".variant[href$='={}']", items[2])).await;
     page.press(Key::Enter).await;
     page.until_text("#options", "Size: L · Colour: navy blue").await;
     page.until_text("#buy", "Buy for ¥4,500").await;
@@ -80,21 +74,16 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     page.until("no variants", "document.getElementById('variants').hidden").await;
     page.close().await;
 
-    for (name, look) in [
-        ("phone-dark", Look { dark: true, ..PHONE }),
-        ("chinese", Look { language: "zh-CN", ..PHONE }),
+    let item = format!("/item.html?id={}", items[2]);
+    for (name, look, left) in [
+        ("phone-dark", Look { dark: true, ..PHONE }, "2 left"),
+        ("chinese", Look { language: "zh-CN", ..PHONE }, "剩 2 件"),
     ] {
         let page = Page::open(instance.addr, look).await;
-        for (what, path) in
-            [("index", "/".to_owned()), ("item", format!("/item.html?id={}", items[2]))]
+        for (what, path, shown, words) in
+            [("index", "/", "#list-open", "Harbour"), ("item", &*item, "#variants", left)]
         {
-            page.visit(&path).await;
-            let shown = if what == "index" { "#list-open" } else { "#variants" };
-            let words = match (what, name) {
-                ("index", _) => "Harbour",
-                (_, "chinese") => "剩 2 件",
-                _ => "2 left",
-            };
+            page.visit(path).await;
             page.until_text(shown, words).await;
             page.shot(&format!("products-{name}-{what}")).await;
             page.assert_suits_everyone(&format!("{name} {what}")).await;
@@ -150,12 +139,8 @@ async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
     page.until_text("#sale-price", "¥3,900").await;
     page.shot("products-console").await;
     let listed = instance.stranger().get("/api/items").await.json;
-    let made = listed["items"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .find(|item| item["id"] != lamp)
-        .expect("the new one");
+    let mut made = listed["items"].as_array().expect("a list").iter();
+    let made = made.find(|item| item["id"] != lamp).expect("the new one");
     assert_eq!((&made["price_cents"], &made["currency"]), (&json!(3_900), &json!("JPY")));
     assert_eq!(made["product"]["options"][1], json!({ "name": "Colour", "value": "red" }));
     page.fill("#edit-options", "Size=L").await;

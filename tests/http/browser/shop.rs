@@ -92,7 +92,7 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
         page.switch(window).await;
         page.until_text("#stock", "1 of 2 left").await;
     }
-    assert_eq!(instance.buyer(2).buy("default", item).await.status, 201);
+    let order = order_id(&instance.buyer(2).buy("default", item).await);
     for window in [&first, &second] {
         page.switch(window).await;
         page.until_text("#stock", "None of 2 left").await;
@@ -102,11 +102,7 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
     page.shot("item-sold-out").await;
 
     // What comes back wakes the button up. Whoever pressed too late is told what became of it.
-    let order = instance.buyer(2).get("/api/orders").await.json["orders"][0]["id"].clone();
-    assert_eq!(
-        instance.buyer(2).step(order.as_str().expect("an id"), "cancellation").await.status,
-        200
-    );
+    instance.buyer(2).step(&order, "cancellation").await.expect_status(200);
     page.until_text("#stock", "1 of 2 left").await;
     page.until_text("#state", "On sale").await;
     page.close().await;
@@ -168,8 +164,7 @@ async fn a_wrong_clock_at_the_buyer_neither_opens_early_nor_late() {
 async fn the_hold_runs_out_before_the_buyers_eyes() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 1, "hold_seconds": 4 })).await;
-    let order = instance.buyer(BUYER).buy("default", item).await.json["id"].clone();
-    let order = order.as_str().expect("an id");
+    let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/order.html?id={order}")).await;
     page.until_text("#status", "The hold ran out").await;
     page.shot("order-expired").await;

@@ -15,11 +15,8 @@ const BUYER: i64 = 77;
 async fn sold_sale(instance: &Instance) -> (i64, String) {
     let item = make_sale(instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
     let order = order_id(&instance.buyer(1).buy("default", item).await);
-    instance
-        .buyer(2)
-        .post(&format!("/api/items/{item}/waiting"), &json!({}))
-        .await
-        .expect_status(200);
+    let waiting = format!("/api/items/{item}/waiting");
+    instance.buyer(2).post(&waiting, &json!({})).await.expect_status(200);
     (item, order)
 }
 
@@ -141,11 +138,9 @@ async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.click_until("#audit", "#audit-verdict", "Clean").await;
     page.shot("console-waiting").await;
-    let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;
-    assert_eq!(
-        (&seen["offer_seconds"], &seen["limit_group"]["name"]),
-        (&json!(120), &json!("Lamps"))
-    );
+    let seen = instance.stranger().get(&format!("/api/items/{item}")).await;
+    seen.assert_fields(200, json!({ "offer_seconds": 120 }));
+    assert_eq!(seen.json["limit_group"]["name"], "Lamps");
     page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#group", "2 of all items of “Lamps” together").await;
     page.shot("item-shared-limit").await;
@@ -166,17 +161,13 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         let item = make_sale(&instance, sale).await;
         let chinese = look.language == "zh-CN";
         let page = Page::of_buyer(&instance, look, BUYER, &format!("/item.html?id={item}")).await;
+        let ticket = format!("/api/items/{item}/ticket");
         for id in 1..=20 {
-            let place = format!("/api/items/{item}/ticket");
-            assert_eq!(instance.buyer(id).post(&place, &json!({})).await.status, 200);
+            instance.buyer(id).post(&ticket, &json!({})).await.expect_status(200);
         }
         page.until_text("#buy", if chinese { "开始排队" } else { "Get in line" }).await;
-        page.click("#buy").await;
-        page.until_text(
-            "#outcome",
-            if chinese { "随机获得位置" } else { "gets a place by chance" },
-        )
-        .await;
+        let early = if chinese { "随机获得位置" } else { "gets a place by chance" };
+        page.click_until("#buy", "#outcome", early).await;
         page.until_text("#outcome dd", "21").await;
         assert_eq!(page.violations().await, Vec::<String>::new());
         page.shot(&format!("item-in-line-{looked}")).await;
@@ -184,8 +175,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
             // Who leaves has no place, and may come back.
             page.click("#outcome button").await;
             page.until("no panel", "document.getElementById('outcome').hidden").await;
-            let told =
-                instance.buyer(1).post(&format!("/api/items/{item}/ticket"), &json!({})).await;
+            let told = instance.buyer(1).post(&ticket, &json!({})).await;
             assert_eq!(told.json["people"], 20);
             page.click_until("#buy", "#outcome", "gets a place by chance").await;
         }
