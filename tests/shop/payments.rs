@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use crate::http::order_id;
-use crate::support::payment_provider::TestProvider;
+use crate::support::payment_provider::{TestMessage, TestProvider};
 use crate::support::{Answer, Instance, Shop, assert_clean, until, until_metric};
 
 /// A shop whose buyers pay at the provider.
@@ -57,40 +57,46 @@ async fn until_refund_requested(instance: &Instance, id: &str) {
     until("a refund that is asked for", || payment(instance, id), is_requested).await;
 }
 
-#[track_caller]
-fn assert_taken(answer: &Answer, result: &str, reason: &Value) {
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    assert_eq!((&answer.json["result"], &answer.json["reason"]), (&json!(result), reason));
+/// A provider, and an item of a shop whose buyers pay there.
+async fn selling(item: Value) -> (TestProvider, Shop, Instance, i64) {
+    let provider = TestProvider::start().await;
+    let (shop, instance) = shop_of(&provider).await.opened().await;
+    let item = instance.make_item(item).await;
+    (provider, shop, instance, item)
+}
+
+/// Sends a message, which is taken with this result, and without a reason.
+async fn take(instance: &Instance, message: &TestMessage, result: &str) {
+    let answer = message.send(instance).await;
+    answer.assert_fields(200, json!({ "result": result, "reason": null }));
+}
+
+/// Sends a message about money that cannot pay its order and has to go back, for this reason.
+async fn owe(instance: &Instance, message: &TestMessage, reason: &str) {
+    let answer = message.send(instance).await;
+    answer.assert_fields(200, json!({ "result": "refund_wanted", "reason": reason }));
 }
 
 #[tokio::test]
 async fn an_order_is_paid_once_by_the_message_of_the_provider() {
-    let provider = TestProvider::start().await;
-    let (_shop, instance) = shop_of(&provider).await.opened().await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let (provider, _shop, instance, item) = selling(json!({ "stock": 2 })).await;
     let order = buy(&instance, 1, item).await;
     let path = format!("/api/orders/{order}/payment");
     let asked = instance.buyer(1).post(&path, &json!({})).await;
-    assert_eq!((asked.status, &asked.json["status"]), (200, &json!("pending")), "{}", asked.text);
     let url = format!("https://pay.example/checkout?order={order}&cents=250");
-    assert_eq!(asked.json["checkout_url"], url);
+    asked.assert_fields(200, json!({ "status": "pending", "checkout_url": url }));
     assert_eq!(instance.buyer(2).post(&path, &json!({})).await.brief(), (404, "order_not_found"));
 
     let said = provider.succeeded("m1", "p1", &order, 250);
-    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    take(&instance, &said, "paid").await;
     assert_eq!(status(&instance, 1, &order).await, "paid");
     // The same message, and another message about the same payment.
-    assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
-    let again = provider.succeeded("m2", "p1", &order, 250);
-    assert_taken(&again.send(&instance).await, "unchanged", &Value::Null);
+    take(&instance, &said, "unchanged").await;
+    take(&instance, &provider.succeeded("m2", "p1", &order, 250), "unchanged").await;
     let asked = instance.buyer(1).post(&path, &json!({})).await;
-    assert_eq!(
-        (&asked.json["status"], &asked.json["checkout_url"]),
-        (&json!("paid"), &Value::Null)
-    );
+    asked.assert_fields(200, json!({ "status": "paid", "checkout_url": null }));
     // A second payment for the order goes back.
-    let twice = provider.succeeded("m3", "p2", &order, 250);
-    assert_taken(&twice.send(&instance).await, "refund_wanted", &json!("paid_twice"));
+    owe(&instance, &provider.succeeded("m3", "p2", &order, 250), "paid_twice").await;
     assert_clean(&instance, item).await;
     // The event of the payment comes from the transaction of the payment.
     instance.until_events(2).await;
@@ -121,9 +127,8 @@ async fn many_deliveries_of_one_message_at_once_pay_once() {
 
 #[tokio::test]
 async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
-    let provider = TestProvider::start().await;
-    let (shop, instance) = shop_of(&provider).await.opened().await;
-    let item = instance.make_item(json!({ "stock": 1, "hold_seconds": 900 })).await;
+    let (provider, shop, instance, item) =
+        selling(json!({ "stock": 1, "hold_seconds": 900 })).await;
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
     let winner = buy(&instance, 2, item).await;
@@ -135,21 +140,18 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
         ("m3", "p-unknown", &unknown, 250, "unknown_order"),
         ("m7", "p-text", &"cart 7".to_owned(), 250, "unknown_order"),
     ] {
-        let said = provider.succeeded(message, id, order, cents);
-        assert_taken(&said.send(&instance).await, "refund_wanted", &json!(reason));
+        owe(&instance, &provider.succeeded(message, id, order, cents), reason).await;
     }
     assert_eq!(status(&instance, 1, &late).await, "expired");
     assert_eq!(status(&instance, 2, &winner).await, "pending");
     let cancelled = instance.buyer(2).step(&winner, "cancellation").await;
     assert_eq!(cancelled.status, 200);
-    let said = provider.succeeded("m4", "p-cancelled", &winner, 250);
-    assert_taken(&said.send(&instance).await, "refund_wanted", &json!("cancelled"));
+    owe(&instance, &provider.succeeded("m4", "p-cancelled", &winner, 250), "cancelled").await;
     let is_refused =
         |seen: &Value| seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted";
     until("a refund that is not taken", || payment(&instance, "p-late"), is_refused).await;
     // Of no money, nothing can go back.
-    let said = provider.succeeded("m8", "p-zero", &unknown, 0);
-    assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
+    take(&instance, &provider.succeeded("m8", "p-zero", &unknown, 0), "unchanged").await;
     until_metric(&instance.stranger(), "seckill_refunds_open 5").await;
     let counted = ledger::rows::payments::count_open_refunds(&shop.pool, 3).await;
     assert_eq!(counted.expect("read"), 3, "no more are counted");
@@ -162,8 +164,8 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
         assert!(provider.refunds().contains(&id.to_owned()), "{id}");
     }
     let done = provider.refunded("m5", "p-late", &late, 250);
-    assert_taken(&done.send(&instance).await, "refunded", &Value::Null);
-    assert_taken(&done.send(&instance).await, "unchanged", &Value::Null);
+    take(&instance, &done, "refunded").await;
+    take(&instance, &done, "unchanged").await;
     for time in ["the first", "again"] {
         let noted = instance.admin().post("/api/admin/payments/p-cheap/refund", &json!({})).await;
         assert_eq!(noted.status, 204, "{time}: {}", noted.text);
@@ -174,12 +176,10 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     assert_eq!(none.brief(), (404, "payment_not_found"));
     let buyers = instance.buyer(2).get("/api/admin/payments").await;
     assert_eq!(buyers.brief(), (403, "forbidden"));
-    let open =
-        instance.admin().get("/api/admin/payments?status=refund_requested&limit=1").await.json;
-    assert_eq!(
-        (&open["payments"][0]["id"], &open["next"]),
-        (&json!("p-cancelled"), &json!("p-cancelled"))
-    );
+    let open = "/api/admin/payments?status=refund_requested&limit=1";
+    let open = instance.admin().get(open).await;
+    open.assert_fields(200, json!({ "next": "p-cancelled" }));
+    assert_eq!(open.json["payments"][0]["id"], "p-cancelled");
     assert_clean(&instance, item).await;
 }
 
@@ -215,8 +215,7 @@ async fn a_refund_that_was_made_by_hand_meanwhile_is_not_told() {
     let instance = shop.start().await;
     let unknown = shop_domain::OrderId::generate().to_string();
     for (message, id) in [("m1", "p1"), ("m2", "p2")] {
-        let said = provider.succeeded(message, id, &unknown, 250);
-        assert_taken(&said.send(&instance).await, "refund_wanted", &json!("unknown_order"));
+        owe(&instance, &provider.succeeded(message, id, &unknown, 250), "unknown_order").await;
     }
     until_metric(&instance.stranger(), "seckill_refunds_open 2").await;
     are_due.store(true, Ordering::SeqCst);
@@ -237,8 +236,12 @@ async fn a_provider_that_is_away_is_asked_once_in_a_run() {
     let by_hand = shop.start().await;
     let unknown = shop_domain::OrderId::generate().to_string();
     for count in 0..4 {
-        let said = provider.succeeded(&format!("m{count}"), &format!("p{count}"), &unknown, 250);
-        assert_taken(&said.send(&by_hand).await, "refund_wanted", &json!("unknown_order"));
+        owe(
+            &by_hand,
+            &provider.succeeded(&format!("m{count}"), &format!("p{count}"), &unknown, 250),
+            "unknown_order",
+        )
+        .await;
     }
     // Nobody listens there. A port that was free a moment ago may be another test's by now.
     shop.config.sections.set("payment", "refund_url", "http://127.0.0.1:1/");
@@ -250,68 +253,59 @@ async fn a_provider_that_is_away_is_asked_once_in_a_run() {
 
 #[tokio::test]
 async fn a_late_payment_takes_a_unit_that_is_left_and_a_refund_may_come_first() {
-    let provider = TestProvider::start().await;
-    let (shop, instance) = shop_of(&provider).await.opened().await;
-    let item = instance.make_item(json!({ "stock": 2, "hold_seconds": 900 })).await;
+    let (provider, shop, instance, item) =
+        selling(json!({ "stock": 2, "hold_seconds": 900 })).await;
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
-    let said = provider.succeeded("m1", "p1", &late, 250);
-    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    take(&instance, &provider.succeeded("m1", "p1", &late, 250), "paid").await;
     // The buyer has the limit with the paid order.
     let other = buy(&instance, 2, item).await;
-    let refund = provider.refunded("m2", "p2", &other, 250);
-    assert_taken(&refund.send(&instance).await, "refunded", &Value::Null);
-    let said = provider.succeeded("m3", "p2", &other, 250);
-    assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
+    take(&instance, &provider.refunded("m2", "p2", &other, 250), "refunded").await;
+    take(&instance, &provider.succeeded("m3", "p2", &other, 250), "unchanged").await;
     assert_eq!(status(&instance, 2, &other).await, "pending", "money that went back pays nothing");
     assert_clean(&instance, item).await;
 }
 
 #[tokio::test]
 async fn a_limit_that_is_reached_meanwhile_sends_a_late_payment_back() {
-    let provider = TestProvider::start().await;
-    let (shop, instance) = shop_of(&provider).await.opened().await;
-    let item = instance.make_item(json!({ "stock": 3, "hold_seconds": 900 })).await;
+    let (provider, shop, instance, item) =
+        selling(json!({ "stock": 3, "hold_seconds": 900 })).await;
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
     let second = buy(&instance, 1, item).await;
-    let said = provider.succeeded("m1", "p1", &late, 250);
-    assert_taken(&said.send(&instance).await, "refund_wanted", &json!("limit_reached"));
-    let said = provider.succeeded("m2", "p2", &second, 250);
-    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    owe(&instance, &provider.succeeded("m1", "p1", &late, 250), "limit_reached").await;
+    take(&instance, &provider.succeeded("m2", "p2", &second, 250), "paid").await;
     let item_audit = assert_clean(&instance, item).await;
     assert_eq!(item_audit["available"], 2, "{item_audit}");
 }
 
 #[tokio::test]
 async fn a_forged_message_pays_nothing() {
-    let provider = TestProvider::start().await;
-    let (_shop, instance) = shop_of(&provider).await.opened().await;
-    let item = instance.make_item(json!({})).await;
+    let (provider, _shop, instance, item) = selling(json!({})).await;
     let order = buy(&instance, 1, item).await;
     let good = provider.succeeded("m1", "p1", &order, 250);
     let forged = good.signed_with("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     assert_eq!(forged.send(&instance).await.brief(), (403, "invalid_signature"));
     let nonsense = provider.message("m3", "{\"type\":\"payment.succeeded\"}");
     assert_eq!(nonsense.send(&instance).await.brief(), (422, "invalid_message"));
-    let unheard_of = provider.message("m4", "{\"type\":\"payment.created\",\"new\":[1]}");
-    assert_taken(&unheard_of.send(&instance).await, "unchanged", &Value::Null);
+    take(
+        &instance,
+        &provider.message("m4", "{\"type\":\"payment.created\",\"new\":[1]}"),
+        "unchanged",
+    )
+    .await;
     assert_eq!(status(&instance, 1, &order).await, "pending");
     // The first one that is genuine still counts.
-    assert_taken(&good.send(&instance).await, "paid", &Value::Null);
+    take(&instance, &good, "paid").await;
 }
 
 /// A provider that uses the id of a message twice says nothing new by it.
 #[tokio::test]
 async fn a_message_is_taken_once_by_its_id() {
-    let provider = TestProvider::start().await;
-    let (_shop, instance) = shop_of(&provider).await.opened().await;
-    let item = instance.make_item(json!({})).await;
+    let (provider, _shop, instance, item) = selling(json!({})).await;
     let (first, second) = (buy(&instance, 1, item).await, buy(&instance, 2, item).await);
-    let said = provider.succeeded("m1", "p1", &first, 250);
-    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
-    let again = provider.succeeded("m1", "p2", &second, 250);
-    assert_taken(&again.send(&instance).await, "unchanged", &Value::Null);
+    take(&instance, &provider.succeeded("m1", "p1", &first, 250), "paid").await;
+    take(&instance, &provider.succeeded("m1", "p2", &second, 250), "unchanged").await;
     assert_eq!(status(&instance, 2, &second).await, "pending");
     assert_eq!(payment(&instance, "p2").await, Value::Null);
 }

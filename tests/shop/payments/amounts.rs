@@ -7,18 +7,15 @@ use ledger::order::refund;
 use serde_json::{Value, json};
 use shop_domain::payment::PaymentId;
 
-use super::{assert_taken, buy, payment, shop_of, status};
+use super::{buy, owe, payment, selling, shop_of, status, take};
 use crate::support::payment_provider::TestProvider;
 use crate::support::{Shop, assert_clean};
 
 /// An order of buyer 1 that is paid by the payment `p1` of 250 cents.
 async fn paid_order() -> (TestProvider, Shop, crate::support::Instance, i64, String) {
-    let provider = TestProvider::start().await;
-    let (shop, instance) = shop_of(&provider).await.opened().await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let (provider, shop, instance, item) = selling(json!({ "stock": 2 })).await;
     let order = buy(&instance, 1, item).await;
-    let said = provider.succeeded("m1", "p1", &order, 250);
-    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    take(&instance, &provider.succeeded("m1", "p1", &order, 250), "paid").await;
     (provider, shop, instance, item, order)
 }
 
@@ -30,14 +27,12 @@ async fn a_refund_of_a_part_refunds_no_payment() {
         (payment["status"].clone(), payment["refunded_cents"].clone())
     };
     let cent = provider.refunded("m2", "p1", &order, 1);
-    assert_taken(&cent.send(&instance).await, "partly_refunded", &Value::Null);
-    assert_taken(&cent.send(&instance).await, "unchanged", &Value::Null);
+    take(&instance, &cent, "partly_refunded").await;
+    take(&instance, &cent, "unchanged").await;
     assert_eq!(state().await, (json!("accepted"), json!(1)), "a refund counts once");
-    let rest = provider.refunded("m3", "p1", &order, 248);
-    assert_taken(&rest.send(&instance).await, "partly_refunded", &Value::Null);
+    take(&instance, &provider.refunded("m3", "p1", &order, 248), "partly_refunded").await;
     assert_eq!(state().await, (json!("accepted"), json!(249)));
-    let last = provider.refunded("m4", "p1", &order, 1);
-    assert_taken(&last.send(&instance).await, "refunded", &Value::Null);
+    take(&instance, &provider.refunded("m4", "p1", &order, 1), "refunded").await;
     assert_eq!(state().await, (json!("refunded"), json!(250)));
     assert_eq!(status(&instance, 1, &order).await, "paid", "the goods are the shop's to decide");
     assert_clean(&instance, item).await;
@@ -52,16 +47,14 @@ async fn a_refund_that_two_messages_name_counts_once() {
         "refund": "r1",
     });
     for (message, result) in [("m2", "partly_refunded"), ("m3", "unchanged")] {
-        let told = provider.message(message, &about.to_string());
-        assert_taken(&told.send(&instance).await, result, &Value::Null);
+        take(&instance, &provider.message(message, &about.to_string()), result).await;
     }
     assert_eq!(payment(&instance, "p1").await["refunded_cents"], 150);
     // A value that is no id says nothing, and each message counts.
     let about = json!({ "refund": { "id": "r1" }, "type": "refund.succeeded", "payment": "p1",
         "order": order, "amount_cents": 50 });
     for (message, result) in [("m4", "partly_refunded"), ("m5", "refunded")] {
-        let told = provider.message(message, &about.to_string());
-        assert_taken(&told.send(&instance).await, result, &Value::Null);
+        take(&instance, &provider.message(message, &about.to_string()), result).await;
     }
     assert_clean(&instance, item).await;
 }
@@ -70,8 +63,7 @@ async fn a_refund_that_two_messages_name_counts_once() {
 #[tokio::test]
 async fn a_late_failure_says_nothing_of_a_refund_that_was_made() {
     let (provider, shop, instance, item, order) = paid_order().await;
-    let told = provider.refunded("m2", "p1", &order, 250);
-    assert_taken(&told.send(&instance).await, "refunded", &Value::Null);
+    take(&instance, &provider.refunded("m2", "p1", &order, 250), "refunded").await;
     let id = PaymentId::parse("p1").expect("an id");
     let failed = Err(("no answer", Duration::from_secs(2)));
     refund::note_request(&shop.pool, &id, failed).await.expect("the ledger answers");
@@ -82,19 +74,14 @@ async fn a_late_failure_says_nothing_of_a_refund_that_was_made() {
 
 #[tokio::test]
 async fn a_part_that_goes_back_before_its_payment_leaves_the_rest_to_go_back() {
-    let provider = TestProvider::start().await;
-    let (_shop, instance) = shop_of(&provider).await.opened().await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let (provider, _shop, instance, item) = selling(json!({ "stock": 2 })).await;
     let order = buy(&instance, 1, item).await;
-    let cent = provider.refunded("m1", "p1", &order, 1);
-    assert_taken(&cent.send(&instance).await, "refunded", &Value::Null);
-    let said = provider.succeeded("m2", "p1", &order, 250);
-    assert_taken(&said.send(&instance).await, "refund_wanted", &json!("wrong_amount"));
+    take(&instance, &provider.refunded("m1", "p1", &order, 1), "refunded").await;
+    owe(&instance, &provider.succeeded("m2", "p1", &order, 250), "wrong_amount").await;
     let seen = payment(&instance, "p1").await;
     assert_eq!((&seen["amount_cents"], &seen["refunded_cents"]), (&json!(250), &json!(1)));
     assert_eq!(status(&instance, 1, &order).await, "pending");
-    let rest = provider.refunded("m3", "p1", &order, 249);
-    assert_taken(&rest.send(&instance).await, "refunded", &Value::Null);
+    take(&instance, &provider.refunded("m3", "p1", &order, 249), "refunded").await;
     assert_clean(&instance, item).await;
 }
 

@@ -2,18 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{assert_taken, buy, expire, shop_of, status};
+use super::{buy, expire, selling, shop_of, status, take};
 use crate::http::order_id;
 use crate::support::assert_clean;
 use crate::support::payment_provider::TestProvider;
 
 #[tokio::test]
 async fn an_order_of_nothing_is_paid_without_the_provider() {
-    let provider = TestProvider::start().await;
-    let (_shop, instance) = shop_of(&provider).await.opened().await;
-    let changes =
-        json!({ "stock": 3, "price_cents": 0, "return_seconds": 600, "per_buyer_limit": 3 });
-    let item = instance.make_item(changes).await;
+    let free = json!({ "stock": 3, "price_cents": 0, "return_seconds": 600, "per_buyer_limit": 3 });
+    let (provider, _shop, instance, item) = selling(free).await;
     let order = buy(&instance, 1, item).await;
     let path = format!("/api/orders/{order}/payment");
     let stranger = instance.buyer(2).post(&path, &json!({})).await;
@@ -28,8 +25,7 @@ async fn an_order_of_nothing_is_paid_without_the_provider() {
     let seen = instance.buyer(1).get(&format!("/api/orders/{order}")).await.json;
     assert_eq!((&seen["amount_cents"], &seen["paid_elsewhere"]), (&json!(0), &Value::Null));
     // A provider that tells of a payment of nothing all the same changes nothing.
-    let said = provider.succeeded("m1", "p1", &order, 0);
-    assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
+    take(&instance, &provider.succeeded("m1", "p1", &order, 0), "unchanged").await;
     let events = instance.until_events(2).await;
     assert!(events.to_string().contains("\"paid\""), "{events}");
     // Given back, no money has to go back.
@@ -42,15 +38,12 @@ async fn an_order_of_nothing_is_paid_without_the_provider() {
 
 #[tokio::test]
 async fn an_order_of_nothing_that_ran_out_is_confirmed_while_stock_is_left() {
-    let provider = TestProvider::start().await;
-    let (shop, instance) = shop_of(&provider).await.opened().await;
-    let item =
-        instance.make_item(json!({ "stock": 1, "price_cents": 0, "hold_seconds": 900 })).await;
+    let free = json!({ "stock": 1, "price_cents": 0, "hold_seconds": 900 });
+    let (_provider, shop, instance, item) = selling(free).await;
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
-    let path = format!("/api/orders/{late}/payment");
-    let paid = instance.buyer(1).post(&path, &json!({})).await;
-    assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
+    let paid = instance.buyer(1).step(&late, "payment").await;
+    paid.assert_fields(200, json!({ "status": "paid" }));
     assert_clean(&instance, item).await;
 }
 
@@ -64,12 +57,10 @@ async fn a_cart_is_free_only_if_all_of_it_is() {
     let dear = instance.make_item(json!({ "stock": 5 })).await;
     for (buyer, items, expected) in [(1, [free, gift], "paid"), (2, [free, dear], "pending")] {
         let lines = items.map(|item| json!({ "item_id": item, "quantity": 1 }));
-        let made =
-            instance.buyer(buyer).post("/api/reservations", &json!({ "lines": lines })).await;
-        let order = order_id(&made);
-        let path = format!("/api/orders/{order}/payment");
-        let paid = instance.buyer(buyer).post(&path, &json!({})).await;
-        assert_eq!((paid.status, &paid.json["status"]), (200, &json!(expected)), "{}", paid.text);
+        let client = instance.buyer(buyer);
+        let made = client.post("/api/reservations", &json!({ "lines": lines })).await;
+        let paid = client.step(&order_id(&made), "payment").await;
+        paid.assert_fields(200, json!({ "status": expected }));
         assert_eq!(paid.json["checkout_url"].is_string(), expected == "pending", "{}", paid.text);
     }
 }

@@ -3,13 +3,13 @@
 use futures::future::join;
 use serde_json::{Value, json};
 
-use super::{assert_taken, buy, payment, shop_of, status, until_refund_requested};
+use super::{buy, owe, payment, selling, shop_of, status, take, until_refund_requested};
 use crate::support::payment_provider::TestProvider;
 use crate::support::{Answer, Instance, assert_clean, eventually, when};
 
 /// An item of these units whose orders may be given back.
-async fn returnable(instance: &Instance, stock: i64) -> i64 {
-    instance.make_item(json!({ "stock": stock, "return_seconds": 600 })).await
+fn returnable(stock: i64) -> Value {
+    json!({ "stock": stock, "return_seconds": 600 })
 }
 
 async fn give_back(instance: &Instance, buyer: i64, order: &str) -> Answer {
@@ -18,32 +18,21 @@ async fn give_back(instance: &Instance, buyer: i64, order: &str) -> Answer {
 
 #[tokio::test]
 async fn the_money_of_an_order_that_is_given_back_is_owed_once() {
-    let provider = TestProvider::start().await;
-    let (_shop, instance) = shop_of(&provider).await.opened().await;
-    let item = returnable(&instance, 2).await;
+    let (provider, _shop, instance, item) = selling(returnable(2)).await;
     let order = buy(&instance, 1, item).await;
-    let said = provider.succeeded("m1", "p1", &order, 250);
-    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
-    let cent = provider.refunded("m2", "p1", &order, 50);
-    assert_taken(&cent.send(&instance).await, "partly_refunded", &Value::Null);
+    take(&instance, &provider.succeeded("m1", "p1", &order, 250), "paid").await;
+    take(&instance, &provider.refunded("m2", "p1", &order, 50), "partly_refunded").await;
     for _ in 0..2 {
         let back = give_back(&instance, 1, &order).await;
-        assert_eq!(
-            (back.status, &back.json["status"]),
-            (200, &json!("cancelled")),
-            "{}",
-            back.text
-        );
+        back.assert_fields(200, json!({ "status": "cancelled" }));
     }
     let wanted = payment(&instance, "p1").await;
     assert_eq!((&wanted["reason"], &wanted["refunded_cents"]), (&json!("returned"), &json!(50)));
     until_refund_requested(&instance, "p1").await;
     assert_eq!(provider.refunds(), ["p1"], "asked for once");
     // Money that comes after the return goes back as well, and pays nothing.
-    let late = provider.succeeded("m3", "p2", &order, 250);
-    assert_taken(&late.send(&instance).await, "refund_wanted", &json!("cancelled"));
-    let rest = provider.refunded("m4", "p1", &order, 200);
-    assert_taken(&rest.send(&instance).await, "refunded", &Value::Null);
+    owe(&instance, &provider.succeeded("m3", "p2", &order, 250), "cancelled").await;
+    take(&instance, &provider.refunded("m4", "p1", &order, 200), "refunded").await;
     assert_eq!(payment(&instance, "p1").await["refunded_cents"], 250);
     assert_eq!(status(&instance, 1, &order).await, "cancelled");
     eventually("the events", || async {
@@ -61,19 +50,16 @@ async fn the_money_of_an_order_that_is_given_back_is_owed_once() {
 #[tokio::test]
 async fn a_return_beside_a_refund_of_the_provider_owes_no_money_twice() {
     const ORDERS: i64 = 40;
-    let provider = TestProvider::start().await;
-    let (_shop, instance) = shop_of(&provider).await.opened().await;
-    let item = returnable(&instance, ORDERS).await;
+    let (provider, _shop, instance, item) = selling(returnable(ORDERS)).await;
     for buyer in 1..=ORDERS {
         let order = buy(&instance, buyer, item).await;
         let id = format!("p{buyer}");
-        let said = provider.succeeded(&format!("m{buyer}"), &id, &order, 250);
-        assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+        take(&instance, &provider.succeeded(&format!("m{buyer}"), &id, &order, 250), "paid").await;
         let refund = provider.refunded(&format!("r{buyer}"), &id, &order, 250);
         let (back, refunded) =
             join(give_back(&instance, buyer, &order), refund.send(&instance)).await;
         assert_eq!(back.json["status"], "cancelled", "{}", back.text);
-        assert_taken(&refunded, "refunded", &Value::Null);
+        refunded.assert_fields(200, json!({ "result": "refunded", "reason": null }));
         let after = payment(&instance, &id).await;
         assert_eq!((&after["status"], &after["refunded_cents"]), (&json!("refunded"), &json!(250)));
     }
@@ -88,10 +74,9 @@ async fn an_operator_pays_the_money_of_a_return_back_by_hand() {
     let mut shop = shop_of(&provider).await;
     shop.config.sections.set("payment", "refund_url", "");
     let instance = shop.start().await;
-    let item = returnable(&instance, 1).await;
+    let item = instance.make_item(returnable(1)).await;
     let order = buy(&instance, 1, item).await;
-    let said = provider.succeeded("m1", "p1", &order, 250);
-    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    take(&instance, &provider.succeeded("m1", "p1", &order, 250), "paid").await;
     let by_hand = async || instance.admin().post("/api/admin/payments/p1/refund", &json!({})).await;
     assert_eq!(by_hand().await.brief(), (409, "payment_accepted"), "it has paid the order");
     assert_eq!(payment(&instance, "p1").await["status"], "accepted");
