@@ -58,6 +58,13 @@ impl Browser {
         back.strip_prefix(&format!("http://{}", self.shop)).expect("back to us").to_owned()
     }
 
+    /// Signs in from the beginning to the end as `who`; answers where it leads.
+    async fn sign_in(&mut self, who: &str) -> String {
+        let page = self.visit("/api/session/provider").await;
+        let back = self.at_provider(&page, who).await;
+        self.visit(&back).await
+    }
+
     /// Whose session the browser has.
     async fn who(&self) -> Value {
         let cookies = self.cookies.iter().map(|(name, value)| format!("{name}={value}"));
@@ -101,9 +108,7 @@ async fn a_browser_signs_in_and_comes_back_to_where_it_was() {
     assert_eq!((&who["username"], &who["role"]), (&json!("ada"), &json!("operator")), "{who}");
     assert_eq!(browser.cookies.len(), 1, "the cookie of the way is left: {:?}", browser.cookies);
     // Signing in again is the same user.
-    let page = browser.visit("/api/session/provider").await;
-    let back = browser.at_provider(&page, "ada").await;
-    assert_eq!(browser.visit(&back).await, "/signin.html?done=1&return=%2F");
+    assert_eq!(browser.sign_in("ada").await, "/signin.html?done=1&return=%2F");
     assert_eq!(browser.who().await["user_id"], who["user_id"]);
 }
 
@@ -199,26 +204,20 @@ async fn an_id_token_that_is_not_for_this_sign_in_is_refused() {
     ] {
         provider.change_claims(changes.clone());
         let mut browser = Browser::new(instance.addr);
-        let page = browser.visit("/api/session/provider").await;
-        let back = browser.at_provider(&page, "ada").await;
-        let end = browser.visit(&back).await;
+        let end = browser.sign_in("ada").await;
         assert!(end.starts_with("/signin.html?problem="), "{changes}: {end}");
         assert_eq!(browser.who().await["code"], "unauthenticated", "{changes}");
     }
     provider.change_claims(json!({ "aud": ["seckill-test", "another"], "azp": "seckill-test" }));
     let mut browser = Browser::new(instance.addr);
-    let page = browser.visit("/api/session/provider").await;
-    let back = browser.at_provider(&page, "ada").await;
-    assert!(browser.visit(&back).await.contains("done=1"));
+    assert!(browser.sign_in("ada").await.contains("done=1"));
 }
 
 #[tokio::test]
 async fn refusals_and_absences_lead_back_to_the_page_of_sign_in() {
     let (provider, _shop, instance) = testbed().await;
     let mut browser = Browser::new(instance.addr);
-    let page = browser.visit("/api/session/provider").await;
-    let back = browser.at_provider(&page, "nobody").await;
-    let end = browser.visit(&back).await;
+    let end = browser.sign_in("nobody").await;
     assert_eq!(end, "/signin.html?problem=identity_refused&return=%2F");
     // A path of another site is not gone to.
     for foreign in ["//evil.example", "https%3A%2F%2Fevil.example", "%2F%5Cevil.example"] {
@@ -241,8 +240,6 @@ async fn a_provider_that_takes_the_secret_in_the_form_gets_it_there() {
     let (provider, _shop, instance) = testbed().await;
     provider.take_secret_in_form();
     let mut browser = Browser::new(instance.addr);
-    let page = browser.visit("/api/session/provider").await;
-    let back = browser.at_provider(&page, "ada").await;
-    assert_eq!(browser.visit(&back).await, "/signin.html?done=1&return=%2F");
+    assert_eq!(browser.sign_in("ada").await, "/signin.html?done=1&return=%2F");
     assert_eq!(browser.who().await["username"], "ada");
 }

@@ -1,11 +1,11 @@
 //! The tokens that big providers send, each in the shape that its documents show, signed by a key of these tests.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toml::Value as Setting;
 
 use super::{exchange, session_of, user};
 use crate::support::identity_keys::TestKey;
-use crate::support::{Shop, unique};
+use crate::support::{Shop, changed, unique};
 
 /// The id of the key that signs.
 const KEY: &str = "1LTMzakihiRla_8z2BEJVXeWMqo";
@@ -13,6 +13,7 @@ const KEY: &str = "1LTMzakihiRla_8z2BEJVXeWMqo";
 const OURS: &str = "6e74172b-be56-4843-9ff4-e66a39bb12e3";
 
 /// What a provider publishes, and the settings that its documents lead to.
+#[derive(Default)]
 struct Documented {
     issuer: &'static str,
     audience: &'static str,
@@ -40,11 +41,17 @@ fn now() -> i64 {
 
 /// `claims` with those that all providers send.
 fn signed_now(claims: Value) -> Value {
-    let mut all = json!({ "iat": now(), "exp": now() + 3_600 });
-    let Value::Object(claims) = claims else { panic!("an object") };
-    let all_claims = all.as_object_mut().expect("an object");
-    all_claims.extend(claims);
-    all
+    changed(json!({ "iat": now(), "exp": now() + 3_600 }), claims)
+}
+
+/// A token of the usual type.
+fn sent(what: &'static str, claims: Value, role: &'static str, name: &'static str) -> Sent {
+    Sent { what, header: json!({ "alg": "RS256", "typ": "JWT" }), claims, role, name }
+}
+
+/// A token without a type in its header.
+fn untyped(what: &'static str, claims: Value, role: &'static str, name: &'static str) -> Sent {
+    Sent { header: json!({ "alg": "RS256" }), ..sent(what, claims, role, name) }
 }
 
 /// A shop with the settings that the documents lead to takes each token, as the same user if the subject is.
@@ -94,16 +101,14 @@ async fn entra_id() {
     let issuer = "https://login.microsoftonline.com/bbbbcccc-1111-dddd-2222-eeee3333ffff/v2.0";
     let header = || json!({ "typ": "JWT", "alg": "RS256", "x5t": KEY });
     let claims = |more: Value| {
-        let mut claims = json!({
+        let claims = json!({
             "aud": OURS, "iss": issuer, "nbf": now(), "aio": "AXQAi/8IAAAA", "azp": OURS, "azpacr": "0",
             "name": "Ada Lovelace", "oid": "aaaaaaaa-0000-1111-2222-bbbbbbbbbbbb",
             "preferred_username": "ada@contoso.com", "rh": "I", "scp": "access_as_user User.Read",
             "sub": "HKZpfaHyWadeOouYlitjrI-KffTm222X5rrV3xDqfKQ",
             "tid": "bbbbcccc-1111-dddd-2222-eeee3333ffff", "uti": "fqiBqXLPj0eQa82S-IYFAA", "ver": "2.0",
         });
-        let Value::Object(more) = more else { panic!("an object") };
-        claims.as_object_mut().expect("an object").extend::<Map<String, Value>>(more);
-        claims
+        changed(claims, more)
     };
     let ids = |count: usize| -> Vec<String> {
         (0..count).map(|at| format!("0760b6cf-170e-4a14-91b3-{at:012x}")).collect()
@@ -143,7 +148,6 @@ async fn entra_id() {
 #[tokio::test]
 async fn keycloak() {
     let issuer = "https://id.example/realms/shop";
-    let header = json!({ "alg": "RS256", "typ": "JWT" });
     let encrypts = json!({ "kty": "RSA", "kid": KEY, "alg": "RSA-OAEP", "use": "enc", "n": "AQAB", "e": "AQAB" });
     let claims = |kind: &str, audience: Value| {
         json!({
@@ -159,19 +163,18 @@ async fn keycloak() {
             "preferred_username": "ada", "email": "ada@example.com",
         })
     };
-    let sent =
-        |what, claims| Sent { what, header: header.clone(), claims, role: "operator", name: "ada" };
+    let access = claims("Bearer", json!(["shop.example", "account"]));
     assert_taken(Documented {
         issuer,
         audience: "shop.example",
         role_claim: r#"resource_access."shop.example".roles"#,
         operators: &["seller"],
-        keys_without: &[],
         further_keys: vec![encrypts],
         tokens: vec![
-            sent("an access token", claims("Bearer", json!(["shop.example", "account"]))),
-            sent("an ID token", claims("ID", json!("shop.example"))),
+            sent("an access token", access, "operator", "ada"),
+            sent("an ID token", claims("ID", json!("shop.example")), "operator", "ada"),
         ],
+        ..Documented::default()
     })
     .await;
 }
@@ -182,50 +185,35 @@ async fn keycloak() {
 async fn auth0() {
     let issuer = "https://example.eu.auth0.com/";
     let claims = |more: Value| {
-        let mut claims = json!({
+        let claims = json!({
             "iss": issuer, "sub": "auth0|6123456789abcdef01234567",
             "aud": ["https://shop.example/api", "https://example.eu.auth0.com/userinfo"],
             "scope": "openid profile email", "permissions": ["sell:items", "read:items"],
             "https://shop.example/name": "not read",
         });
-        let Value::Object(more) = more else { panic!("an object") };
-        claims.as_object_mut().expect("an object").extend::<Map<String, Value>>(more);
-        claims
+        changed(claims, more)
     };
+    let profiled = claims(json!({ "azp": "my_client_id" }));
+    let standard = claims(json!({ "client_id": "my_client_id", "jti": "73WakrfVbNJBaAmhQtEeDv" }));
+    let id = json!({
+        "iss": issuer, "sub": "auth0|id-token", "aud": "my_client_id", "nickname": "ada",
+        "picture": "https://example.com/a.png", "updated_at": "2026-11-29T00:00:00.000Z",
+        "email": "ada@example.com", "email_verified": false, "sid": "abc", "nonce": "12345",
+    });
     assert_taken(Documented {
         issuer,
         audience: "https://shop.example/api, my_client_id",
         role_claim: "permissions",
         operators: &["sell:items"],
-        keys_without: &[],
-        further_keys: Vec::new(),
         tokens: vec![
+            sent("an access token of Auth0's profile", profiled, "operator", "user"),
             Sent {
-                what: "an access token of Auth0's profile",
-                header: json!({ "alg": "RS256", "typ": "JWT" }),
-                claims: claims(json!({ "azp": "my_client_id" })),
-                role: "operator",
-                name: "user",
-            },
-            Sent {
-                what: "an access token of RFC 9068",
                 header: json!({ "alg": "RS256", "typ": "at+jwt" }),
-                claims: claims(json!({ "client_id": "my_client_id", "jti": "73WakrfVbNJBaAmhQtEeDv" })),
-                role: "operator",
-                name: "user",
+                ..sent("an access token of RFC 9068", standard, "operator", "user")
             },
-            Sent {
-                what: "an ID token",
-                header: json!({ "alg": "RS256", "typ": "JWT" }),
-                claims: json!({
-                    "iss": issuer, "sub": "auth0|id-token", "aud": "my_client_id", "nickname": "ada",
-                    "picture": "https://example.com/a.png", "updated_at": "2026-11-29T00:00:00.000Z",
-                    "email": "ada@example.com", "email_verified": false, "sid": "abc", "nonce": "12345",
-                }),
-                role: "buyer",
-                name: "ada",
-            },
+            sent("an ID token", id, "buyer", "ada"),
         ],
+        ..Documented::default()
     })
     .await;
 }
@@ -248,22 +236,18 @@ async fn amazon_cognito() {
         "identities": [{ "userId": "amzn1.account.EXAMPLE", "providerName": "LoginWithAmazon" }],
         "event_id": "bbbb", "token_use": "id", "auth_time": now(), "jti": "cccc", "email": "ada@example.com",
     });
-    let sent = |what, claims| Sent {
-        what,
-        header: json!({ "alg": "RS256" }),
-        claims,
-        role: "operator",
-        name: "ada",
-    };
     assert_taken(Documented {
         issuer,
         audience: client,
         role_claim: "cognito:groups",
         operators: &["sellers"],
-        keys_without: &[],
         // It has a key for each kind of token.
         further_keys: vec![json!({ "kty": "RSA", "use": "sig", "alg": "RS256", "kid": "other", "n": "AQAB", "e": "AQAB" })],
-        tokens: vec![sent("an access token", access), sent("an ID token", id)],
+        tokens: vec![
+            untyped("an access token", access, "operator", "ada"),
+            untyped("an ID token", id, "operator", "ada"),
+        ],
+        ..Documented::default()
     })
     .await;
 }
@@ -272,26 +256,24 @@ async fn amazon_cognito() {
 #[tokio::test]
 async fn google() {
     let client = "1234987819200.apps.googleusercontent.com";
-    let sent = |what, issuer: &str| {
+    let of_issuer = |what, issuer: &str| {
         let claims = json!({
             "iss": issuer, "azp": client, "aud": client, "sub": "10769150350006150715113082367",
             "at_hash": "HK6E_P6Dh8Y93mRNtsDB1Q", "hd": "shop.example", "email": "ada@shop.example",
             "email_verified": true, "nonce": "0394852-3190485-2490358", "name": "Ada Lovelace",
         });
-        let header = json!({ "alg": "RS256", "typ": "JWT" });
-        Sent { what, header, claims, role: "operator", name: "Ada Lovelace" }
+        sent(what, claims, "operator", "Ada Lovelace")
     };
     assert_taken(Documented {
         issuer: "https://accounts.google.com",
         audience: client,
         role_claim: "hd",
         operators: &["shop.example"],
-        keys_without: &[],
-        further_keys: Vec::new(),
         tokens: vec![
-            sent("an ID token", "https://accounts.google.com"),
-            sent("an ID token with the short issuer", "accounts.google.com"),
+            of_issuer("an ID token", "https://accounts.google.com"),
+            of_issuer("an ID token with the short issuer", "accounts.google.com"),
         ],
+        ..Documented::default()
     })
     .await;
 }
@@ -311,30 +293,16 @@ async fn okta() {
         "idp": "00ok1u7AsAkrwdZL3z0g3", "auth_time": now(), "at_hash": "cpqKfdQA5eH891Ff5oJr_Q", "name": "Ada Lovelace",
         "preferred_username": "ada@example.com", "sub": "00ugrenMeqvZla04W0g3", "groups": ["Everyone"],
     });
-    let header = json!({ "alg": "RS256" });
     assert_taken(Documented {
         issuer,
         audience: "api://default,nmdP1fcyvdVO11AL7ECm",
         role_claim: "groups",
         operators: &["Shop Operators"],
-        keys_without: &[],
-        further_keys: Vec::new(),
         tokens: vec![
-            Sent {
-                what: "an access token",
-                header: header.clone(),
-                claims: access,
-                role: "operator",
-                name: "user",
-            },
-            Sent {
-                what: "an ID token",
-                header,
-                claims: id,
-                role: "buyer",
-                name: "ada@example.com",
-            },
+            untyped("an access token", access, "operator", "user"),
+            untyped("an ID token", id, "buyer", "ada@example.com"),
         ],
+        ..Documented::default()
     })
     .await;
 }
@@ -348,15 +316,11 @@ async fn apple() {
         "email": "ada@privaterelay.appleid.com", "email_verified": "true", "is_private_email": "true",
         "real_user_status": 2, "auth_time": now(),
     });
-    let header = json!({ "alg": "RS256" });
     assert_taken(Documented {
         issuer: "https://appleid.apple.com",
         audience: "com.example.shop",
-        role_claim: "",
-        operators: &[],
-        keys_without: &[],
-        further_keys: Vec::new(),
-        tokens: vec![Sent { what: "an ID token", header, claims, role: "buyer", name: "user" }],
+        tokens: vec![untyped("an ID token", claims, "buyer", "user")],
+        ..Documented::default()
     })
     .await;
 }
