@@ -70,6 +70,18 @@ fn told(receiver: &TestReceiver) -> BTreeMap<String, Vec<String>> {
     told
 }
 
+/// The positions of the events in the order in which they were told, doubles left out.
+fn positions(receiver: &TestReceiver) -> Vec<i64> {
+    receiver.distinct_events().iter().filter_map(|event| event["position"].as_i64()).collect()
+}
+
+/// Sells units of the item, each in an order of its own.
+async fn sell(instance: &Instance, item: i64, orders: usize) {
+    for _ in 0..orders {
+        instance.buyer(1).buy("mysql-atomic", item).await.expect_status(201);
+    }
+}
+
 #[tokio::test]
 async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
     let (shop, instance) = shop_with_events().await.opened().await;
@@ -103,11 +115,8 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
     let order = &event["data"]["orders"][0];
     assert_eq!((&order["item_id"], &order["user_id"]), (&json!(item), &json!(1)));
     assert_eq!((&order["quantity"], &order["amount_cents"]), (&json!(1), &json!(250)));
-    assert_eq!(
-        shop.number("SELECT COUNT(*) FROM outbox").await,
-        0,
-        "rows are taken out when they are in the log"
-    );
+    let waiting = shop.number("SELECT COUNT(*) FROM outbox").await;
+    assert_eq!(waiting, 0, "rows are taken out when they are in the log");
 }
 
 #[tokio::test]
@@ -156,12 +165,9 @@ async fn a_batch_is_one_row_and_a_refused_purchase_is_none() {
 #[tokio::test]
 async fn without_the_setting_nothing_is_written_and_no_endpoint_is_taken() {
     let (shop, instance, item) = Shop::selling(json!({})).await;
-    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    let statement = sqlx::query_scalar(
-        "SELECT (SELECT COUNT(*) FROM outbox) + (SELECT COUNT(*) FROM event_log)",
-    );
-    let rows: i64 = shop.read(statement).await;
-    assert_eq!(rows, 0);
+    sell(&instance, item, 1).await;
+    let rows = "SELECT (SELECT COUNT(*) FROM outbox) + (SELECT COUNT(*) FROM event_log)";
+    assert_eq!(shop.number(rows).await, 0);
     let body = json!({ "target": "https://shop.example/in" });
     let refused = instance.admin().post("/api/admin/endpoints", &body).await;
     assert_eq!(refused.brief(), (409, "events_off"));
@@ -174,24 +180,16 @@ async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
     receiver.answer(Answering::Status(503));
     let id = subscribe(&instance, &receiver).await;
     let item = instance.make_item(json!({ "stock": 20, "per_buyer_limit": 20 })).await;
-    for _ in 0..5 {
-        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    }
+    sell(&instance, item, 5).await;
     // More than refusals would be forgiven.
-    until_endpoint(&instance, id, |seen| seen["failures"].as_i64() >= Some(3)).await;
-    assert!(
-        endpoint(&instance, id).await["last_error"]
-            .as_str()
-            .is_some_and(|error| error.contains("503"))
-    );
+    let seen = until_endpoint(&instance, id, |seen| seen["failures"].as_i64() >= Some(3)).await;
+    assert!(seen["last_error"].to_string().contains("503"), "{seen}");
     // Now the answer is lost: the receiver has it, and gets it again.
     receiver.answer(Answering::HangUp);
     until("a lost answer", || async { receiver.hung_up() }, |lost| *lost > 0).await;
     receiver.answer(Answering::Status(204));
     until("all five", || async { told(&receiver) }, |told| told.len() == 5).await;
-    let positions: Vec<i64> =
-        receiver.distinct_events().iter().filter_map(|event| event["position"].as_i64()).collect();
-    assert_eq!(positions, [1, 2, 3, 4, 5]);
+    assert_eq!(positions(&receiver), [1, 2, 3, 4, 5]);
     let seen = until_endpoint(&instance, id, |seen| seen["delivered"] == 5).await;
     assert_eq!((&seen["failures"], &seen["dead_letters"]), (&json!(0), &json!(0)));
 }
@@ -227,9 +225,7 @@ async fn a_damaged_event_becomes_a_dead_letter() {
     let id = subscribe_by(&instance, &receiver, &body).await;
     let seen = until_endpoint(&instance, id, |seen| seen["delivered"] == 3).await;
     assert_eq!(seen["dead_letters"], 1, "{seen}");
-    let positions: Vec<i64> =
-        receiver.distinct_events().iter().filter_map(|event| event["position"].as_i64()).collect();
-    assert_eq!(positions, [1, 3]);
+    assert_eq!(positions(&receiver), [1, 3]);
 }
 
 #[tokio::test]
@@ -237,14 +233,10 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     let (_shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     let item = instance.make_item(json!({ "stock": 20, "per_buyer_limit": 20 })).await;
-    for _ in 0..9 {
-        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    }
+    sell(&instance, item, 9).await;
     receiver.answer(Answering::RefusePosition(4));
     let body = json!({ "target": receiver.url(), "from_start": true });
-    let created = instance.admin().post("/api/admin/endpoints", &body).await;
-    receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
-    let id = created.json["id"].as_i64().expect("an id");
+    let id = subscribe_by(&instance, &receiver, &body).await;
     until("all but the refused one", || async { told(&receiver) }, |told| told.len() == 8).await;
     let letters = eventually("a dead letter", || async {
         let path = format!("/api/admin/endpoints/{id}/dead-letters");
@@ -253,10 +245,7 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     })
     .await;
     assert_eq!(letters[0]["position"], 4);
-    assert!(
-        letters[0]["reason"].as_str().is_some_and(|reason| reason.contains("422")),
-        "{letters}"
-    );
+    assert!(letters[0]["reason"].to_string().contains("422"), "{letters}");
     let metrics = instance.stranger().get("/metrics").await.text;
     assert!(metrics.contains("seckill_events_dead_letters_total 1\n"), "{metrics}");
 
@@ -276,9 +265,7 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
 async fn a_claim_lasts_while_a_refused_event_is_looked_for() {
     let (shop, instance) = shop_with_events().await.opened().await;
     let item = instance.make_item(json!({ "stock": 20, "per_buyer_limit": 20 })).await;
-    for _ in 0..4 {
-        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    }
+    sell(&instance, item, 4).await;
     shop.until_count("SELECT COUNT(*) FROM event_log", 4).await;
     // Refuses every message, and remembers the end of the claim at each.
     let claims: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -313,7 +300,7 @@ async fn a_refused_replay_ends_in_a_busy_shop() {
     let item = instance.make_item(json!({ "stock": 9_000, "per_buyer_limit": 9_000 })).await;
     let sold = Cell::new(0);
     let buy = async || {
-        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+        sell(&instance, item, 1).await;
         sold.set(sold.get() + 1);
     };
     for _ in 0..4 {

@@ -79,9 +79,8 @@ async fn a_naive_strategy_is_caught_alone_and_saved_by_the_arbiter() {
         }
         // What it says is what the ledger says.
         let (item, sold) = (lane["item_id"].as_i64().expect("an item"), &lane["sold"]);
-        let orders: i64 = shop
-            .read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE item_id = ?").bind(item))
-            .await;
+        let orders = "SELECT COUNT(*) FROM orders WHERE item_id = ?";
+        let orders: i64 = shop.read(sqlx::query_scalar(orders).bind(item)).await;
         assert_eq!(sold, &json!(orders));
         assert_eq!(lane["accepted"], json!(orders));
         assert_eq!(lane["oversold"], json!((orders - 20).max(0)));
@@ -135,9 +134,9 @@ async fn one_run_at_a_time_which_can_be_ended() {
     let next = start(&instance, &wanted(&["mysql-atomic"], json!({}))).await;
     assert_eq!(ended(&instance, &next).await["lanes"][0]["verdict"], "clean");
     let listed = admin.get("/api/lab/runs").await.json;
-    let ids: Vec<_> =
-        listed["runs"].as_array().expect("runs").iter().map(|run| run["id"].clone()).collect();
-    assert_eq!(ids, [json!(next), json!(id)]);
+    let runs = listed["runs"].as_array().expect("runs").iter();
+    let ids: Vec<_> = runs.map(|run| &run["id"]).collect();
+    assert_eq!(ids, [&json!(next), &json!(id)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,18 +151,8 @@ async fn a_run_is_told_as_it_goes() {
     let first = stream.seek(BOUND, |event| event.name == "run").await.expect("the run at first");
     assert_eq!(first.data["id"], json!(id));
     let progress = stream.seek(BOUND, |event| event.name == "progress").await.expect("progress");
-    for field in [
-        "index",
-        "elapsed_ms",
-        "requests_done",
-        "accepted",
-        "refused",
-        "unavailable",
-        "unknown",
-        "available",
-        "sold",
-        "oversold",
-    ] {
+    let fields = "index elapsed_ms requests_done accepted refused unavailable unknown available sold oversold";
+    for field in fields.split(' ') {
         assert!(progress.data[field].is_i64(), "{field}: {}", progress.data);
     }
     let lane =
@@ -192,12 +181,8 @@ async fn a_stop_ends_the_run() {
     })
     .await;
     assert_eq!(instance.stop().await, StopResult::Clean);
-    let open: bool = shop
-        .read(
-            sqlx::query_scalar("SELECT ends_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?")
-                .bind(item),
-        )
-        .await;
+    let open = "SELECT ends_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?";
+    let open: bool = shop.read(sqlx::query_scalar(open).bind(item)).await;
     assert!(!open, "the lab's item is still on sale");
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use web::token::Role;
 
+use crate::http;
 use crate::process::program::{program, run, told};
 use crate::support::{
     Answer, BOUND, Client, Instance, Shop, item_body, patient_transaction, until, until_running,
@@ -28,8 +29,7 @@ async fn operator(shop: &Shop, arguments: &[&str], password: &str) -> (i32, Stri
 }
 
 async fn sign_in(instance: &Instance, name: &str, password: &str) -> Answer {
-    let credentials = json!({ "username": name, "password": password });
-    instance.stranger().post("/api/session", &credentials).await
+    http::sign_in(&instance.stranger(), name, password).await
 }
 
 fn with_token(instance: &Instance, session: &Answer) -> Client {
@@ -53,10 +53,8 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
     let session = sign_in(&instance, "grace", PASSWORD).await;
     assert_eq!(session.json["role"], "operator", "{}", session.text);
     let grace = with_token(&instance, &session);
-    grace
-        .post("/api/admin/items", &item_body(json!({ "kind": "shop", "strategy": "mysql-atomic" })))
-        .await
-        .expect_status(201);
+    let item = item_body(json!({ "kind": "shop", "strategy": "mysql-atomic" }));
+    grace.post("/api/admin/items", &item).await.expect_status(201);
     // An operator reads its own actions, an admin those of all.
     let other = instance.stranger().with_token(&instance.token(77, Role::Operator));
     assert_eq!(actions(&other).await, Vec::<String>::new());
@@ -109,8 +107,7 @@ async fn an_operator_that_cannot_be_made_is_explained() {
 }
 
 async fn sign_up(instance: &Instance, name: &str) -> Answer {
-    let credentials = json!({ "username": name, "password": PASSWORD });
-    assert_eq!(instance.stranger().post("/api/users", &credentials).await.status, 201);
+    http::sign_up(&instance.stranger(), name, PASSWORD).await.expect_status(201);
     sign_in(instance, name, PASSWORD).await
 }
 
@@ -177,10 +174,8 @@ async fn a_changed_password_ends_all_sessions_but_the_new_one() {
     assert_eq!(sign_in(&instance, "ada", PASSWORD).await.status, 401);
     assert_eq!(sign_in(&instance, "ada", new).await.status, 200);
     // A minted token has no account, and tries of the present password are counted.
-    assert_eq!(
-        change(&instance.buyer(4711), PASSWORD, new).await.brief(),
-        (404, "account_not_found")
-    );
+    let minted = change(&instance.buyer(4711), PASSWORD, new).await;
+    assert_eq!(minted.brief(), (404, "account_not_found"));
     let mut last = Value::Null;
     for _ in 0..12 {
         last = change(&fresh, "a wrong password", new).await.json;
@@ -197,10 +192,8 @@ async fn a_sign_in_that_is_under_way_does_not_survive_a_changed_password() {
     .await;
     let older = with_token(&instance, &sign_up(&instance, "ada").await);
     let mut holder = patient_transaction(&shop.pool).await;
-    sqlx::query("SELECT account FROM sign_in_failures FOR UPDATE")
-        .execute(&mut *holder)
-        .await
-        .expect("the counts are locked");
+    let counts = sqlx::query("SELECT account FROM sign_in_failures FOR UPDATE");
+    counts.execute(&mut *holder).await.expect("the counts are locked");
     let generation = "SELECT CAST(generation AS SIGNED) FROM session_generations";
     let change = async {
         // It has read the account, and waits for the count of failures.

@@ -41,12 +41,8 @@ async fn a_product_shows_its_variants_and_each_is_sold_for_itself() {
     });
     assert_eq!(seen["product"], expected);
     let listed = instance.stranger().get("/api/items").await.json;
-    let products: Vec<_> = listed["items"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|item| (&item["id"], &item["product"]["id"]))
-        .collect();
+    let items = listed["items"].as_array().expect("a list").iter();
+    let products: Vec<_> = items.map(|item| (&item["id"], &item["product"]["id"])).collect();
     assert_eq!(products.len(), 3);
     assert!(products.contains(&(&json!(alone), &Value::Null)), "{products:?}");
 
@@ -115,16 +111,9 @@ async fn a_table_has_variants() {
     };
     let wrong = import(format!("{head}{}{}", line(shirt, "Size"), line(0, "Size=S"))).await;
     assert_problem(&wrong, (422, "invalid_table"), "a table");
-    let faults: Vec<_> = wrong.json["faults"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|it| (&it["line"], &it["code"]))
-        .collect();
-    assert_eq!(
-        faults,
-        [(&json!(2), &json!("invalid_variant")), (&json!(3), &json!("invalid_variant"))]
-    );
+    let faults = wrong.json["faults"].as_array().expect("a list").iter();
+    let faults: Vec<_> = faults.map(|it| format!("{} {}", it["line"], it["code"])).collect();
+    assert_eq!(faults, ["2 \"invalid_variant\"", "3 \"invalid_variant\""]);
     let unknown = import(format!("{head}{}", line(99, ""))).await;
     assert_problem(&unknown, (422, "invalid_table"), "a table");
     assert_eq!(unknown.json["faults"][0]["code"], "product_not_found");

@@ -1,5 +1,6 @@
 //! Endpoints with a filter get what they name, in order, and know which positions that covers.
 
+use futures::future::join_all;
 use seckill::failpoint::hold::Director;
 use serde_json::{Value, json};
 
@@ -26,10 +27,8 @@ fn got(receiver: &TestReceiver) -> Vec<(i64, Vec<i64>)> {
         let orders = event["data"]["orders"].as_array().expect("orders").iter();
         orders.map(|order| order["item_id"].as_i64().expect("an id")).collect()
     };
-    events
-        .iter()
-        .map(|event| (event["position"].as_i64().expect("a number"), items(event)))
-        .collect()
+    let position = |event: &Value| event["position"].as_i64().expect("a number");
+    events.iter().map(|event| (position(event), items(event))).collect()
 }
 
 #[tokio::test]
@@ -39,12 +38,7 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
         instance.make_item(json!({ "currency": currency, "per_buyer_limit": 9 })).await
     };
     let (yen, euros, more) = (open("JPY").await, open("EUR").await, open("EUR").await);
-    let receivers = [
-        TestReceiver::start().await,
-        TestReceiver::start().await,
-        TestReceiver::start().await,
-        TestReceiver::start().await,
-    ];
+    let receivers = join_all((0..4).map(|_| TestReceiver::start())).await;
     let mut ids = Vec::new();
     for (receiver, filter) in receivers.iter().zip([
         json!({}),
@@ -91,21 +85,14 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
 
     // A filter can be changed, and delivers nothing that the cursor has passed.
     let path = format!("/api/admin/endpoints/{}", ids[3]);
-    instance
-        .admin()
-        .patch(&path, &json!({ "filter": { "items": [yen] } }))
-        .await
-        .expect_status(204);
+    let admin = instance.admin();
+    admin.patch(&path, &json!({ "filter": { "items": [yen] } })).await.expect_status(204);
     assert_eq!(endpoint(&instance, ids[3]).await["filter"], json!({ "items": [yen] }));
     assert_eq!(buyer.buy("mysql-atomic", yen).await.status, 201);
     until_at(&instance, ids[3], 7).await;
     assert_eq!(got(&receivers[3]), [(7, vec![yen])]);
     // A replay delivers it.
-    instance
-        .admin()
-        .post(&format!("{path}/replays"), &json!({ "first": 1 }))
-        .await
-        .expect_status(202);
+    admin.post(&format!("{path}/replays"), &json!({ "first": 1 })).await.expect_status(202);
     eventually("the replay", || async {
         let mut positions: Vec<i64> = got(&receivers[3]).into_iter().map(|(it, _)| it).collect();
         positions.sort_unstable();
@@ -155,7 +142,7 @@ async fn a_batch_is_cut_to_the_orders_that_match() {
         let item = items[usize::from(turn % 2 == 1)];
         async move { client.buy("mysql-batch", item).await.status }
     });
-    let sold = futures::future::join_all(buyers).await;
+    let sold = join_all(buyers).await;
     assert!(sold.iter().all(|status| *status == 201), "{sold:?}");
     for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
         let items = || async { got(receiver).into_iter().flat_map(|(_, items)| items).collect() };
@@ -167,10 +154,8 @@ async fn a_batch_is_cut_to_the_orders_that_match() {
 #[tokio::test]
 async fn a_refused_event_becomes_a_dead_letter_among_those_that_do_not_match() {
     let (_shop, instance) = shop_with_events().await.opened().await;
-    let (wanted, other) = (
-        instance.make_item(json!({ "per_buyer_limit": 9 })).await,
-        instance.make_item(json!({ "per_buyer_limit": 9 })).await,
-    );
+    let wanted = instance.make_item(json!({ "per_buyer_limit": 9 })).await;
+    let other = instance.make_item(json!({ "per_buyer_limit": 9 })).await;
     let receiver = TestReceiver::start().await;
     receiver.answer(Answering::RefusePosition(4));
     let id = subscribe_to(&instance, &receiver, json!({ "items": [wanted] })).await;
@@ -180,8 +165,8 @@ async fn a_refused_event_becomes_a_dead_letter_among_those_that_do_not_match() {
     }
     until_at(&instance, id, 6).await;
     assert_eq!(got(&receiver).iter().map(|(it, _)| *it).collect::<Vec<_>>(), [1, 6]);
-    let letters =
-        instance.admin().get(&format!("/api/admin/endpoints/{id}/dead-letters")).await.json;
+    let letters = format!("/api/admin/endpoints/{id}/dead-letters");
+    let letters = instance.admin().get(&letters).await.json;
     assert_eq!(letters["dead_letters"][0]["position"], 4, "{letters}");
     assert_eq!(letters["dead_letters"].as_array().map(Vec::len), Some(1));
 }
@@ -216,7 +201,7 @@ async fn a_filter_names_only_what_there_is() {
     assert_problem(&admin.patch(&path, &wrong).await, (422, "invalid_filter"), "an item");
     // A filter of a later build is not guessed: nothing is sent.
     let later = "UPDATE event_endpoints SET filter = '{\"buyers\":[1]}'";
-    sqlx::query(later).execute(&shop.pool).await.expect("changed");
+    shop.change(sqlx::query(later)).await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     let has_failed = |seen: &Value| seen["last_error"].is_string() && seen["filter"].is_null();
