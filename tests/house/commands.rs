@@ -56,11 +56,8 @@ fn the_scripts_that_start_a_shop_build_in_what_it_is_asked_for() {
             let features = built_in(build, value);
             for client in ["etcd", "zookeeper"] {
                 let is_asked_for = value.split(',').any(|word| word == client);
-                assert_eq!(
-                    features.contains(client),
-                    is_asked_for,
-                    "{script} with {value:?}: {features:?}"
-                );
+                let is_there = features.contains(client);
+                assert_eq!(is_there, is_asked_for, "{script} with {value:?}: {features:?}");
             }
         }
     }
@@ -75,12 +72,9 @@ fn built_in(build: &str, with: &str) -> BTreeSet<String> {
     let tree = format!(
         "cargo tree --offline --edges no-dev --prefix none --format '{{p}} [{{f}}]' {build}"
     );
-    let output = Command::new("sh")
-        .args(["-c", &tree])
-        .current_dir(root())
-        .env("SECKILL_WITH", with)
-        .output();
-    let output = output.expect("cargo runs");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &tree]).current_dir(root()).env("SECKILL_WITH", with);
+    let output = shell.output().expect("cargo runs");
     assert!(output.status.success(), "{tree}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     let line = text.lines().find(|line| line.starts_with("leaselock ")).expect("the lock library");
@@ -231,19 +225,10 @@ fn check_script(script: &str, arguments: &[String], is_typed: bool) -> Checked {
         return Err("it cannot be executed".to_owned());
     }
     let text = read(script);
-    let with = |program: &str| -> Vec<String> {
-        std::iter::once(program)
-            .chain(arguments.iter().map(String::as_str))
-            .map(str::to_owned)
-            .collect()
-    };
+    let with = |program: &str| [&[program.to_owned()], arguments].concat();
     let first = arguments.first().map_or("", String::as_str);
     match script {
-        "scripts/run" => check_parsed(
-            command_line(),
-            &[vec!["seckill".to_owned()], with("dev")].concat(),
-            is_typed,
-        ),
+        "scripts/run" => check(&[vec!["seckill".to_owned()], with("dev")].concat(), is_typed),
         "scripts/loadtest" => check(&with("loadtest"), is_typed),
         "scripts/compare" if ["articles", "break"].contains(&first) => {
             check(&with("loadtest"), is_typed)
@@ -299,7 +284,7 @@ fn check_cargo(arguments: &[String], is_typed: bool) -> Checked {
     }
     match own.first().map(String::as_str) {
         Some("run") if package.is_none() => {
-            check_parsed(command_line(), &[&["seckill".to_owned()], after].concat(), is_typed)
+            check(&[&["seckill".to_owned()], after].concat(), is_typed)
         }
         Some("test") if package.is_none() => {
             let valued = ["--test", "--profile", "--features", "--target-dir"];

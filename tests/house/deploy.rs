@@ -64,12 +64,9 @@ fn only_the_ingress_and_prometheus_reach_the_service() {
     for policy in &policies {
         assert_names_who_may_come(policy);
     }
-    let namespaces: Vec<_> = policies
-        .iter()
-        .flat_map(|policy| policy.lines())
-        .filter_map(|line| line.split_once("kubernetes.io/metadata.name: "))
-        .map(|(_, name)| name.trim_end_matches(" }"))
-        .collect();
+    let lines = policies.iter().flat_map(|policy| policy.lines());
+    let names = lines.filter_map(|line| line.split_once("kubernetes.io/metadata.name: "));
+    let namespaces: Vec<_> = names.map(|(_, name)| name.trim_end_matches(" }")).collect();
     assert_eq!(namespaces, ["ingress-nginx", "monitoring"]);
 }
 
@@ -126,9 +123,8 @@ fn no_pod_gets_the_variables_of_services() {
 #[test]
 fn sentinels_have_a_password_that_the_service_knows() {
     let redis = read("deploy/kubernetes/overlays/replicated/redis.yaml");
-    assert!(
-        redis.contains("printf 'requirepass %s\\n' \"$SENTINEL_PASSWORD\" >>/data/sentinel.conf")
-    );
+    let set = "printf 'requirepass %s\\n' \"$SENTINEL_PASSWORD\" >>/data/sentinel.conf";
+    assert!(redis.contains(set));
     let questions = redis.lines().filter(|line| line.contains("-p 26379"));
     assert!(questions.clone().count() > 0);
     assert!(questions.clone().all(|line| line.contains("REDISCLI_AUTH=$SENTINEL_PASSWORD")));
@@ -139,9 +135,8 @@ fn sentinels_have_a_password_that_the_service_knows() {
 
 #[test]
 fn the_account_that_replicates_has_a_password_of_its_own() {
-    for path in
-        ["deploy/kubernetes/overlays/replicated/mysql-group.yaml", "docker-compose.replicated.yml"]
-    {
+    const KUBERNETES: &str = "deploy/kubernetes/overlays/replicated/mysql-group.yaml";
+    for path in [KUBERNETES, "docker-compose.replicated.yml"] {
         let text = read(path);
         assert!(text.contains("MYSQL_REPLICA_PASSWORD"), "{path}");
         for words in ["'replica'@'%' IDENTIFIED BY '", "SOURCE_PASSWORD='"] {
@@ -156,10 +151,9 @@ fn the_account_that_replicates_has_a_password_of_its_own() {
 /// With an empty password a server takes its own, which everybody knows.
 #[test]
 fn no_password_may_be_left_empty_in_compose() {
-    for file in
-        ["docker-compose.yml", "docker-compose.cluster.yml", "docker-compose.replicated.yml"]
-    {
-        for line in read(file).lines().filter(|line| line.contains("_PASSWORD")) {
+    for kind in ["", ".cluster", ".replicated"] {
+        let file = format!("docker-compose{kind}.yml");
+        for line in read(&file).lines().filter(|line| line.contains("_PASSWORD")) {
             for (_, rest) in line.match_indices("${").map(|(at, _)| line.split_at(at + 2)) {
                 let name_length = rest.find([':', '}']).expect("an end");
                 let (name, rest) = rest.split_at(name_length);
@@ -241,11 +235,8 @@ fn each_proxy_of_several_instances_sends_the_lab_to_one() {
     let documents: Vec<_> = ingress.split("\n---\n").collect();
     let hashed = |it: &&&str| it.contains("upstream-hash-by: lab }") && is_of_kind(it, "Ingress");
     let of_lab = documents.iter().find(hashed).expect("an ingress for the lab");
-    assert!(
-        of_lab.contains(
-            "{ path: /api/lab/, pathType: Prefix, backend: { service: { name: seckill-lab,"
-        )
-    );
+    let path = "{ path: /api/lab/, pathType: Prefix, backend: { service: { name: seckill-lab,";
+    assert!(of_lab.contains(path), "{of_lab}");
     let service = documents.iter().find(|it| is_of_kind(it, "Service")).expect("its service");
     assert!(service.contains("\n  name: seckill-lab\n"), "{service}");
     assert!(service.contains("\n  selector: { app: seckill }\n"), "{service}");

@@ -6,18 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::project;
 
 /// Folders whose comments and pages are read, and the kinds of files.
-const FOLDERS: &[&str] = &[
-    "src",
-    "crates",
-    "extensions",
-    "loadtest",
-    "bench",
-    "tests",
-    "docs",
-    "scripts",
-    "deploy",
-    ".github",
-];
+const FOLDERS: &str = "src crates extensions loadtest bench tests docs scripts deploy .github";
 const FILES: &[&str] =
     &["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "Cargo.toml"];
 
@@ -25,39 +14,11 @@ const FILES: &[&str] =
 const BEGINNINGS: &[&str] = &["The same", "Same as", "As above", "Also ", "It ", "They ", "These "];
 
 /// Word sequences that use a clause as a noun, or stand where a number or a noun belongs.
-const RIDDLES: &[&str] = &[
-    "so many",
-    "so often",
-    "of what is",
-    "of what was",
-    "of what has",
-    "for what is",
-    "for what was",
-    "for what has",
-    "to what is",
-    "by what is",
-    "with what is",
-    "from what is",
-    "after what",
-    "before what",
-    "and what is",
-    "that somebody",
-    "that nobody",
-    "is no integer",
-    "is no number",
-    "is no ticket",
-    "of who",
-    "for who",
-    "to who",
-    "by who",
-    "from who",
-    "than who",
-    "with who",
-    "who has gone",
-    "which the one",
-    "the one who",
-    "those who",
-];
+const RIDDLES: &str = "\
+    so many|so often|of what is|of what was|of what has|for what is|for what was|for what has|\
+    to what is|by what is|with what is|from what is|after what|before what|and what is|\
+    that somebody|that nobody|is no integer|is no number|is no ticket|of who|for who|to who|\
+    by who|from who|than who|with who|who has gone|which the one|the one who|those who";
 
 /// This file lists the habits, so it has them.
 const EXCUSED: &[&str] = &["tests/house/prose.rs"];
@@ -116,7 +77,7 @@ fn riddle(prose: &str) -> Option<&'static str> {
         .map(str::to_lowercase)
         .collect();
     let prose = format!(" {} ", words.join(" "));
-    RIDDLES.iter().copied().find(|habit| prose.contains(&format!(" {habit} ")))
+    RIDDLES.split('|').find(|habit| prose.contains(&format!(" {habit} ")))
 }
 
 /// The comment of a line of code, or the texts in quotation marks that it has.
@@ -132,7 +93,7 @@ fn comment_or_texts(line: &str) -> Vec<&str> {
 fn readable_files(root: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> =
         FILES.iter().map(|name| root.join(name)).filter(|path| path.exists()).collect();
-    let mut open: Vec<_> = FOLDERS.iter().map(|name| root.join(name)).collect();
+    let mut open: Vec<_> = FOLDERS.split(' ').map(|name| root.join(name)).collect();
     while let Some(path) = open.pop() {
         if path.ends_with("target") || path.ends_with("vendor") {
             continue;

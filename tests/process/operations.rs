@@ -12,22 +12,15 @@ use seckill::config::DEFAULTS;
 use serde_json::{Value, json};
 use shop_metrics::{LockTime, Metrics};
 
+use crate::house::docs::{read, root};
 use crate::support::crowd::metric;
-use crate::support::{BOUND, Shop, eventually, item_body, until_metric, when};
+use crate::support::{BOUND, Shop, eventually, until_metric, when};
 
 const RULES: &str = "deploy/prometheus/rules.yml";
 const RULES_TEST: &str = "deploy/prometheus/rules_test.yml";
 const RUNBOOK: &str = "docs/operations.md";
 /// What OpenMetrics appends to the name of a metric.
 const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
 
 /// The names of all metrics, as the service writes them. A metric with labels is written when it
 /// has a value.
@@ -73,12 +66,10 @@ fn metrics() -> BTreeSet<String> {
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let names = words.filter(|word| word.starts_with("seckill_"));
-    names
-        .map(|name| {
-            let suffix = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
-            suffix.unwrap_or(name).to_owned()
-        })
-        .collect()
+    let bare = |name: &str| {
+        SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)).map(str::to_owned)
+    };
+    names.map(|name| bare(name).unwrap_or_else(|| name.to_owned())).collect()
 }
 
 /// The texts of all dashboards, by their names.
@@ -87,7 +78,7 @@ fn dashboards() -> Vec<(String, String)> {
     let entries = fs::read_dir(folder).expect("the folder of the dashboards").flatten();
     let files = entries.map(|entry| entry.file_name().into_string().expect("a name"));
     let files = files.filter(|name| name.ends_with(".json"));
-    files.map(|name| (name.clone(), read(&format!("deploy/grafana/{name}")))).collect()
+    files.map(|name| (name.clone(), read(format!("deploy/grafana/{name}")))).collect()
 }
 
 #[test]
@@ -192,19 +183,16 @@ fn compose_forwards_every_setting() {
 #[tokio::test]
 async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     let (shop, instance) = Shop::open_with(|config| config.job.audit_period_ms = 50).await;
-    let body = item_body(json!({ "kind": "shop", "stock": 7, "strategy": "mysql-atomic" }));
-    let item = instance.admin().post("/api/admin/items", &body).await.json["id"].as_i64();
-    let item = item.expect("an id");
+    let body = json!({ "kind": "shop", "stock": 7, "strategy": "mysql-atomic" });
+    let item = instance.make_item(body.clone()).await;
     let seen = async |series: &str, value: &str| {
         until_metric(&instance.stranger(), &format!("{series} {value}")).await;
     };
     seen("seckill_sales_with_stock", "1").await;
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
     let change = async |delta: i64| {
-        let statement = sqlx::query("UPDATE stock SET available = available + ? WHERE item_id = ?")
-            .bind(delta)
-            .bind(item);
-        shop.change(statement).await;
+        let statement = "UPDATE stock SET available = available + ? WHERE item_id = ?";
+        shop.change(sqlx::query(statement).bind(delta).bind(item)).await;
     };
     change(-2).await;
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "1").await;
@@ -212,32 +200,25 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
     seen(r#"seckill_audit_broken_items{invariant="I14"}"#, "0").await;
     // A unit that is offered to nobody.
-    let statement =
-        sqlx::query("UPDATE stock SET available = available - 1, offered = 1 WHERE item_id = ?")
-            .bind(item);
-    shop.change(statement).await;
+    let offer = "UPDATE stock SET available = available - 1, offered = 1 WHERE item_id = ?";
+    shop.change(sqlx::query(offer).bind(item)).await;
     seen(r#"seckill_audit_broken_items{invariant="I13"}"#, "1").await;
     // Both items have lines of an order that lacks its third one.
-    let other = instance.admin().post("/api/admin/items", &body).await.json["id"].clone();
+    let other = instance.make_item(body).await;
     let cart = json!({ "lines": [{ "item_id": item }, { "item_id": other }] });
     assert_eq!(instance.buyer(1).post("/api/reservations", &cart).await.status, 201);
     seen(r#"seckill_audit_broken_items{invariant="I20"}"#, "0").await;
-    sqlx::query("UPDATE orders SET line_count = 3").execute(&shop.pool).await.expect("changed");
+    shop.change(sqlx::query("UPDATE orders SET line_count = 3")).await;
     seen(r#"seckill_audit_broken_items{invariant="I20"}"#, "2").await;
 }
 
 /// The damaged sale is the first of each pass.
 #[tokio::test]
 async fn a_sale_that_cannot_be_audited_hides_no_other() {
-    let shop = Shop::with(|config| config.job.audit_period_ms = 50).await;
-    let instance = shop.start().await;
-    let body = item_body(json!({ "kind": "shop", "stock": 7, "strategy": "mysql-atomic" }));
-    let make = async || {
-        let made = instance.admin().post("/api/admin/items", &body).await;
-        made.json["id"].as_i64().expect("an id")
-    };
-    let damaged = make().await;
-    let behind = make().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.audit_period_ms = 50).await;
+    let body = json!({ "kind": "shop", "stock": 7, "strategy": "mysql-atomic" });
+    let damaged = instance.make_item(body.clone()).await;
+    let behind = instance.make_item(body).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", damaged).await.status, 201);
     let damage = sqlx::query("UPDATE orders SET id = 'damaged', line_count = 2 WHERE item_id = ?");
     assert_eq!(shop.change(damage.bind(damaged)).await, 1);

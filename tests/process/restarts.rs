@@ -13,10 +13,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::json;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use web::token::Role;
 
-use crate::process::program::{program, signal, told};
+use crate::process::program::{beside, program, stop, told};
 use crate::process::sockets::{Folder, client_of};
 use crate::support::raw::Raw;
 use crate::support::{
@@ -30,23 +30,13 @@ const CLIENTS: usize = 6;
 const RESTARTS: usize = 3;
 /// Orders between two restarts.
 const ORDERS: usize = 30;
-const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// The program with a socket that this process keeps.
 fn with_socket(shop: &Shop, socket: OwnedFd) -> Command {
-    let serve = program(shop, &[]);
-    let serve = serve.as_std();
-    let mut shell = Command::new("/bin/sh");
-    let set = serve.get_envs().filter_map(|(name, value)| Some((name, value?)));
-    shell.arg("-c").arg(PASS).arg(serve.get_program()).env_clear().envs(set);
-    shell.stdin(Stdio::from(socket)).kill_on_drop(true);
+    let mut shell = beside(shop, "/bin/sh");
+    shell.arg("-c").arg(PASS).arg(program(shop, &[]).as_std().get_program());
+    shell.stdin(Stdio::from(socket));
     shell
-}
-
-async fn stop(mut child: Child) {
-    signal(child.id().expect("running"), "TERM").await;
-    let ended = tokio::time::timeout(STOP_MAX, child.wait()).await.expect("it stops in time");
-    assert_eq!(ended.expect("ended").code(), Some(0), "a clean stop");
 }
 
 /// Buyers order, each over a new connection, while the program is replaced again and again.
@@ -93,9 +83,8 @@ async fn restart_under_load(
     for buyer in join_all(buyers).await {
         buyer.expect("each request was answered");
     }
-    let orders: i64 = shop
-        .read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE item_id = ?").bind(item))
-        .await;
+    let orders = "SELECT COUNT(*) FROM orders WHERE item_id = ?";
+    let orders: i64 = shop.read(sqlx::query_scalar(orders).bind(item)).await;
     assert_eq!(usize::try_from(orders), Ok(sold.load(Ordering::SeqCst)));
     assert_clean(maker, item).await;
     stop(child).await;

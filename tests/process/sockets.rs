@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use crate::process::program::{program, signal, told};
+use crate::process::program::{program, signal, stop, told};
 use crate::support::h2::{Carried, Http2};
 use crate::support::{Client, Shop, unique};
 
@@ -58,11 +58,6 @@ async fn serve(shop: &Shop, folder: &Folder, settings: &[(&str, &str)]) -> (Chil
     let client = client_of(&folder.socket, reqwest::Client::builder());
     client.until_answered().await;
     (child.expect("started"), client)
-}
-
-async fn stop(mut child: Child) {
-    signal(child.id().expect("running"), "TERM").await;
-    assert_eq!(child.wait().await.expect("ended").code(), Some(0));
 }
 
 /// A file that a killed process left behind is replaced, one that is used is not, and a stop removes it.

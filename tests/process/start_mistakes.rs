@@ -55,6 +55,8 @@ pub fn assert_found(found: &Value, words: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_mistake_has_its_sentence_and_its_exit_code() {
+    const NO_DATABASE: &str = "has no database of the name in DATABASE_URL; run `seckill migrate`";
+    const NO_ADDRESS: &str = "the host of DATABASE_URL, nowhere.invalid, has no address";
     let shop = Shop::new().await;
     let url = shop.config.database_url.reveal().to_owned();
     let server = servers().await.mysql;
@@ -77,17 +79,9 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
     let cluster = cluster[0].url();
     let cases = [
         ("DATABASE_URL", &*wrong_password, "refuses the user or the password of DATABASE_URL"),
-        (
-            "DATABASE_URL",
-            &*no_database,
-            "has no database of the name in DATABASE_URL; run `seckill migrate`",
-        ),
+        ("DATABASE_URL", &*no_database, NO_DATABASE),
         ("DATABASE_URL", "mysql://u:p@127.0.0.1:9/seckill", "no server answers at 127.0.0.1:9"),
-        (
-            "DATABASE_URL",
-            "mysql://u:p@nowhere.invalid/seckill",
-            "the host of DATABASE_URL, nowhere.invalid, has no address",
-        ),
+        ("DATABASE_URL", "mysql://u:p@nowhere.invalid/seckill", NO_ADDRESS),
         ("DATABASE_URL", &*empty, "the database has no tables of Seckill; run `seckill migrate`"),
         ("DATABASE_URL", &*old, "and this program needs"),
         ("DATABASE_URL", &*too_new, "start a newer build"),
@@ -100,10 +94,8 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
         let last = text.lines().last().unwrap_or_default();
         assert!(last.starts_with("seckill: ") && last.contains(sentence), "{value}: {text}");
         assert!(!text.contains("panicked at") && !text.contains(":wrong"), "{value}: {text}");
-        assert_found(
-            &doctor(&shop, &[(name, value)]).await,
-            sentence.split("; ").next().expect("words"),
-        );
+        let found = doctor(&shop, &[(name, value)]).await;
+        assert_found(&found, sentence.split("; ").next().expect("words"));
     });
     join_all(starts).await;
     assert_found(&doctor(&shop, &[("SECKILL_SECRET", "")]).await, "SECKILL_SECRET is not set");
@@ -133,16 +125,13 @@ async fn the_doctor_names_what_a_start_waits_for_or_does_without() {
     assert_eq!(locks["state"], "warning", "{etcd:#}");
     let drop = "ALTER TABLE buyer_limits DROP CONSTRAINT buyer_limits_within";
     sqlx::query(drop).execute(&shop.pool).await.expect("planted");
-    assert_found(
-        &doctor(&shop, &[]).await,
-        "a row that the CHECK constraints of the ledger forbid",
-    );
+    let found = doctor(&shop, &[]).await;
+    assert_found(&found, "a row that the CHECK constraints of the ledger forbid");
 }
 
 /// Whether the servers of the tests are MariaDB, which can be told to be older.
 pub async fn is_mariadb(shop: &Shop) -> bool {
-    let version = sqlx::query_scalar("SELECT VERSION()").fetch_one(&shop.pool);
-    let version: String = version.await.expect("it answers");
+    let version: String = shop.read(sqlx::query_scalar("SELECT VERSION()")).await;
     version.contains("MariaDB")
 }
 
