@@ -38,13 +38,9 @@ async fn what_an_operator_does_is_written_down_and_what_was_refused_is_not() {
 
     let told = log(&instance, "").await;
     let actions = told["actions"].as_array().expect("a list");
-    let brief: Vec<_> = actions
-        .iter()
-        .map(|action| {
-            (action["action"].clone(), action["user_id"].clone(), action["item_id"].clone())
-        })
-        .collect();
-    let line = |action: &str, user: i64| (json!(action), json!(user), json!(item));
+    let brief = |it: &Value| json!([it["action"], it["user_id"], it["item_id"]]);
+    let brief: Vec<_> = actions.iter().map(brief).collect();
+    let line = |action: &str, user: i64| json!([action, user, item]);
     assert_eq!(brief, [line("item_edited", 7), line("item_edited", 7), line("item_created", 1)]);
     assert_eq!(actions[0]["detail"], restock);
     assert_eq!(actions[1]["detail"], json!({ "paused": true }));

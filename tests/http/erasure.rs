@@ -39,6 +39,14 @@ async fn session(instance: &Instance, name: &str) -> Client {
     instance.stranger().with_token(session.json["token"].as_str().expect("a token"))
 }
 
+/// Exchanges a token of the provider for a session; returns the user id and the session.
+async fn exchange(instance: &Instance, token: &str) -> (i64, Client) {
+    let opened = instance.stranger().post("/api/session", &json!({ "token": token })).await;
+    let opened = opened.expect_status(200);
+    let id = opened.json["user_id"].as_i64().expect("an id");
+    (id, instance.stranger().with_token(opened.json["token"].as_str().expect("a token")))
+}
+
 fn waiting(item: i64) -> String {
     format!("/api/items/{item}/waiting")
 }
@@ -147,15 +155,8 @@ async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
     let (shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
     let token = |subject: &str| provider.key(0).token(&provider.claims(subject));
-    let exchange = async |subject: &str| {
-        let session =
-            instance.stranger().post("/api/session", &json!({ "token": token(subject) })).await;
-        assert_eq!(session.status, 200, "{}", session.text);
-        let id = session.json["user_id"].as_i64().expect("an id");
-        (id, instance.stranger().with_token(session.json["token"].as_str().expect("a token")))
-    };
-    let (id, client) = exchange("one").await;
-    exchange("two").await;
+    let (id, client) = exchange(&instance, &token("one")).await;
+    exchange(&instance, &token("two")).await;
     let password = delete(&client, json!({ "password": PASSWORD })).await;
     let is_refused =
         [(404, "account_not_found"), (403, "passwords_off")].contains(&password.brief());
@@ -167,6 +168,6 @@ async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
     assert_eq!(delete(&client, json!({ "token": token("one") })).await.status, 204);
     assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "the session");
     assert_eq!(shop.number("SELECT COUNT(*) FROM subjects").await, 1);
-    let (again, _) = exchange("one").await;
+    let (again, _) = exchange(&instance, &token("one")).await;
     assert_eq!(again, id, "a sale may count the number");
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::process::program::{free_addr, serve};
-use crate::support::{Client, Shop, item_body};
+use crate::support::{Client, Shop};
 
 /// Streams in the normal run.
 const STREAMS: usize = 200;
@@ -43,8 +43,13 @@ async fn watch_item(addr: String, item: i64, heard: watch::Sender<i64>) {
 
 /// Resident memory of a process, in kilobytes.
 pub fn memory_kb(pid: u32) -> u64 {
+    status_kb(pid, "VmRSS:")
+}
+
+/// A figure of the state of a process, in kilobytes.
+pub(super) fn status_kb(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
+    let line = status.lines().find(|line| line.starts_with(name)).expect("its memory");
     line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number")
 }
 
@@ -70,9 +75,8 @@ async fn many_pages_watch_one_item() {
     let wanted = std::env::var("SECKILL_TEST_STREAMS").ok().and_then(|text| text.parse().ok());
     let count = wanted.unwrap_or(STREAMS);
     let (shop, instance) = Shop::open().await;
-    let admin = instance.admin();
-    let body = item_body(json!({ "strategy": "mysql-atomic", "per_buyer_limit": 10 }));
-    let item = admin.post("/api/admin/items", &body).await.json["id"].as_i64().expect("an id");
+    let item = json!({ "strategy": "mysql-atomic", "per_buyer_limit": 10 });
+    let item = instance.make_item(item).await;
     let addr = free_addr();
     let service = serve(&shop, &addr, &[]).await;
     let pid = service.id().expect("it runs");

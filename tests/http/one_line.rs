@@ -14,7 +14,7 @@ use shop_domain::{ItemId, SaleWindow, UserId};
 use time::{Duration, OffsetDateTime};
 
 use super::waiting_room::{
-    buy, item, place, shop_with, stand, text, ticket, until_admitted, until_told,
+    buy, item, leave, place, shop_with, stand, text, ticket, until_admitted, until_told,
 };
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, until, when};
 use crate::process::program::{free_addr, program, serve};
@@ -104,12 +104,9 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
     order_id(&buy(&buyer, sold, &held).await);
     let again = buy(&two.buyer(in_shop[0]), sold, &held).await;
     assert_problem(&again, (409, "limit_reached"), "refused for good, and out already");
-    let path = format!("/api/items/{sold}/ticket");
     for id in [in_shop[1], waiting[30], in_shop[0]] {
         for instance in [&two, &one] {
-            Client::send(instance.buyer(id).request(Method::DELETE, &path))
-                .await
-                .expect_status(204);
+            leave(&instance.buyer(id), sold).await;
         }
     }
     let now_inside = || async { inside(&mut redis_of(&shop), &shop, sold).await };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use web::token::Role;
 
 use super::{BOUND, assert_problem, eventually, when};
-use crate::support::{Shop, until_running};
+use crate::support::{Instance, Shop, until_running};
 
 const JOBS: [&str; 3] = ["expire", "reconcile", "revocations"];
 
@@ -90,14 +90,12 @@ async fn many_who_ask_for_the_state_stop_no_purchase() {
 
 /// The value of the one metric that has this name and these labels.
 fn value(metrics: &str, series: &str) -> Option<f64> {
-    let line = metrics
-        .lines()
-        .find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;
-    line.rsplit_once(' ')?.1.parse().ok()
+    let value = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+    value.parse().ok()
 }
 
 #[tokio::test]
-async fn purchases_and_refusals_are_counted() {
+async fn purchases_refusals_and_the_times_of_locks_are_counted() {
     let (_shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     // This strategy has no gate of its own that counts buyers: the arbiter refuses.
@@ -121,24 +119,20 @@ async fn purchases_and_refusals_are_counted() {
     }
     // A client cannot make new series.
     assert!(!answer.text.contains("no-such-strategy"));
+    assert_times_of_locks_are_counted(&instance, item).await;
 }
 
-/// As many waits as were granted, for the kind that was used.
-#[tokio::test]
-async fn the_times_of_locks_are_histograms_by_kind_and_backend() {
-    let (_shop, instance, item) = Shop::selling(json!({})).await;
-    assert_eq!(instance.buyer(1).buy("lock-redis-fair", item).await.status, 201);
+/// The times are histograms by kind and backend: there are as many waits as were granted, for the kind that was used.
+async fn assert_times_of_locks_are_counted(instance: &Instance, item: i64) {
+    assert_eq!(instance.buyer(2).buy("lock-redis-fair", item).await.status, 201);
     let text = instance.stranger().get("/metrics").await.text;
-    let event = |event: &str| {
-        let series = format!(r#"seckill_lock{{kind="fair",backend="redis",event="{event}"}}"#);
-        value(&text, &series)
+    let of_lock = |name: &str, more: &str| {
+        value(&text, &format!(r#"seckill_lock{name}{{kind="fair",backend="redis"{more}}}"#))
     };
-    let count = |what: &str| {
-        let series = format!(r#"seckill_lock_{what}_seconds_count{{kind="fair",backend="redis"}}"#);
-        value(&text, &series)
-    };
-    assert!(event("acquired") > Some(0.0), "{text}");
-    assert_eq!(count("wait"), event("acquired"));
+    let count = |what: &str| of_lock(&format!("_{what}_seconds_count"), "");
+    let acquired = of_lock("", r#",event="acquired""#);
+    assert!(acquired > Some(0.0), "{text}");
+    assert_eq!(count("wait"), acquired);
     // Its release may still be on its way.
     assert!(count("hold").is_some() && count("renewal_lag").is_some(), "{text}");
     assert!(text.contains("seckill_lock_wait_seconds_bucket{"), "{text}");

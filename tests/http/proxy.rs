@@ -9,17 +9,13 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{BOUND, until};
+use crate::house::docs::read;
 use crate::support::{Client, Instance, Shop, unique};
 
 /// How many sign-ins one address may ask for at once.
 const BURST: usize = 3;
 /// Connections of HAProxy at most: a test machine may not have files for twenty thousand.
 const CONNECTIONS_MAX: u32 = 100;
-
-fn read(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(root.join(path)).expect("a file of the project")
-}
 
 #[test]
 fn the_proxy_tells_the_address_itself_and_is_the_only_one_believed() {
@@ -84,9 +80,9 @@ async fn sold(instance: &Instance) -> usize {
     line.map_or(0, |count| count.trim().parse().expect("a number"))
 }
 
-/// Runs where HAProxy is installed.
+/// One instance sells an item while it is there, and one instance knows a run of the lab. Runs where HAProxy is installed.
 #[tokio::test]
-async fn the_purchases_of_an_item_go_to_one_instance_while_it_is_there() {
+async fn an_item_and_the_lab_are_at_one_instance_behind_the_proxy() {
     const BUYERS: i64 = 6;
     let Some(program) = haproxy::program() else { return };
     // The proxy's health checks have a name of their own.
@@ -110,29 +106,19 @@ async fn the_purchases_of_an_item_go_to_one_instance_while_it_is_there() {
         item_of_first = item_of_first.or((after.0 == all).then_some(item));
     }
     assert!(homes[0] > 0 && homes[1] > 0, "one instance has all items: {homes:?}");
+    let operator = client.with_token(first.admin().token().expect("a token"));
+    let plan =
+        json!({ "strategies": ["mysql-atomic"], "stock": 5, "buyers": 10, "concurrency": 5 });
+    let begun = operator.post("/api/lab/runs", &plan).await.expect_status(202);
+    let path = format!("/api/lab/runs/{}", begun.json["id"].as_str().expect("an id"));
+    // Other requests that come one after the other go to both instances in turn.
+    for _ in 0..8 {
+        operator.get(&path).await.expect_status(200);
+    }
+    operator.until(&path, |seen| seen.json["state"] == "done").await;
     // The instance goes: its items are sold by the other one.
     let item = item_of_first.expect("the first has items");
     first.stop().await;
     let buyer = client.with_token(second.buyer(BUYERS + 1).token().expect("a token"));
     until(BOUND, || buyer.buy("mysql-batch", item), |answer| answer.status == 201).await;
-}
-
-/// One instance knows a run, and the proxy asks that one. Runs where HAProxy is installed.
-#[tokio::test]
-async fn a_run_of_the_lab_is_found_behind_the_proxy() {
-    let Some(program) = haproxy::program() else { return };
-    // The proxy's health checks have a name of their own.
-    let shop = Shop::with(|config| config.http.hosts = "*".to_owned()).await;
-    let (first, second) = tokio::join!(shop.start(), shop.start());
-    let (_proxy, client) = in_front_of(&program, &[&first, &second]).await;
-    let client = client.with_token(first.admin().token().expect("a token"));
-    let plan =
-        json!({ "strategies": ["mysql-atomic"], "stock": 5, "buyers": 10, "concurrency": 5 });
-    let begun = client.post("/api/lab/runs", &plan).await.expect_status(202);
-    let path = format!("/api/lab/runs/{}", begun.json["id"].as_str().expect("an id"));
-    // Other requests that come one after the other go to both instances in turn.
-    for _ in 0..8 {
-        client.get(&path).await.expect_status(200);
-    }
-    client.until(&path, |seen| seen.json["state"] == "done").await;
 }

@@ -2,12 +2,11 @@
 
 use gates::redis_store::SharedConnection;
 use gates::redis_store::room::PARTS;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::one_line::redis_time;
-use super::waiting_room::{buy, item, place, shop_with, stand, ticket};
-use crate::support::{Client, Instance, Shop, redis_of, until};
+use super::waiting_room::{buy, item, leave, place, shop_with, stand, ticket};
+use crate::support::{Instance, Shop, redis_of, until};
 
 /// The keys of an item's room.
 fn room_keys(shop: &Shop, item: i64) -> Vec<String> {
@@ -61,11 +60,7 @@ async fn an_older_copy_of_redis_gives_no_number_twice() {
     for id in 1..=20 {
         places.push(join(id).await);
     }
-    let path = format!("/api/items/{sold}/ticket");
-    let leave = async |id: i64| {
-        Client::send(one.buyer(id).request(Method::DELETE, &path)).await.expect_status(204);
-    };
-    leave(5).await;
+    leave(&one.buyer(5), sold).await;
     let keys = room_keys(&shop, sold);
     let copies = copy(&mut redis, &keys).await;
     for id in 21..=24 {
@@ -82,7 +77,7 @@ async fn an_older_copy_of_redis_gives_no_number_twice() {
     }
     assert_eq!(number(&two, 7, sold, held(7)).await, 7, "who was in the copy stands there");
     // A number comes back once; and not at all after a stay that had ended in the copy.
-    leave(22).await;
+    leave(&one.buyer(22), sold).await;
     assert_eq!(number(&two, 22, sold, held(22)).await, 26);
     assert_eq!(number(&two, 5, sold, held(5)).await, 27);
 

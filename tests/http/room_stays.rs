@@ -1,19 +1,12 @@
 //! A queue token, a proof of work and a ticket are of one stay in the line: what it has ended with is worth nothing
 //! in the next.
 
-use reqwest::Method;
 use serde_json::json;
 
 use super::one_line::{inside, redis_time};
-use super::waiting_room::{buy, item, place, shop_with, solved, stand, ticket};
+use super::waiting_room::{buy, item, leave, place, shop_with, solved, stand, ticket};
 use super::{BOUND, assert_problem, until};
-use crate::support::{Client, Instance, Shop, redis_of};
-
-async fn leave(instance: &Instance, buyer: i64, item: i64) {
-    let request =
-        instance.buyer(buyer).request(Method::DELETE, &format!("/api/items/{item}/ticket"));
-    Client::send(request).await.expect_status(204);
-}
+use crate::support::{Shop, redis_of};
 
 /// Eight buyers join while nobody is there, at the price of nothing, and leave. When the line is long, they show what
 /// they have kept.
@@ -35,13 +28,13 @@ async fn what_a_stay_of_before_cost_makes_no_turn_cheaper() {
     for id in ATTACKERS {
         let free = stand(&instance.buyer(id), sold, json!({})).await;
         assert_eq!(free.json["proof_bits"], 0, "nobody is there");
-        leave(&instance, id, sold).await;
+        leave(&instance.buyer(id), sold).await;
         // One other waits: the cheapest work that there is.
         place(&stand(&instance.buyer(1), sold, json!({})).await);
         let cheap = stand(&instance.buyer(id), sold, json!({})).await;
         assert_eq!(cheap.json["proof_bits"], 1);
-        leave(&instance, id, sold).await;
-        leave(&instance, 1, sold).await;
+        leave(&instance.buyer(id), sold).await;
+        leave(&instance.buyer(1), sold).await;
         kept.push((id, place(&free).to_owned(), solved(&cheap)));
     }
     for id in 1..=10 {
@@ -100,7 +93,7 @@ async fn a_ticket_that_was_given_back_buys_nothing() {
     let mut given_back = Vec::new();
     for id in 1..=30 {
         let held = ticket(&stand(&one.buyer(id), sold, json!({})).await).to_owned();
-        leave(&two, id, sold).await;
+        leave(&two.buyer(id), sold).await;
         given_back.push((id, held));
     }
     for (id, held) in &given_back {
@@ -140,9 +133,9 @@ async fn a_ticket_that_was_given_back_stays_so_when_others_end() {
     ticket(&stand(&instance.buyer(1), sold, json!({})).await);
     seconds(200);
     let held = ticket(&stand(&instance.buyer(2), sold, json!({})).await).to_owned();
-    leave(&instance, 2, sold).await;
+    leave(&instance.buyer(2), sold).await;
     seconds(99);
-    leave(&instance, 1, sold).await;
+    leave(&instance.buyer(1), sold).await;
     two_seconds_pass(&shop).await;
     let refused = buy(&instance.buyer(2), sold, &held).await;
     assert_problem(&refused, (403, "ticket_expired"), "given back");
@@ -164,7 +157,7 @@ async fn whoever_has_bought_gives_all_tickets_back() {
     };
     let held = [bought_with().await, bought_with().await];
     assert_eq!(buy(&buyer, sold, &held[0]).await.status, 201, "good until its end");
-    leave(&instance, 1, sold).await;
+    leave(&instance.buyer(1), sold).await;
     for given_back in &held {
         let refused = buy(&buyer, sold, given_back).await;
         assert_problem(&refused, (403, "ticket_expired"), "given back");

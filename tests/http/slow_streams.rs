@@ -5,6 +5,7 @@ use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
+use super::many_pages::status_kb;
 use super::{BOUND, assert_problem, until};
 use crate::ledger::draw::{drawn_item, insert_entries};
 use crate::process::program::{free_addr, serve};
@@ -61,7 +62,11 @@ async fn a_connection_holds_no_more_of_large_answers_than_it_may() {
             _ => refused.push(answer),
         }
     }
-    let bytes: u64 = held.iter().map(|answer| length(answer.headers())).sum();
+    let length = |answer: &hyper::Response<_>| -> u64 {
+        let text = answer.headers()["content-length"].to_str().expect("digits");
+        text.parse().expect("a number")
+    };
+    let bytes: u64 = held.iter().map(length).sum();
     assert!((1..=16 << 20).contains(&bytes), "{} streams hold {bytes} bytes", held.len());
     let (head, body) = refused.pop().expect("a refusal").into_parts();
     let text = body.collect().await.expect("a whole body").to_bytes();
@@ -82,6 +87,8 @@ const ENTRIES: i64 = 40_000;
 const STREAMS: usize = 100;
 /// A fifth of what the lists of all streams would take, and several times what their first pages take.
 const GROWTH_KILOBYTES_MAX: u64 = 64 * 1024;
+/// The most memory that a process has had so far, in its state.
+const PEAK: &str = "VmHWM:";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
@@ -100,7 +107,7 @@ async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
     // Behind eight lines of rules, one of the head and one of the beacon.
     assert_eq!(whole.text.lines().count(), 10 + usize::try_from(ENTRIES).expect("a count"));
 
-    let before = peak_kilobytes(pid);
+    let before = status_kb(pid, PEAK);
     let client = Http2::connect_with_window(addr, 0).await;
     let mut stalled = Vec::new();
     for number in 0..STREAMS {
@@ -108,19 +115,7 @@ async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
         assert_eq!(answer.status(), StatusCode::OK, "stream {number}");
         stalled.push(answer.into_body());
     }
-    let grown = peak_kilobytes(pid) - before;
+    let grown = status_kb(pid, PEAK) - before;
     assert!(grown < GROWTH_KILOBYTES_MAX, "{STREAMS} streams took {grown} kB");
     drop(stalled);
-}
-
-/// The most memory that a process has had so far.
-fn peak_kilobytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    peak.trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
-fn length(headers: &hyper::HeaderMap) -> u64 {
-    let text = headers["content-length"].to_str().expect("digits");
-    text.parse().expect("a number")
 }

@@ -23,6 +23,12 @@ pub(super) async fn stand(buyer: &Client, item: i64, body: Value) -> Answer {
     buyer.post(&format!("/api/items/{item}/ticket"), &body).await
 }
 
+/// Leaves the line, or gives the ticket back.
+pub(super) async fn leave(buyer: &Client, item: i64) {
+    let request = buyer.request(Method::DELETE, &format!("/api/items/{item}/ticket"));
+    Client::send(request).await.expect_status(204);
+}
+
 pub(super) async fn buy(buyer: &Client, item: i64, ticket: &str) -> Answer {
     let request = buyer.request(Method::POST, &purchase_path("default", item));
     Client::send(request.header("purchase-ticket", ticket)).await
@@ -277,9 +283,7 @@ async fn work_is_asked_of_buyers_who_join_a_line() {
     assert_problem(&of_another, (403, "challenge_failed"), "another buyer's proof");
     ticket(&stand(&there.buyer(18), sold, json!({ "altcha": proof })).await);
     // A proof is used once: the buyer leaves, and comes back with it.
-    let path = format!("/api/items/{sold}/ticket");
-    let left = there.buyer(18).request(Method::DELETE, &path);
-    assert_eq!(Client::send(left).await.status, 204);
+    leave(&there.buyer(18), sold).await;
     here.clock.shift(Duration::seconds(2));
     there.clock.shift(Duration::seconds(2));
     let replayed = stand(&here.buyer(18), sold, json!({ "altcha": proof })).await;

@@ -3,27 +3,16 @@
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{assert_problem, delete, order_id};
+use super::{assert_problem, delete, exchange, order_id};
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Client, Instance, Shop, assert_clean};
+use crate::support::{Shop, assert_clean};
 
 /// A token of the provider for a subject with these roles.
 fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> String {
     let mut claims = provider.claims(subject);
     claims["realm"] = json!({ "roles": roles });
     provider.key(0).token(&claims)
-}
-
-/// Exchanges a token for a session; returns the user id and the session.
-async fn session(instance: &Instance, token: &str) -> (i64, Client) {
-    let opened = instance
-        .stranger()
-        .post("/api/session", &json!({ "token": token }))
-        .await
-        .expect_status(200);
-    let id = opened.json["user_id"].as_i64().expect("an id");
-    (id, instance.stranger().with_token(opened.json["token"].as_str().expect("a token")))
 }
 
 /// One person of the provider gets one unit, however often the account is deleted while the sale runs. After the sale
@@ -34,13 +23,13 @@ async fn a_deletion_gives_no_limit_back() {
     let (shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
     let item = instance.make_item(json!({ "kind": "shop", "strategy": "mysql-atomic" })).await;
     // The first id is that of the tests' admin, whose tokens a deletion would end.
-    session(&instance, &token(&provider, "first", &[])).await;
+    exchange(&instance, &token(&provider, "first", &[])).await;
     let shown = token(&provider, "one", &[]);
-    let (id, client) = session(&instance, &shown).await;
+    let (id, client) = exchange(&instance, &shown).await;
     let bought = order_id(&client.buy("mysql-atomic", item).await);
     assert_eq!(client.step(&bought, "payment").await.status, 200);
     for _ in 0..3 {
-        let (again, client) = session(&instance, &shown).await;
+        let (again, client) = exchange(&instance, &shown).await;
         assert_eq!(again, id, "the same number");
         let more = client.buy("mysql-atomic", item).await;
         assert_problem(&more, (409, "limit_reached"), "one unit each");
@@ -64,7 +53,7 @@ async fn a_deletion_gives_no_limit_back() {
     shop.change(sqlx::query("UPDATE items SET ends_at = UTC_TIMESTAMP(6)")).await;
     shop.change(sqlx::query(look)).await;
     shop.until_count(hashes, 0).await;
-    let (new, client) = session(&instance, &shown).await;
+    let (new, client) = exchange(&instance, &shown).await;
     assert_ne!(new, id, "a new person");
     assert_eq!(client.get("/api/orders").await.json["orders"], json!([]));
 }
@@ -73,10 +62,10 @@ async fn a_deletion_gives_no_limit_back() {
 async fn an_operator_of_the_provider_does_not_delete_itself() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
     let (_shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
-    let (_, buyer) = session(&instance, &token(&provider, "one", &[])).await;
+    let (_, buyer) = exchange(&instance, &token(&provider, "one", &[])).await;
     for role in ["sales", "chiefs"] {
         let shown = token(&provider, "one", &[role]);
-        let (_, operator) = session(&instance, &shown).await;
+        let (_, operator) = exchange(&instance, &shown).await;
         for proof in [shown.clone(), token(&provider, "one", &[])] {
             let refused = delete(&operator, json!({ "token": proof })).await;
             assert_problem(&refused, (409, "operator_account"), "the session of an operator");

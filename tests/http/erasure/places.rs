@@ -21,6 +21,9 @@ use crate::support::{
 
 /// People whose accounts are deleted while their tabs go on joining.
 const PEOPLE: usize = 6;
+/// A place that a join has written which was under way.
+const JOIN: &str = "INSERT IGNORE INTO waiting_list (item_id, user_id, status, live, joined_at) \
+     VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))";
 
 /// An item without units that are left, with a waiting list.
 async fn sold_out(instance: &Instance) -> i64 {
@@ -61,9 +64,7 @@ async fn a_tab_that_goes_on_joining_leaves_no_place() {
     });
     join_all(deleted).await;
     // A join that was under way may have been written after the places were ended.
-    let under_way = "INSERT IGNORE INTO waiting_list (item_id, user_id, status, live, joined_at) \
-         VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))";
-    shop.change(sqlx::query(under_way).bind(item).bind(people[0].0)).await;
+    shop.change(sqlx::query(JOIN).bind(item).bind(people[0].0)).await;
     shop.change(sqlx::query("UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)")).await;
     shop.until_count("SELECT COUNT(*) FROM waiting_list WHERE live = 1", 0).await;
     // Somebody else who joins is the first one.
@@ -87,9 +88,7 @@ async fn a_held_item_stops_no_other_deletion() {
     let holder = hold_stock_row(&shop.pool, held).await;
     // Joins that were under way. The first person to be looked at waits for both items.
     for (item, person) in [(held, people[0]), (free, people[0]), (free, people[1])] {
-        let under_way = "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
-             VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))";
-        shop.change(sqlx::query(under_way).bind(item).bind(person)).await;
+        shop.change(sqlx::query(JOIN).bind(item).bind(person)).await;
     }
     for (person, seconds) in [(people[0], 2), (people[1], 1)] {
         let due = "UPDATE erased_users SET due_at = UTC_TIMESTAMP(6) - INTERVAL ? SECOND WHERE user_id = ?";
@@ -114,9 +113,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     assert_eq!(deleted.status, 204, "{}", deleted.text);
     // The test is the job.
     instance.stop().await;
-    let place = "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
-         VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))";
-    shop.change(sqlx::query(place).bind(item).bind(id)).await;
+    shop.change(sqlx::query(JOIN).bind(item).bind(id)).await;
     shop.change(sqlx::query("UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)")).await;
     let link = link_to_ledger(&shop).await;
     shop.config.database_url = Secret::new(link.url());
