@@ -23,13 +23,17 @@ async fn sales(instance: &Instance) -> [i64; 2] {
 /// Opens the cart of the buyer with a unit of each item in it.
 async fn open_cart(instance: &Instance, look: Look, items: &[i64]) -> Page {
     let page = Page::of_buyer(instance, look, BUYER, "/404.html").await;
+    fill_cart(&page, items).await;
+    page
+}
+
+async fn fill_cart(page: &Page, items: &[i64]) {
     let lines: Vec<_> =
         items.iter().map(|item| json!({ "item_id": item, "quantity": 1 })).collect();
     let put = "localStorage.setItem('seckill.cart', arguments[0])";
     page.run_with(put, vec![json!(json!(lines).to_string())]).await;
     page.visit("/cart.html").await;
     page.until_text("#reserve", "Reserve all for").await;
-    page
 }
 
 #[tokio::test]
@@ -127,11 +131,12 @@ async fn a_cart_has_a_sum_for_each_currency_and_an_order_has_one() {
     page.close_but_for(&["/api/reservations - Failed to load resource"]).await;
 }
 
+/// What is added to the cart while a reservation has no answer is neither lost nor reserved with it.
 #[tokio::test]
 async fn a_cart_whose_answer_is_lost_is_reserved_once() {
     let (_shop, instance) = Shop::open().await;
-    let items = sales(&instance).await;
-    let page = open_cart(&instance, DESKTOP, &items).await;
+    let [lamp, kettle] = sales(&instance).await;
+    let page = open_cart(&instance, DESKTOP, &[lamp, kettle]).await;
     // Two presses in one go, and the page is gone before the answer.
     let press_twice = "const reserve = document.getElementById('reserve'); \
          reserve.click(); reserve.click(); location.reload();";
@@ -139,50 +144,6 @@ async fn a_cart_whose_answer_is_lost_is_reserved_once() {
     page.until("the order", "location.pathname === '/order.html'").await;
     page.until_text("#status", "Held for you").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
-}
-
-/// While a tab waits to send a cart again, another tab reserves the same one, although nothing has happened yet.
-#[tokio::test]
-async fn a_second_tab_repeats_a_cart_that_is_still_tried() {
-    let (_shop, instance) = Shop::open().await;
-    let items = sales(&instance).await;
-    let page = open_cart(&instance, DESKTOP, &items).await;
-    let (first, second) = page.second_window().await;
-    page.visit("/cart.html").await;
-    page.until_text("#reserve", "Reserve all for").await;
-    page.switch(&first).await;
-    stage_at(&page, "/api/reservations", u32::MAX, &problem(503, "contended", "none", 9)).await;
-    page.click_until("#reserve", "#reserve", "Asking again").await;
-    page.switch(&second).await;
-    page.click_until("#reserve", "#status", "Held for you").await;
-    page.switch(&first).await;
-    page.run(COME_BACK).await;
-    page.until_text("#status", "Held for you").await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
-}
-
-/// A cart that waits for its next try is not reserved with the cookie of the next buyer.
-#[tokio::test]
-async fn a_change_of_the_buyer_ends_a_cart_that_is_still_tried() {
-    let (_shop, instance) = Shop::open().await;
-    let items = sales(&instance).await;
-    let page = open_cart(&instance, DESKTOP, &items).await;
-    let of_cart = ("#reserve", "/api/reservations");
-    press_before_another_buyer(&page, &instance, of_cart, BUYER + 1).await;
-    page.click_until("#reserve", "#status", "Held for you").await;
-    assert_eq!(orders_of(&instance, BUYER + 1).await.len(), 1);
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
-    page.close().await;
-}
-
-/// What is added to the cart while a reservation has no answer is neither lost nor reserved with it.
-#[tokio::test]
-async fn what_is_added_to_a_cart_without_an_answer_stays() {
-    let (_shop, instance) = Shop::open().await;
-    let [lamp, kettle] = sales(&instance).await;
-    let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/404.html").await;
     let sent = json!({
         "key": "0a0b0c0d-0000-4000-8000-000000000000", "lines": [{ "item_id": lamp, "quantity": 1 }],
         "madeAtMs": 0, "uncertain": true,
@@ -200,5 +161,34 @@ async fn what_is_added_to_a_cart_without_an_answer_stays() {
     page.until_text("#total", "$98.00").await;
     page.until_text("#lines", "Copper kettle").await;
     page.until_text("#lines", "Aurora desk lamp").await;
+    page.close().await;
+}
+
+/// A cart that waits for its next try is not reserved with the cookie of the next buyer. Another tab of the same buyer
+/// reserves the same one, although nothing has happened yet.
+#[tokio::test]
+async fn a_cart_that_is_still_tried_ends_with_its_buyer_and_is_repeated_by_a_second_tab() {
+    const NEXT: i64 = BUYER + 1;
+    let (_shop, instance) = Shop::open().await;
+    let items = sales(&instance).await;
+    let page = open_cart(&instance, DESKTOP, &items).await;
+    let of_cart = ("#reserve", "/api/reservations");
+    press_before_another_buyer(&page, &instance, of_cart, NEXT).await;
+    page.click_until("#reserve", "#status", "Held for you").await;
+    assert_eq!(orders_of(&instance, NEXT).await.len(), 1);
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
+    fill_cart(&page, &items[..1]).await;
+    let (first, second) = page.second_window().await;
+    page.visit("/cart.html").await;
+    page.until_text("#reserve", "Reserve all for").await;
+    page.switch(&first).await;
+    stage_at(&page, "/api/reservations", u32::MAX, &problem(503, "contended", "none", 9)).await;
+    page.click_until("#reserve", "#reserve", "Asking again").await;
+    page.switch(&second).await;
+    page.click_until("#reserve", "#status", "Held for you").await;
+    page.switch(&first).await;
+    page.run(COME_BACK).await;
+    page.until_text("#status", "Held for you").await;
+    assert_eq!(orders_of(&instance, NEXT).await.len(), 2);
     page.close().await;
 }
