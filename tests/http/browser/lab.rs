@@ -59,46 +59,7 @@ async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
 }
 
 #[tokio::test]
-async fn an_experiment_starts_at_a_press_and_is_found_later() {
-    let (_shop, instance) = Shop::open().await;
-    let page = Page::of_operator(&instance, DESKTOP, "/lab.html").await;
-    page.until_text("#gallery", "The lost update").await;
-    page.click("#gallery li:first-child .break").await;
-    page.until("its lanes", "document.querySelectorAll('.lane').length === 2").await;
-    page.until_text(".lane:first-child h3", "mysql-naive").await;
-    page.until("its end", "!document.getElementById('export').hidden").await;
-    // Who comes later finds it.
-    page.visit("/lab.html").await;
-    page.until_text("#runs", "mysql-naive, mysql-atomic").await;
-    page.click("#runs button").await;
-    page.until("its lanes", "document.querySelectorAll('.lane').length === 2").await;
-    let runs = instance.admin().get("/api/lab/runs").await.json["runs"].clone();
-    assert_ne!(runs[0]["state"], json!("running"), "{runs}");
-    page.close().await;
-}
-
-#[tokio::test]
-async fn a_run_is_stopped_from_the_page() {
-    let (_shop, instance) = Shop::open().await;
-    // Whoever does not get the lock sleeps for two seconds, so it takes minutes.
-    let long = json!({
-        "strategies": ["lock-redis?wait=sleep-2000"], "stock": 10_000, "buyers": 120,
-        "requests": 100_000, "concurrency": 50,
-    });
-    let started = instance.admin().post("/api/lab/runs", &long).await.expect_status(202);
-    let path = format!("/api/lab/runs/{}", started.json["id"].as_str().expect("an id"));
-    let page = Page::of_operator(&instance, DESKTOP, "/lab.html").await;
-    page.until_text("#runs", "lock-redis").await;
-    page.click_until("#runs button", "#stage-state", "Running").await;
-    assert_eq!(instance.admin().get(&path).await.json["state"], "running");
-    page.click_until("#stop", "#stage-state", "Stopped").await;
-    page.until("its end", "document.getElementById('stop').hidden").await;
-    assert_eq!(instance.admin().get(&path).await.json["state"], "cancelled");
-    page.close().await;
-}
-
-#[tokio::test]
-async fn everyone_may_read_the_gallery_and_operators_run_it() {
+async fn everyone_may_read_the_gallery_and_operators_run_find_and_stop_it() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit("/lab.html").await;
@@ -116,5 +77,34 @@ async fn everyone_may_read_the_gallery_and_operators_run_it() {
          const { top, bottom } = document.getElementById('door').getBoundingClientRect(); \
          return top >= 0 && bottom <= innerHeight; })()";
     page.until("the door", seen).await;
+
+    page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;
+    page.until_text("#gallery", "The lost update").await;
+    page.click("#gallery li:first-child .break").await;
+    page.until("its lanes", "document.querySelectorAll('.lane').length === 2").await;
+    page.until_text(".lane:first-child h3", "mysql-naive").await;
+    page.until("its end", "!document.getElementById('export').hidden").await;
+    // Who comes later finds it.
+    page.visit("/lab.html").await;
+    page.until_text("#runs", "mysql-naive, mysql-atomic").await;
+    page.click("#runs button").await;
+    page.until("its lanes", "document.querySelectorAll('.lane').length === 2").await;
+    let runs = instance.admin().get("/api/lab/runs").await.json["runs"].clone();
+    assert_ne!(runs[0]["state"], json!("running"), "{runs}");
+
+    // Whoever does not get the lock sleeps for two seconds, so it takes minutes.
+    let long = json!({
+        "strategies": ["lock-redis?wait=sleep-2000"], "stock": 10_000, "buyers": 120,
+        "requests": 100_000, "concurrency": 50,
+    });
+    let started = instance.admin().post("/api/lab/runs", &long).await.expect_status(202);
+    let path = format!("/api/lab/runs/{}", started.json["id"].as_str().expect("an id"));
+    page.visit("/lab.html").await;
+    page.until_text("#runs", "lock-redis").await;
+    page.click_until("#runs button", "#stage-state", "Running").await;
+    assert_eq!(instance.admin().get(&path).await.json["state"], "running");
+    page.click_until("#stop", "#stage-state", "Stopped").await;
+    page.until("its end", "document.getElementById('stop').hidden").await;
+    assert_eq!(instance.admin().get(&path).await.json["state"], "cancelled");
     page.close().await;
 }

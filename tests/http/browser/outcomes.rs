@@ -208,9 +208,10 @@ pub(super) async fn press_before_another_buyer(
     assert_eq!(orders_of(instance, user).await.len(), 0);
 }
 
-/// A purchase that waits for its next try is not sent with the cookie of the next buyer.
+/// A purchase that waits for its next try is not sent with the cookie of the next buyer, who is not shown the answer to
+/// the buyer before, either.
 #[tokio::test]
-async fn a_change_of_the_buyer_ends_a_purchase_that_is_still_tried() {
+async fn a_change_of_the_buyer_ends_what_is_under_way() {
     let (_shop, instance) = Shop::open().await;
     let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     let of_item = ("#buy", "/api/seckill/");
@@ -221,16 +222,10 @@ async fn a_change_of_the_buyer_ends_a_purchase_that_is_still_tried() {
     assert_eq!(orders_of(&instance, BUYER + 1).await.len(), 1);
     assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
     page.until("no kept key", NO_KEY).await;
-    page.close().await;
-}
 
-/// An answer to the buyer before is not shown to the next one.
-#[tokio::test]
-async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
-    let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
     assert_eq!(instance.buyer(1).buy("default", item).await.status, 201);
-    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until_text("#waiting", "Wait for a unit").await;
     let keep_back = "const real = window.fetch; window.held = []; \
          window.fetch = async (path, options) => { \
