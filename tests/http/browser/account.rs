@@ -101,9 +101,9 @@ async fn signing_out_everywhere_asks_first_and_ends_all_sessions() {
     is_over(&elsewhere).await;
 }
 
+/// A browser without its cookie signs in again. A sign-out without a connection says that the session goes on.
 #[tokio::test]
-async fn a_browser_that_lost_its_cookie_signs_in_again_and_a_sign_out_without_a_connection_is_told()
-{
+async fn a_lost_cookie_and_a_lost_connection_are_told() {
     let (_shop, instance) = Shop::open().await;
     account(&instance, "heron").await;
     let page = sign_in_by_form(&instance, DESKTOP, "heron").await;

@@ -167,7 +167,7 @@ async fn a_cart_whose_answer_is_lost_is_reserved_once() {
 /// A cart that waits for its next try is not reserved with the cookie of the next buyer. Another tab of the same buyer
 /// reserves the same one, although nothing has happened yet.
 #[tokio::test]
-async fn a_cart_that_is_still_tried_ends_with_its_buyer_and_is_repeated_by_a_second_tab() {
+async fn a_cart_that_is_still_tried_is_its_buyers() {
     const NEXT: i64 = BUYER + 1;
     let (_shop, instance) = Shop::open().await;
     let items = sales(&instance).await;

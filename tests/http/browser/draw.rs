@@ -304,9 +304,9 @@ async fn page_finds_every_fraud() {
     page.close().await;
 }
 
-/// With a public value the page says what follows from what, and what to compare.
+/// With a public value the page says what follows from what, and what to compare. It answers nothing by its address.
 #[tokio::test]
-async fn page_tells_what_is_proven_and_answers_nothing_by_its_address() {
+async fn page_tells_what_is_proven() {
     let (_shop, instance) = shop().await;
     let folder = new_folder();
     let address = one_file(&instance, &folder).await;

@@ -58,8 +58,9 @@ async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
     page.close().await;
 }
 
+/// An experiment starts at a press and is found later, and a run is stopped.
 #[tokio::test]
-async fn everyone_may_read_the_gallery_and_operators_run_find_and_stop_it() {
+async fn everyone_may_read_the_gallery_and_operators_run_it() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit("/lab.html").await;

@@ -132,8 +132,9 @@ async fn a_double_click_and_a_reload_buy_once() {
     page.close().await;
 }
 
+/// The clock of the buyer opens no sale early, and none late.
 #[tokio::test]
-async fn a_sale_opens_in_time_whatever_the_clock_of_the_buyer_says() {
+async fn a_sale_opens_in_time_by_any_clock() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::open(instance.addr, PHONE).await;
     // An hour ahead: by this clock both sales began long ago.
