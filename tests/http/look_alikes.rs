@@ -18,11 +18,8 @@ async fn names_that_look_the_same_are_given_once() {
         assert_eq!(sign_up(&stranger, name, PASSWORD).await.status, 201, "{name}");
         let second = sign_up(&stranger, look_alike, PASSWORD).await;
         assert_problem(&second, (409, "username_taken"), look_alike);
-        assert_problem(
-            &sign_in(&stranger, look_alike, PASSWORD).await,
-            (401, "invalid_credentials"),
-            look_alike,
-        );
+        let wrong = sign_in(&stranger, look_alike, PASSWORD).await;
+        assert_problem(&wrong, (401, "invalid_credentials"), look_alike);
     }
     for name in
         ["zoe", "user-2.b_c", "王小明", "Иван", "さくら", "김철수", "محمد", "สมชาย", "王小明abc"]
@@ -40,19 +37,12 @@ async fn accounts_from_before_are_compared_too_and_still_open() {
     assert_eq!(sign_up(&stranger, "operator", PASSWORD).await.status, 201);
     // As older releases wrote them: without a skeleton, and one with a character that is not seen.
     shop.change(sqlx::query("UPDATE users SET username_skeleton = NULL")).await;
-    let statement = sqlx::query(
-        "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
-         SELECT ?, ?, password_hash, role, created_at FROM users",
-    )
-    .bind("operator\u{3164}")
-    .bind("operator\u{1160}");
-    shop.change(statement).await;
+    let older = "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
+         SELECT ?, ?, password_hash, role, created_at FROM users";
+    shop.change(sqlx::query(older).bind("operator\u{3164}").bind("operator\u{1160}")).await;
     schema::migrate(&shop.config, &shop.pool).await.expect("filled in");
-    let skeletons: Vec<Option<i64>> =
-        sqlx::query_scalar("SELECT username_skeleton = 'operator' FROM users ORDER BY id")
-            .fetch_all(&shop.pool)
-            .await
-            .expect("read");
+    let skeletons = "SELECT username_skeleton = 'operator' FROM users ORDER BY id";
+    let skeletons: Vec<Option<i64>> = shop.read_all(sqlx::query_scalar(skeletons)).await;
     assert_eq!(skeletons, [Some(1), None], "the older account has it");
     for name in ["operator", "operator\u{3164}"] {
         assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name:?}");
@@ -77,9 +67,8 @@ async fn a_password_is_the_same_however_its_letters_are_composed() {
     }
     // A hash of a password as it was typed, from before passwords were normalised.
     let hash = Argon2::default().hash_password(decomposed.as_bytes()).expect("a hash").to_string();
-    let statement =
-        sqlx::query("UPDATE users SET password_hash = ? WHERE username = 'composed'").bind(hash);
-    shop.change(statement).await;
+    let older = "UPDATE users SET password_hash = ? WHERE username = 'composed'";
+    shop.change(sqlx::query(older).bind(hash)).await;
     assert_eq!(sign_in(&stranger, "composed", decomposed).await.status, 200, "an older hash");
     assert_eq!(sign_in(&stranger, "composed", PASSWORD).await.status, 401);
 }

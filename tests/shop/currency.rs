@@ -4,6 +4,7 @@ use ledger::schema;
 use serde_json::{Value, json};
 use shop_domain::Currency;
 
+use super::exports::records;
 use crate::http::{assert_problem, order_id};
 use crate::support::payment_provider::TestProvider;
 use crate::support::{Instance, Shop, assert_all_clean, assert_clean, eventually, when};
@@ -40,18 +41,16 @@ async fn an_order_is_in_the_currency_of_its_item_wherever_it_is_told() {
     assert_eq!(reserved.json["currency"], "USD", "{}", reserved.text);
     let listed = buyer.get("/api/orders").await.json;
     let currency = |order: &Value| order["currency"].as_str().expect("a code").to_owned();
-    let listed: Vec<String> =
-        listed["orders"].as_array().expect("a list").iter().map(currency).collect();
-    assert_eq!(listed, ["USD", "JPY", "JPY", "JPY", "JPY"]);
+    let listed = listed["orders"].as_array().expect("a list").iter();
+    assert_eq!(listed.map(currency).collect::<Vec<_>>(), ["USD", "JPY", "JPY", "JPY", "JPY"]);
 
     assert_eq!(buyer.step(&order_id(&reserved), "cancellation").await.json["currency"], "USD");
     eventually("all changes in the log", || async {
         let log = instance.admin().get("/api/admin/events").await.json;
         let orders = log["events"].as_array().expect("a list").iter();
-        let orders: Vec<String> = orders
-            .flat_map(|event| event["data"]["orders"].as_array().expect("orders"))
-            .map(|order| format!("{} {}", order["item_id"], currency(order)))
-            .collect();
+        let orders = orders.flat_map(|event| event["data"]["orders"].as_array().expect("orders"));
+        let brief = |order: &Value| format!("{} {}", order["item_id"], currency(order));
+        let orders: Vec<String> = orders.map(brief).collect();
         let count = |item: i64, code: &str| {
             orders.iter().filter(|it| **it == format!("{item} {code}")).count()
         };
@@ -60,22 +59,18 @@ async fn an_order_is_in_the_currency_of_its_item_wherever_it_is_told() {
     .await;
 
     // Sums are by currency, and what cannot be added has no sum.
-    let exported = instance.admin().get("/api/admin/export?table=orders&format=jsonl").await;
-    let records: Vec<Value> =
-        exported.text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let sums = records.iter().filter(|it| it["record"] == "sum");
+    let all = records(&instance, "table=orders").await;
+    let sums = all.iter().filter(|it| it["record"] == "sum");
     let mut sums: Vec<_> =
         sums.map(|it| (currency(it), it["amount_cents"].as_i64().expect("a sum"))).collect();
     sums.sort();
     assert_eq!(sums, [("JPY".to_owned(), 1_000), ("USD".to_owned(), 250)]);
-    let total = records.last().expect("a total");
+    let total = all.last().expect("a total");
     assert_eq!((&total["count"], &total["amount_cents"]), (&json!(5), &Value::Null));
-    assert!(
-        records.iter().filter(|it| it["record"] == "order").all(|it| it["currency"].is_string())
-    );
-    let of_one = format!("/api/admin/export?table=orders&format=jsonl&item={yen}");
-    let of_one = instance.admin().get(&of_one).await.text;
-    let total: Value = serde_json::from_str(of_one.lines().last().expect("a line")).expect("JSON");
+    let mut orders = all.iter().filter(|it| it["record"] == "order");
+    assert!(orders.all(|it| it["currency"].is_string()), "{all:?}");
+    let of_one = records(&instance, &format!("table=orders&item={yen}")).await;
+    let total = of_one.last().expect("a total");
     assert_eq!((&total["amount_cents"], &total["currency"]), (&json!(1_000), &json!("JPY")));
     let sales = instance.admin().get("/api/admin/export?table=sales").await.text;
     assert!(sales.lines().next().expect("a head").contains(",currency,"), "{sales}");
@@ -95,10 +90,7 @@ async fn an_order_has_one_currency() {
     let buyer = instance.buyer(1);
     let mixed = buyer.post("/api/reservations", &lines(&items)).await;
     assert_problem(&mixed, (409, "other_currency"), "a cart");
-    assert_eq!(
-        (&mixed.json["item_id"], &mixed.json["outcome"]),
-        (&json!(items[2]), &json!("none"))
-    );
+    mixed.assert_fields(409, json!({ "item_id": items[2], "outcome": "none" }));
     let orders = buyer.get("/api/orders").await.json;
     assert_eq!(orders["orders"], json!([]), "nothing is kept");
     assert_eq!(buyer.post("/api/reservations", &lines(&items[..2])).await.status, 201);
@@ -152,10 +144,8 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
 async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
     let provider = TestProvider::start().await;
     let (_shop, instance) = Shop::open_with(|config| {
-        provider.configure(
-            config,
-            "https://pay.example/?order={order}&amount={amount_cents}&currency={currency}",
-        );
+        let page = "https://pay.example/?order={order}&amount={amount_cents}&currency={currency}";
+        provider.configure(config, page);
         config.payment.currency = "CHF".to_owned();
     })
     .await;
@@ -168,10 +158,8 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
         let body = json!({
             "type": kind, "payment": payment, "order": order, "amount_cents": 250, "currency": currency,
         });
-        let message = provider.message(
-            &format!("{kind}-{payment}-{}", currency.unwrap_or("none")),
-            &body.to_string(),
-        );
+        let id = format!("{kind}-{payment}-{}", currency.unwrap_or("none"));
+        let message = provider.message(&id, &body.to_string());
         let said = message.send(&instance).await.json;
         (said["result"].clone(), said["reason"].clone())
     };
@@ -186,8 +174,8 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
     assert_eq!(say("refund.succeeded", "p-kwd", Some("CHF")).await.0, "unchanged");
     assert_eq!(say("refund.succeeded", "p-kwd", Some("KWD")).await.0, "refunded");
     let listed = instance.admin().get("/api/admin/payments").await.json;
-    let listed: Vec<_> =
-        listed["payments"].as_array().expect("a list").iter().map(|it| &it["currency"]).collect();
+    let listed = listed["payments"].as_array().expect("a list").iter();
+    let listed: Vec<_> = listed.map(|it| &it["currency"]).collect();
     // In the sequence of their ids.
     assert_eq!(listed, ["KWD", "CHF", "USD", "XYZ"]);
     assert_clean(&instance, item).await;
@@ -199,7 +187,7 @@ async fn older_rows_have_the_currency_that_was_set_at_the_upgrade() {
     let item = shop.start().await.make_item(json!({ "stock": 9 })).await;
     // As an earlier build leaves it.
     for statement in ["UPDATE items SET currency = NULL", "DELETE FROM shop_currency"] {
-        sqlx::query(statement).execute(&shop.pool).await.expect("changed");
+        shop.change(sqlx::query(statement)).await;
     }
     shop.config.payment.currency = "EUR".to_owned();
     schema::migrate(&shop.config, &shop.pool).await.expect("migrated");
@@ -223,22 +211,17 @@ async fn older_rows_have_the_currency_that_was_set_at_the_upgrade() {
 fn the_pages_count_minor_units_as_the_service_does() {
     let file = include_str!("../../static/js/format.js");
     let table = file.split("MINOR_DIGITS = {").nth(1).and_then(|rest| rest.split('}').next());
-    let mut listed: Vec<(String, u16)> = table
-        .expect("a table")
-        .split(',')
-        .filter_map(|entry| entry.trim().split_once(": "))
-        .map(|(code, digits)| (code.to_owned(), digits.parse().expect("a number")))
-        .collect();
+    let entries = table.expect("a table").split(',').filter_map(|it| it.trim().split_once(": "));
+    let entry =
+        |(code, digits): (&str, &str)| (code.to_owned(), digits.parse::<u16>().expect("a number"));
+    let mut listed: Vec<(String, u16)> = entries.map(entry).collect();
     let letters = || (b'A'..=b'Z').map(char::from);
     let codes = letters()
         .flat_map(|a| letters().flat_map(move |b| letters().map(move |c| format!("{a}{b}{c}"))));
     let currencies: Vec<Currency> = codes.filter_map(|code| Currency::parse(&code)).collect();
     assert!(currencies.len() > 150, "{} currencies", currencies.len());
-    let mut others: Vec<(String, u16)> = currencies
-        .into_iter()
-        .filter(|currency| currency.minor_digits() != 2)
-        .map(|currency| (currency.to_string(), currency.minor_digits()))
-        .collect();
+    let others = currencies.into_iter().map(|it| (it.to_string(), it.minor_digits()));
+    let mut others: Vec<(String, u16)> = others.filter(|(_, digits)| *digits != 2).collect();
     others.sort();
     listed.sort();
     assert_eq!(listed, others);

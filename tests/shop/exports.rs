@@ -11,7 +11,7 @@ use crate::process::program as process;
 use crate::support::{Client, Instance, Shop, assert_clean, unique};
 
 /// The records of an export as JSON lines.
-async fn records(instance: &Instance, query: &str) -> Vec<Value> {
+pub(super) async fn records(instance: &Instance, query: &str) -> Vec<Value> {
     let path = format!("/api/admin/export?format=jsonl&{query}");
     let answer = instance.admin().get(&path).await.expect_status(200);
     assert_eq!(answer.headers["content-type"], "application/jsonl");

@@ -51,23 +51,15 @@ async fn a_naive_strategy_is_caught_alone_and_saved_by_the_arbiter() {
     let run = run(&instance, &body).await;
     assert_eq!(run["state"], "done", "{run}");
     let lanes = run["lanes"].as_array().expect("lanes");
-    let told: Vec<_> = lanes
-        .iter()
-        .map(|lane| {
-            let text = |field: &str| lane[field].as_str().unwrap_or_default();
-            (text("strategy"), text("arbiter"), text("verdict"), lane["safe"] == true)
-        })
-        .collect();
-    assert_eq!(
-        told,
-        [
-            ("mysql-naive", "off", "oversold", false),
-            ("mysql-naive", "on", "clean", false),
-            ("mysql-atomic", "off", "clean", true),
-            ("mysql-atomic", "on", "clean", true),
-        ],
-        "{run}"
-    );
+    let brief = |it: &Value| json!([it["strategy"], it["arbiter"], it["verdict"], it["safe"]]);
+    let told: Vec<_> = lanes.iter().map(brief).collect();
+    let expected = [
+        json!(["mysql-naive", "off", "oversold", false]),
+        json!(["mysql-naive", "on", "clean", false]),
+        json!(["mysql-atomic", "off", "clean", true]),
+        json!(["mysql-atomic", "on", "clean", true]),
+    ];
+    assert_eq!(told, expected, "{run}");
     for lane in lanes {
         assert_eq!((&lane["state"], &lane["as_declared"]), (&json!("done"), &json!(true)));
         assert_eq!(lane["requests_done"], 120, "{lane}");
@@ -113,7 +105,7 @@ async fn options_rounds_and_several_units_are_understood() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_run_at_a_time_which_can_be_ended() {
-    let (_shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open().await;
     let admin = instance.admin();
     // Losers sleep for two seconds, so it is still at it when it is ended.
     let changes = json!({ "requests": 100_000, "concurrency": 100, "stock": 10_000 });
@@ -137,6 +129,17 @@ async fn one_run_at_a_time_which_can_be_ended() {
     let runs = listed["runs"].as_array().expect("runs").iter();
     let ids: Vec<_> = runs.map(|run| &run["id"]).collect();
     assert_eq!(ids, [&json!(next), &json!(id)]);
+    // A run ends with its instance.
+    let id = start(&instance, &long).await;
+    let item = eventually(BOUND, || async {
+        let run = look(&instance, &id).await;
+        run["lanes"][0]["item_id"].as_i64().ok_or(run)
+    })
+    .await;
+    assert_eq!(instance.stop().await, StopResult::Clean);
+    let open = "SELECT ends_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?";
+    let open: bool = shop.read(sqlx::query_scalar(open).bind(item)).await;
+    assert!(!open, "the lab's item is still on sale");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,22 +171,6 @@ async fn a_run_is_told_as_it_goes() {
     let done = late.seek(BOUND, |event| event.name == "done").await.expect("its end");
     assert_eq!(done.data["state"], "done");
     assert!(late.ends(BOUND).await);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_ends_the_run() {
-    let (shop, instance) = Shop::open().await;
-    let changes = json!({ "requests": 100_000, "concurrency": 50, "stock": 10_000 });
-    let id = start(&instance, &wanted(&["lock-redis?wait=sleep-2000"], changes)).await;
-    let item = eventually(BOUND, || async {
-        let run = look(&instance, &id).await;
-        run["lanes"][0]["item_id"].as_i64().ok_or(run)
-    })
-    .await;
-    assert_eq!(instance.stop().await, StopResult::Clean);
-    let open = "SELECT ends_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?";
-    let open: bool = shop.read(sqlx::query_scalar(open).bind(item)).await;
-    assert!(!open, "the lab's item is still on sale");
 }
 
 #[tokio::test]
