@@ -78,11 +78,9 @@ async fn each_column_for_a_text_is_on_a_list() {
          AND c.data_type IN ('varchar', 'text', 'mediumtext', 'longtext') \
          AND c.table_name NOT LIKE '\\_%'";
     let found = shop.read_all(sqlx::query_scalar::<_, String>(statement)).await;
-    let found: BTreeMap<&str, usize> = found
-        .iter()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(column, width)| (column, width.parse().unwrap_or(usize::MAX)))
-        .collect();
+    let width = |text: &str| text.parse().unwrap_or(usize::MAX);
+    let found = found.iter().filter_map(|line| line.split_once(' '));
+    let found: BTreeMap<&str, usize> = found.map(|(column, text)| (column, width(text))).collect();
     let bounded = FOREIGN.map(|(column, most, _)| (column, most)).into_iter().chain(CUT);
     let bounded: BTreeMap<&str, usize> = bounded.collect();
     let known: BTreeSet<&str> = bounded.keys().copied().chain(OURS.split(' ')).collect();
@@ -146,10 +144,8 @@ impl Testbed {
                 payments.refunded(&format!("r{key}"), value, &order, 250).send(instance).await
             }
             "payment_refunds.message_id" => {
-                payments
-                    .refunded(&format!("{}r", &value[1..]), &order, &order, 250)
-                    .send(instance)
-                    .await
+                let id = format!("{}r", &value[1..]);
+                payments.refunded(&id, &order, &order, 250).send(instance).await
             }
             "guests.reference" => self.program.as_guest(value, Method::POST, &purchase, None).await,
             "subjects.subject" => self.sign_in(self.identity.claims(value)).await,
@@ -214,12 +210,7 @@ async fn the_longest_value_is_kept_and_a_longer_one_is_named() {
         let said = format!("{field} has {} characters; send at most {most}.", most + 1);
         assert_eq!(refused.json["detail"], said, "{column}: {}", refused.text);
     }
-}
-
-/// The name of a person is only shown: one that is longer than its column is cut, and the person signs in.
-#[tokio::test]
-async fn a_long_name_is_cut() {
-    let testbed = Testbed::open().await;
+    // The name of a person is only shown: one that is longer than its column is cut, and the person signs in.
     for (subject, length) in [("whole", 320), ("cut", 400)] {
         let mut claims = testbed.identity.claims(subject);
         claims["preferred_username"] = json!(format!("{}@shop.example", "x".repeat(length - 13)));

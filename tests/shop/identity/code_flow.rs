@@ -168,13 +168,7 @@ async fn a_sign_in_that_this_browser_did_not_begin_ends_nowhere() {
     let own = again.at_provider(&page, "attacker").await;
     let replayed = again.visit(&own.replace(code(&own), code(&back))).await;
     assert_eq!(replayed, "/signin.html?problem=identity_refused&return=%2F", "a code worked twice");
-}
-
-#[tokio::test]
-async fn a_code_of_another_sign_in_is_worth_nothing() {
-    let (_provider, _shop, instance) = testbed().await;
     // The attacker's code in the victim's sign-in: PKCE binds it to the attacker's browser.
-    let mut attacker = Browser::new(instance.addr);
     let page = attacker.visit("/api/session/provider").await;
     let stolen = attacker.at_provider(&page, "attacker").await;
     let mut victim = Browser::new(instance.addr);
