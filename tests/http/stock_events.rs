@@ -51,6 +51,16 @@ async fn the_stock_falls_on_every_instance_and_comes_back() {
         events.seek(SOON, stock(1)).await.expect("one came back");
         events.seek(SOON, state("open")).await.expect("open again");
     }
+    // Edits are told, too.
+    let [events, _] = &mut streams;
+    here.admin().edit(item, json!({ "paused": true })).await;
+    events.seek(SOON, |event| event.data["paused"] == true).await.expect("the pause is told");
+    here.admin().edit(item, json!({ "stock_delta": 5 })).await;
+    let restocked = events.seek(SOON, stock(6)).await.expect("the restock is told");
+    assert_eq!(restocked.data["total"], 7);
+    here.admin().edit(item, json!({ "ends_at": "2036-01-01T00:00:00Z" })).await;
+    let moved = |event: &Event| event.data["ends_at"] == "2036-01-01T00:00:00Z";
+    events.seek(SOON, moved).await.expect("the new end is told");
 }
 
 #[tokio::test]
@@ -66,19 +76,4 @@ async fn the_start_and_the_end_are_told_to_who_waits() {
         ["server_time", "starts_at"].map(|field| opened.data[field].as_str());
     assert!(told_at >= starts_at, "{}", opened.data);
     events.seek(BOUND, state("ended")).await.expect("the end is told");
-}
-
-#[tokio::test]
-async fn edits_are_told() {
-    let (_shop, instance, item) = Shop::selling(json!({})).await;
-    let mut events = watch(&instance, item).await;
-    events.seek(SOON, state("open")).await.expect("the state at first");
-    instance.admin().edit(item, json!({ "paused": true })).await;
-    events.seek(SOON, |event| event.data["paused"] == true).await.expect("the pause is told");
-    instance.admin().edit(item, json!({ "stock_delta": 5 })).await;
-    let restocked = events.seek(SOON, stock(15)).await.expect("the restock is told");
-    assert_eq!(restocked.data["total"], 15);
-    instance.admin().edit(item, json!({ "ends_at": "2036-01-01T00:00:00Z" })).await;
-    let moved = |event: &Event| event.data["ends_at"] == "2036-01-01T00:00:00Z";
-    events.seek(SOON, moved).await.expect("the new end is told");
 }

@@ -19,19 +19,16 @@ async fn sign_out(client: &Client) {
 /// Starts a run of the lab that goes on for longer than a test; answers the path of its events.
 async fn start_run(instance: &Instance) -> String {
     let plan = json!({
-        "strategies": ["mysql-atomic"],
-        "stock": 10_000,
-        "buyers": 10_000,
-        "requests": 100_000,
-        "concurrency": 1,
-        "seconds_max": 120,
+        "strategies": ["mysql-atomic"], "stock": 10_000, "buyers": 10_000, "requests": 100_000,
+        "concurrency": 1, "seconds_max": 120,
     });
     let run = instance.admin().post("/api/lab/runs", &plan).await.expect_status(202);
     format!("/api/lab/runs/{}/events", run.json["id"].as_str().expect("an id"))
 }
 
+/// A session ends with a sign-out, or with its token.
 #[tokio::test]
-async fn signing_out_ends_the_streams_of_the_session_and_no_others() {
+async fn the_streams_of_a_session_end_with_it_and_no_others() {
     let (_shop, instance) = Shop::open().await;
     let (leaving, staying) = (instance.buyer(1), instance.buyer(1));
     let mut ending = watch(&leaving, "/api/orders/events").await;
@@ -42,6 +39,18 @@ async fn signing_out_ends_the_streams_of_the_session_and_no_others() {
     let item = instance.make_item(json!({})).await;
     assert_eq!(staying.buy("mysql-atomic", item).await.status, 201);
     other.seek(BOUND, |event| event.name == "order").await.expect("the other stream is open");
+    // An operator who signs out sees no more of the lab.
+    let path = start_run(&instance).await;
+    let operator = instance.admin();
+    let mut ending = watch(&operator, &path).await;
+    sign_out(&operator).await;
+    assert!(ending.ends(BOUND).await, "the stream of an operator who signed out is open");
+    let run = path.trim_end_matches("/events");
+    let still = instance.admin().get(run).await;
+    assert_eq!(still.json["state"], "running", "the run itself goes on: {}", still.text);
+    Client::send(instance.admin().request(Method::DELETE, run)).await;
+    instance.clock.shift(time::Duration::hours(2));
+    assert!(other.ends(BOUND).await, "the stream of a token that has expired is open");
 }
 
 #[tokio::test]
@@ -52,26 +61,4 @@ async fn signing_out_on_another_instance_ends_the_stream_too() {
     let mut ending = watch(&here.stranger().with_token(&token), "/api/orders/events").await;
     sign_out(&there.stranger().with_token(&token)).await;
     assert!(ending.ends(BOUND).await, "the stream of a session that was signed out is open");
-}
-
-#[tokio::test]
-async fn a_token_that_expires_ends_its_stream() {
-    let (_shop, instance) = Shop::open().await;
-    let mut ending = watch(&instance.buyer(1), "/api/orders/events").await;
-    instance.clock.shift(time::Duration::hours(2));
-    assert!(ending.ends(BOUND).await, "the stream of a token that has expired is open");
-}
-
-#[tokio::test]
-async fn an_operator_who_signs_out_sees_no_more_of_the_lab() {
-    let (_shop, instance) = Shop::open().await;
-    let path = start_run(&instance).await;
-    let operator = instance.admin();
-    let mut ending = watch(&operator, &path).await;
-    sign_out(&operator).await;
-    assert!(ending.ends(BOUND).await, "the stream of a session that was signed out is open");
-    let run = path.trim_end_matches("/events");
-    let still = instance.admin().get(run).await;
-    assert_eq!(still.json["state"], "running", "the run itself goes on: {}", still.text);
-    Client::send(instance.admin().request(Method::DELETE, run)).await;
 }
