@@ -111,15 +111,7 @@ async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_s
         page.click_until(&format!("{form} button"), result, "Created: Harbour cap.").await;
         assert_eq!(value(&page, name).await, "");
     }
-    page.close().await;
-}
-
-/// A group and a product that are made elsewhere are not in the lists that the page has read.
-#[tokio::test]
-async fn a_sale_keeps_a_group_and_a_product_that_the_page_does_not_know() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
-    let page = console(&instance).await;
+    // A group and a product that are made elsewhere are not in the lists that the page has read. A sale keeps them.
     let make = async |path: &str, body: Value| {
         let made = instance.admin().post(path, &body).await.expect_status(201);
         made.json["id"].clone()
