@@ -303,22 +303,18 @@ fn check_filters(filters: &[String]) -> Checked {
     let found = |filter: &str| {
         filter.split("::").all(|part| {
             tests.iter().flatten().any(|path| {
+                let names_it = |line: &str| {
+                    let name = line.split_once("fn ").and_then(|(_, rest)| rest.split('(').next());
+                    name.is_some_and(|name| name.contains(part))
+                };
                 path.file_stem().is_some_and(|stem| stem == part)
-                    || path.components().any(|folder| folder.as_os_str() == part)
-                    || fs::read_to_string(path).is_ok_and(|text| {
-                        text.lines().any(|line| {
-                            line.split_once("fn ").is_some_and(|(_, name)| {
-                                name.split('(').next().is_some_and(|name| name.contains(part))
-                            })
-                        })
-                    })
+                    || path.iter().any(|folder| folder == part)
+                    || fs::read_to_string(path).is_ok_and(|text| text.lines().any(names_it))
             })
         })
     };
-    match filters
-        .iter()
-        .find(|filter| !filter.starts_with('-') && !is_placeholder(filter) && !found(filter))
-    {
+    let is_wrong = |it: &&String| !it.starts_with('-') && !is_placeholder(it) && !found(it);
+    match filters.iter().find(is_wrong) {
         Some(filter) => Err(format!("no test is called {filter}")),
         None => Ok(()),
     }

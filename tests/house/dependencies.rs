@@ -30,9 +30,8 @@ fn every_dependency_is_used() {
         for (section, code) in
             [("dependencies", &own), ("dev-dependencies", &all), ("build-dependencies", &own)]
         {
-            for (name, value) in
-                manifest.get(section).and_then(Value::as_table).into_iter().flatten()
-            {
+            let table = manifest.get(section).and_then(Value::as_table);
+            for (name, value) in table.into_iter().flatten() {
                 if value.get("workspace").is_some() {
                     inherited.insert(name.clone());
                 }
@@ -44,12 +43,8 @@ fn every_dependency_is_used() {
         }
     }
     let shared = workspace["workspace"]["dependencies"].as_table().expect("a table");
-    unused.extend(
-        shared
-            .keys()
-            .filter(|name| !inherited.contains(*name))
-            .map(|name| format!("workspace: {name}")),
-    );
+    let idle = shared.keys().filter(|name| !inherited.contains(*name));
+    unused.extend(idle.map(|name| format!("workspace: {name}")));
     assert!(unused.is_empty(), "remove from the manifests: {unused:#?}");
 }
 
@@ -63,16 +58,13 @@ fn packages(root: &Path, workspace: &Table) -> Vec<PathBuf> {
     let members = workspace["workspace"]["members"].as_array().expect("a list");
     let mut folders = vec![root.to_owned()];
     for member in members.iter().filter_map(Value::as_str) {
-        match member.strip_suffix("/*") {
-            Some(parent) => folders.extend(
-                fs::read_dir(root.join(parent))
-                    .expect("a folder of crates")
-                    .flatten()
-                    .map(|entry| entry.path())
-                    .filter(|path| path.join("Cargo.toml").exists()),
-            ),
-            None => folders.push(root.join(member)),
-        }
+        let Some(parent) = member.strip_suffix("/*") else {
+            folders.push(root.join(member));
+            continue;
+        };
+        let found = fs::read_dir(root.join(parent)).expect("a folder of crates").flatten();
+        let found = found.map(|entry| entry.path());
+        folders.extend(found.filter(|path| path.join("Cargo.toml").exists()));
     }
     folders
 }

@@ -51,57 +51,31 @@ async fn status(instance: &Instance, request: impl AsRef<[u8]>) -> u16 {
     raw.answer().await.status
 }
 
-/// Each form in which a proxy passes a purchase on: the version of HTTP, the headers with `|` between, the status that is
-/// answered, and who sends it.
-const FORMS: [(&str, &str, u16, &str); 22] = [
-    ("1.0", "Host: shop.example|Connection: close", 201, "nginx before 1.29.7: HTTP/1.0"),
-    ("1.1", "Host: shop.example|Connection: close", 201, "Apache; HAProxy, httpclose"),
-    ("1.1", "Host: shop.example:443", 201, "Host with its port"),
-    ("1.1", "Host: SHOP.Example", 201, "Host in capitals"),
-    ("1.1", "Host: shop.example.", 201, "Host with its last dot"),
-    ("1.1", "Host: 10.0.0.3:8080", 201, "nginx: Host is the address of the upstream"),
-    ("1.1", "Host: seckill", 421, "nginx: Host is the name of the upstream"),
-    ("1.1", "Host: seckill|X-Forwarded-Host: shop.example", 421, "Apache: Host alone counts"),
-    ("1.1", "Host: shop.example|X-Forwarded-Host: evil.example:1, a", 201, "Traefik, Caddy"),
-    ("1.1", "X: y", 400, "no Host"),
-    ("1.0", "X: y", 201, "HAProxy's check over HTTP/1.0: no Host"),
-    ("1.1", "Host: shop.example|X-Forwarded-Proto: https, http", 201, "two proxies"),
-    ("1.1", "Host: shop.example|X-Forwarded-Proto: http", 201, "a setting says TLS, no header"),
-    ("1.1", "Host: shop.example|X-Forwarded-Port: 443|Front-End-Https: on", 201, "AWS; IIS"),
-    (
-        "1.1",
-        "Host: shop.example|X-Forwarded-For: _a, unknown|X-Forwarded-For: [::1",
-        201,
-        "Squid; broken",
-    ),
-    (
-        "1.1",
-        "Host: shop.example|Forwarded: for=\"_a\";proto=https, for=\"",
-        201,
-        "RFC 7239; broken",
-    ),
-    (
-        "1.1",
-        "Host: shop.example|X-Real-IP: 1.2.3.4|CF-Connecting-IP: 1.2.3.4",
-        201,
-        "nginx; Cloudflare",
-    ),
-    (
-        "1.1",
-        "Host: shop.example|Via: 1.1 google, 2 edge (Varnish/7.1)",
-        201,
-        "Google Cloud; Varnish",
-    ),
-    ("1.1", "Host: shop.example|CDN-Loop: cloudflare; loops=1|CF-Visitor: {}", 201, "Cloudflare"),
-    ("1.1", "Host: shop.example|X-Request-Id: theirs|X-Amzn-Trace-Id: Root=1", 201, "Envoy; AWS"),
-    ("1.1", "Host: shop.example|X-Envoy-Expected-Rq-Timeout-Ms: 15000", 201, "Envoy"),
-    (
-        "1.1",
-        "Host: shop.example|Connection: keep-alive, Upgrade|Upgrade: h2c",
-        201,
-        "Apache: not taken",
-    ),
-];
+/// Each form in which a proxy passes a purchase on: the version of HTTP, the status that is answered, the headers with `|`
+/// between, and who sends it.
+const FORMS: &str = "\
+1.0 201 Host: shop.example|Connection: close # nginx before 1.29.7: HTTP/1.0
+1.1 201 Host: shop.example|Connection: close # Apache; HAProxy, httpclose
+1.1 201 Host: shop.example:443 # Host with its port
+1.1 201 Host: SHOP.Example # Host in capitals
+1.1 201 Host: shop.example. # Host with its last dot
+1.1 201 Host: 10.0.0.3:8080 # nginx: Host is the address of the upstream
+1.1 421 Host: seckill # nginx: Host is the name of the upstream
+1.1 421 Host: seckill|X-Forwarded-Host: shop.example # Apache: Host alone counts
+1.1 201 Host: shop.example|X-Forwarded-Host: evil.example:1, a # Traefik, Caddy
+1.1 400 X: y # no Host
+1.0 201 X: y # HAProxy's check over HTTP/1.0: no Host
+1.1 201 Host: shop.example|X-Forwarded-Proto: https, http # two proxies
+1.1 201 Host: shop.example|X-Forwarded-Proto: http # a setting says TLS, no header
+1.1 201 Host: shop.example|X-Forwarded-Port: 443|Front-End-Https: on # AWS; IIS
+1.1 201 Host: shop.example|X-Forwarded-For: _a, unknown|X-Forwarded-For: [::1 # Squid; broken
+1.1 201 Host: shop.example|Forwarded: for=\"_a\";proto=https, for=\" # RFC 7239; broken
+1.1 201 Host: shop.example|X-Real-IP: 1.2.3.4|CF-Connecting-IP: 1.2.3.4 # nginx; Cloudflare
+1.1 201 Host: shop.example|Via: 1.1 google, 2 edge (Varnish/7.1) # Google Cloud; Varnish
+1.1 201 Host: shop.example|CDN-Loop: cloudflare; loops=1|CF-Visitor: {} # Cloudflare
+1.1 201 Host: shop.example|X-Request-Id: theirs|X-Amzn-Trace-Id: Root=1 # Envoy; AWS
+1.1 201 Host: shop.example|X-Envoy-Expected-Rq-Timeout-Ms: 15000 # Envoy
+1.1 201 Host: shop.example|Connection: keep-alive, Upgrade|Upgrade: h2c # Apache: not taken";
 
 #[tokio::test]
 async fn a_purchase_is_read_in_each_form_of_a_proxy() {
@@ -115,10 +89,14 @@ async fn a_purchase_is_read_in_each_form_of_a_proxy() {
         )
     };
     let mut sold = 0;
-    for (version, headers, expected, source) in FORMS {
+    for line in FORMS.lines() {
+        let (form, source) = line.split_once(" # ").expect("a source");
+        let parts: Vec<&str> = form.splitn(3, ' ').collect();
+        let [version, expected, headers] = parts[..] else { panic!("{line}") };
         let request = head(version, &headers.replace('|', "\r\n"));
-        assert_eq!(status(&instance, &request).await, expected, "{source}:\n{request}");
-        sold += i64::from(expected == 201);
+        let answered = status(&instance, &request).await.to_string();
+        assert_eq!(answered, expected, "{source}:\n{request}");
+        sold += i64::from(expected == "201");
     }
     // nginx with proxy_request_buffering off, Envoy, Google Cloud: the body in chunks.
     let chunked =
