@@ -23,7 +23,7 @@ const AWAY_WAIT_MS: &str = "1000";
 const ANSWER_WAIT_MS: &str = "5000";
 
 /// Starts `serve` with some variables; answers its exit code and what it said.
-async fn serve(shop: &Shop, variables: &[(&str, &str)]) -> (i32, String) {
+pub async fn serve(shop: &Shop, variables: &[(&str, &str)]) -> (i32, String) {
     let away = ["@127.0.0.1:9/", "@nowhere.invalid/"];
     let is_away = variables.iter().any(|(_, value)| away.iter().any(|host| value.contains(host)));
     let wait_ms = if is_away { AWAY_WAIT_MS } else { ANSWER_WAIT_MS };
@@ -136,8 +136,7 @@ pub async fn is_mariadb(shop: &Shop) -> bool {
 }
 
 /// A database server of the test's own, and a shop on it.
-async fn on_own_server(mut options: MysqlOptions) -> (MysqlServer, Shop) {
-    options.extra_statements = crate::process::starts::KEEPER.map(str::to_owned).to_vec();
+async fn on_own_server(options: MysqlOptions) -> (MysqlServer, Shop) {
     let server = own_mysql(options).await;
     let url = server.tcp_url_of(&unique("seckill_own"));
     let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
@@ -193,16 +192,6 @@ async fn a_full_disk_of_the_database_is_said_with_its_remedy() {
     let migrate = program(&shop, &["migrate"]).env("DATABASE_URL", &url).output().await;
     let (code, text) = told(&migrate.expect("it runs"));
     assert_eq!((code, text.contains("free some space on the disk")), (2, true), "{text}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_only_ledger_is_waited_for_within_a_limit() {
-    let (server, shop) = on_own_server(MysqlOptions::temporary()).await;
-    let root = crate::process::starts::keeper(&server).await;
-    sqlx::raw_sql("SET GLOBAL read_only = 1").execute(&root).await.expect("read-only");
-    let (code, text) = serve(&shop, &[]).await;
-    assert_eq!((code, text.contains("MySQL is read-only")), (2, true), "{text}");
-    assert_found(&doctor(&shop, &[]).await, "read-only");
 }
 
 /// A server that is away fills no log, and is used as soon as it comes.

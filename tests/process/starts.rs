@@ -10,6 +10,7 @@ use serde_json::json;
 use settings::Secret;
 
 use crate::process::program::{program, signal, told};
+use crate::process::start_mistakes::{assert_found, doctor, serve};
 use crate::support::{
     Client, Shop, eventually, files_below, own_mysql, redis_url, servers, unique, until,
 };
@@ -93,12 +94,12 @@ async fn a_redis_whose_password_changes_while_it_runs_is_away_and_nothing_panics
 
 /// An account that may do everything, beside the one of the shop, which may not write where the
 /// server is read-only.
-pub const KEEPER: [&str; 2] = [
+const KEEPER: [&str; 2] = [
     "CREATE USER IF NOT EXISTS 'keeper'@'127.0.0.1' IDENTIFIED BY 'a-password'",
     "GRANT ALL PRIVILEGES ON *.* TO 'keeper'@'127.0.0.1'",
 ];
 
-pub async fn keeper(server: &MysqlServer) -> mysql_connection::Database {
+async fn keeper(server: &MysqlServer) -> mysql_connection::Database {
     let url = format!("mysql://keeper:a-password@127.0.0.1:{}/seckill", server.port());
     sqlx::MySqlPool::connect(&url).await.expect("it answers").into()
 }
@@ -109,7 +110,7 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     options.extra_statements = KEEPER.map(str::to_owned).to_vec();
     let server = own_mysql(options).await;
     let url = server.tcp_url_of("seckill_read_only");
-    let (_shop, instance) = Shop::open_with(|config| config.database_url = Secret::new(url)).await;
+    let (shop, instance) = Shop::open_with(|config| config.database_url = Secret::new(url)).await;
     let item = instance.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
     let order = instance.buyer(1).buy("mysql-atomic", item).await.expect_status(201);
     let id = order.json["id"].as_str().expect("an id").to_owned();
@@ -132,6 +133,10 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     assert_eq!((paid.status, &paid.json["outcome"]), (503, &json!("none")), "{}", paid.text);
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql"], "read-only", "{}", ready.text);
+    // A start waits for it within a limit.
+    let (code, text) = serve(&shop, &[]).await;
+    assert_eq!((code, text.contains("MySQL is read-only")), (2, true), "{text}");
+    assert_found(&doctor(&shop, &[]).await, "read-only");
 
     sqlx::raw_sql("SET GLOBAL read_only = 0").execute(&root).await.expect("writable");
     instance.buyer(2).until_sold("mysql-atomic", item).await;

@@ -21,7 +21,7 @@ async fn paid_order() -> (TestProvider, Shop, crate::support::Instance, i64, Str
 
 #[tokio::test]
 async fn a_refund_of_a_part_refunds_no_payment() {
-    let (provider, _shop, instance, item, order) = paid_order().await;
+    let (provider, shop, instance, item, order) = paid_order().await;
     let state = async || {
         let payment = payment(&instance, "p1").await;
         (payment["status"].clone(), payment["refunded_cents"].clone())
@@ -35,6 +35,20 @@ async fn a_refund_of_a_part_refunds_no_payment() {
     take(&instance, &provider.refunded("m4", "p1", &order, 1), "refunded").await;
     assert_eq!(state().await, (json!("refunded"), json!(250)));
     assert_eq!(status(&instance, 1, &order).await, "paid", "the goods are the shop's to decide");
+    // The try of another instance, which ends later, says nothing of a refund that was made.
+    let id = PaymentId::parse("p1").expect("an id");
+    let failed = Err(("no answer", Duration::from_secs(2)));
+    refund::note_request(&shop.pool, &id, failed).await.expect("the ledger answers");
+    let seen = payment(&instance, "p1").await;
+    assert_eq!((&seen["failures"], &seen["last_error"]), (&json!(0), &Value::Null), "{seen}");
+    // A part that goes back before its payment leaves the rest to go back.
+    let order = buy(&instance, 2, item).await;
+    take(&instance, &provider.refunded("m5", "p2", &order, 1), "refunded").await;
+    owe(&instance, &provider.succeeded("m6", "p2", &order, 250), "wrong_amount").await;
+    let seen = payment(&instance, "p2").await;
+    assert_eq!((&seen["amount_cents"], &seen["refunded_cents"]), (&json!(250), &json!(1)));
+    assert_eq!(status(&instance, 2, &order).await, "pending");
+    take(&instance, &provider.refunded("m7", "p2", &order, 249), "refunded").await;
     assert_clean(&instance, item).await;
 }
 
@@ -56,32 +70,6 @@ async fn a_refund_that_two_messages_name_counts_once() {
     for (message, result) in [("m4", "partly_refunded"), ("m5", "refunded")] {
         take(&instance, &provider.message(message, &about.to_string()), result).await;
     }
-    assert_clean(&instance, item).await;
-}
-
-/// The try of another instance, which ends later.
-#[tokio::test]
-async fn a_late_failure_says_nothing_of_a_refund_that_was_made() {
-    let (provider, shop, instance, item, order) = paid_order().await;
-    take(&instance, &provider.refunded("m2", "p1", &order, 250), "refunded").await;
-    let id = PaymentId::parse("p1").expect("an id");
-    let failed = Err(("no answer", Duration::from_secs(2)));
-    refund::note_request(&shop.pool, &id, failed).await.expect("the ledger answers");
-    let seen = payment(&instance, "p1").await;
-    assert_eq!((&seen["failures"], &seen["last_error"]), (&json!(0), &Value::Null), "{seen}");
-    assert_clean(&instance, item).await;
-}
-
-#[tokio::test]
-async fn a_part_that_goes_back_before_its_payment_leaves_the_rest_to_go_back() {
-    let (provider, _shop, instance, item) = selling(json!({ "stock": 2 })).await;
-    let order = buy(&instance, 1, item).await;
-    take(&instance, &provider.refunded("m1", "p1", &order, 1), "refunded").await;
-    owe(&instance, &provider.succeeded("m2", "p1", &order, 250), "wrong_amount").await;
-    let seen = payment(&instance, "p1").await;
-    assert_eq!((&seen["amount_cents"], &seen["refunded_cents"]), (&json!(250), &json!(1)));
-    assert_eq!(status(&instance, 1, &order).await, "pending");
-    take(&instance, &provider.refunded("m3", "p1", &order, 249), "refunded").await;
     assert_clean(&instance, item).await;
 }
 
