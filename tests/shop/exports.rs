@@ -182,8 +182,18 @@ async fn an_export_may_reach_to_both_ends_of_the_calendar() {
 
 /// The file of an earlier export stays when the ledger does not answer.
 #[tokio::test]
-async fn an_export_that_does_not_begin_empties_no_file() {
-    let (shop, _instance) = Shop::open().await;
+async fn an_export_is_written_down_and_one_that_does_not_begin_empties_no_file() {
+    let (shop, instance) = Shop::open().await;
+    let wrong = "table=users format=xls item=0 item=x from=today x=1 item=1&item=2";
+    for wrong in wrong.split(' ') {
+        let answer = instance.admin().get(&format!("/api/admin/export?{wrong}")).await;
+        assert_problem(&answer, (400, "invalid_query_parameter"), wrong);
+    }
+    let empty = records(&instance, "table=orders").await;
+    assert_eq!(empty, [json!({ "record": "total", "count": 0, "quantity": 0, "amount_cents": 0 })]);
+    let log = instance.admin().get("/api/admin/actions").await;
+    assert_eq!(log.json["actions"][0]["action"], "exported", "{}", log.text);
+    assert_eq!(log.json["actions"][0]["detail"]["table"], "orders", "{}", log.text);
     let file = std::env::temp_dir().join(unique("export"));
     std::fs::write(&file, "of yesterday").expect("written");
     let path = file.to_str().expect("text");
@@ -222,22 +232,6 @@ async fn an_export_counts_an_open_offer() {
     assert_clean(&instance, item).await;
 }
 
-#[tokio::test]
-async fn an_export_is_written_down() {
-    let (_shop, instance) = Shop::open().await;
-    for wrong in
-        ["table=users", "format=xls", "item=0", "item=x", "from=today", "x=1", "item=1&item=2"]
-    {
-        let answer = instance.admin().get(&format!("/api/admin/export?{wrong}")).await;
-        assert_problem(&answer, (400, "invalid_query_parameter"), wrong);
-    }
-    let empty = records(&instance, "table=orders").await;
-    assert_eq!(empty, [json!({ "record": "total", "count": 0, "quantity": 0, "amount_cents": 0 })]);
-    let log = instance.admin().get("/api/admin/actions").await;
-    assert_eq!(log.json["actions"][0]["action"], "exported", "{}", log.text);
-    assert_eq!(log.json["actions"][0]["detail"]["table"], "orders", "{}", log.text);
-}
-
 const TABLE: &str = "name,price_cents,stock,starts_at,ends_at,strategy\n\
     Lamp,250,10,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,mysql-atomic\n\
     \"Kettle, \"\"big\"\"\",999,5,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,\n\
@@ -266,6 +260,14 @@ async fn a_table_becomes_sales_all_or_none() {
     let checked = import(&admin, "?dry_run=true", TABLE).await.expect_status(200);
     assert_eq!((&checked.json["sales"], &checked.json["faults"]), (&json!(3), &json!([])));
     assert_eq!(items(&shop).await, 0, "a check created something");
+    // An import has limits.
+    let large = format!("{TABLE}{}", "x".repeat(1 << 20));
+    let answer = import(&admin, "", &large).await;
+    assert_problem(&answer, (413, "payload_too_large"), "a large table");
+    let answer = import(&admin, "?dry_run=perhaps", TABLE).await;
+    assert_problem(&answer, (400, "invalid_query_parameter"), "a wrong parameter");
+    let answer = admin.post("/api/admin/import", &json!({})).await;
+    assert_problem(&answer, (415, "unsupported_media_type"), "JSON");
 
     let faulty = format!("{TABLE}Cup,-5,x,2026-01-01T00:00:00Z,2025-01-01T00:00:00Z,mysql-naive\n");
     let checked = import(&admin, "?dry_run=true", &faulty).await;
@@ -306,19 +308,6 @@ async fn a_table_becomes_sales_all_or_none() {
     let actions = log.json["actions"].as_array().expect("a list");
     let created = actions.iter().filter(|it| it["action"] == "item_created").count();
     assert_eq!(created, 3);
-}
-
-#[tokio::test]
-async fn an_import_has_limits() {
-    let (shop, instance) = Shop::open().await;
-    let large = format!("{TABLE}{}", "x".repeat(1 << 20));
-    let answer = import(&instance.admin(), "", &large).await;
-    assert_problem(&answer, (413, "payload_too_large"), "a large table");
-    let answer = import(&instance.admin(), "?dry_run=perhaps", TABLE).await;
-    assert_problem(&answer, (400, "invalid_query_parameter"), "a wrong parameter");
-    let answer = instance.admin().post("/api/admin/import", &json!({})).await;
-    assert_problem(&answer, (415, "unsupported_media_type"), "JSON");
-    assert_eq!(items(&shop).await, 0);
 }
 
 #[tokio::test]
