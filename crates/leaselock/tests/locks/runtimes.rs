@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::testbed::{Testbed, granted, is_refused, let_go, listed, name};
-use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, until, until_lost, waiting};
+use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, kinds, until, until_lost, waiting};
 
 fn runtime() -> Runtime {
     Runtime::new().expect("a runtime")
@@ -48,6 +48,19 @@ fn a_lock_from_an_ended_runtime_renews_its_holds() {
         // What is dropped is given back, too.
         drop(guard);
         let_go("token", granted("token", &other, LONG_LEASE).await).await;
+    });
+}
+
+/// The session with ZooKeeper ends with the runtime that opened it, and the next acquire opens another one.
+#[test]
+fn a_lock_from_an_ended_runtime_opens_a_session() {
+    let process = from_an_ended_runtime(async {
+        let process = Testbed::new().process(listed("zookeeper", "sequential")).await;
+        let_go("sequential", kinds::granted("sequential", &process, LONG_LEASE).await).await;
+        process
+    });
+    runtime().block_on(async {
+        let_go("sequential", kinds::granted("sequential", &process, LONG_LEASE).await).await;
     });
 }
 
