@@ -170,11 +170,21 @@ async fn m3_fences_rise_strictly(kind: &'static Capabilities) {
         }
     }
     let raise = async |to: u64| first.raise_fence(&name(), Fence(to)).await;
+    // It reaches a caller that waits already.
+    let held = granted(label, &first, LONG_LEASE).await;
+    let contended = second.stats().snapshot().contended;
+    let mut waits = second.acquire(&name(), waiting(LONG_LEASE));
+    tokio::select! {
+        biased;
+        early = &mut waits => panic!("{label}: {early:?} beside {held:?}"),
+        () = until("it waits", || second.stats().snapshot().contended > contended) => {}
+    }
     assert_eq!(raise(1 << 52).await, Ok(()), "{label}");
     assert_eq!(raise(5).await, Ok(()), "{label}");
-    let guard = second.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    assert_eq!(held.release().await, ReleaseOutcome::Released, "{label}");
+    let guard = waits.await.expect("granted");
     // A backend may leave some out, as etcd does, whose revisions count what others do, too.
-    let raised = (1 << 52) + 1..(1 << 52) + 100_000;
+    let raised = (1 << 52) + 1..(1 << 52) + 1_000_000;
     assert!(raised.contains(&fence_of(&guard).get()), "{label}: {}", fence_of(&guard));
     assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
     // The end of what can be minted is an error and not a repeated fence.
