@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::failovers::{
-    Contenders, KEPT_LEASE, LEASE, assert_kept, contend, fail_over, kill_the_owner, name, owner,
-    owner_and_heir, replace_the_primary, slot,
+    Contenders, KEPT_LEASE, LEASE, assert_kept, contend, name, owner, owner_and_heir,
+    replace_the_primary, slot,
 };
 use super::{LONG_LEASE, PATIENCE, at_once, connect, shared, until, until_lost, waiting};
 use crate::support::{cluster, own_cluster, own_sentinels, unique};
@@ -72,14 +72,6 @@ async fn clients(url: &str) -> [Contenders; 1] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_planned_failover_of_a_node_keeps_exclusion() {
-    let cluster = own_cluster(1).await;
-    let clients = clients(&cluster.url()).await;
-    contend(&clients, KEPT_LEASE, "CLUSTER FAILOVER", fail_over(&cluster)).await;
-    assert_kept(&clients);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_keeps_exclusion() {
     let cluster = own_cluster(0).await;
     let clients = clients(&cluster.url()).await;
@@ -91,13 +83,6 @@ async fn a_slot_that_moves_keeps_exclusion() {
     })
     .await;
     assert_kept(&clients);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_gets_the_lock_again_after_a_node_was_killed() {
-    let cluster = own_cluster(1).await;
-    let clients = clients(&cluster.url()).await;
-    contend(&clients, LEASE, "primary of the cluster killed", kill_the_owner(&cluster)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
