@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zookeeper_client::{Error, MultiReadResult};
+use zookeeper_client::{Client, Error, MultiReadResult};
 
 use super::Base;
 use crate::Fence;
@@ -39,8 +39,8 @@ fn floor(data: &[u8]) -> StoreResult<u64> {
     text.ok_or_else(|| BackendError::new("the fence floor is not a number"))
 }
 
-/// Makes all fences to come higher than `at_least`.
-pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
+/// Makes all fences to come higher than `at_least`, also those of contenders that wait in `queue` already.
+pub(super) async fn raise(base: &Base, queue: Option<&str>, at_least: Fence) -> StoreResult<()> {
     let client = base.ensemble.session(ANY_LEASE).await?;
     for _ in 0..RAISES_MAX {
         let (data, stat) = match client.get_data(&base.path).await {
@@ -56,7 +56,11 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
             Err(Error::BadVersion) => continue,
             written => written.map_err(BackendError::of)?,
         };
-        let made_by = u64::try_from(now.mzxid).unwrap_or(u64::MAX);
+        let made_by = match queue {
+            Some(directory) => earliest(&client, directory, now.mzxid).await?,
+            None => now.mzxid,
+        };
+        let made_by = u64::try_from(made_by).unwrap_or(u64::MAX);
         let Some(higher) = at_least.get().checked_sub(made_by).filter(|higher| *higher > floor)
         else {
             return Ok(());
@@ -68,4 +72,19 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
         }
     }
     Err(BackendError::new("others raised the fence at the same time"))
+}
+
+/// The first of the transactions that made the nodes in a directory; `now` if there is none.
+async fn earliest(client: &Client, directory: &str, now: i64) -> StoreResult<i64> {
+    let names = match client.list_children(directory).await {
+        Err(Error::NoNode) => return Ok(now),
+        listed => listed.map_err(BackendError::of)?,
+    };
+    let mut earliest = now;
+    for name in names {
+        let node = format!("{directory}/{name}");
+        let stat = client.check_stat(&node).await.map_err(BackendError::of)?;
+        earliest = stat.map_or(earliest, |stat| earliest.min(stat.czxid));
+    }
+    Ok(earliest)
 }

@@ -223,7 +223,7 @@ impl LeaseStore for FixedNodes {
     }
 
     async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
-        raise(&self.base, at_least).await
+        raise(&self.base, None, at_least).await
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {

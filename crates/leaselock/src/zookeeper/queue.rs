@@ -282,8 +282,8 @@ impl LeaseStore for Queue {
         give_up(self, token.as_str()).await
     }
 
-    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
-        raise(&self.base, at_least).await
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        raise(&self.base, Some(&self.base.of(name)), at_least).await
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {

@@ -128,8 +128,8 @@ impl LeaseStore for Reentrant {
         Ok(left)
     }
 
-    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
-        raise(&self.queue.base, at_least).await
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        raise(&self.queue.base, Some(&self.queue.base.of(name)), at_least).await
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {

@@ -49,14 +49,6 @@ impl TokenTestbed {
     async fn nodes(&self, kind: &str) -> Vec<String> {
         self.bare.list_children(&self.path(kind)).await.unwrap_or_default()
     }
-
-    async fn until_nobody_stands_in_line(&self, kind: &str) {
-        let since = Instant::now();
-        while !self.nodes(kind).await.is_empty() {
-            assert!(since.elapsed() < PATIENCE, "a node was left behind");
-            sleep(Duration::from_millis(5)).await;
-        }
-    }
 }
 
 async fn proxied() -> (Proxy, String) {
@@ -183,25 +175,6 @@ async fn m9_a_holder_whose_node_was_deleted_is_notified() {
         assert!(matches!(refused, Err(AcquireError::Busy)), "{kind}: {refused:?}");
         assert_eq!(holder.release().await, ReleaseOutcome::Released, "{kind}");
     }
-}
-
-/// A waiter that gives up leaves the line at the server, too, and so does one that was dropped.
-#[tokio::test]
-async fn who_gives_up_leaves_no_node_behind() {
-    let testbed = TokenTestbed::new().await;
-    let tasks = TaskTracker::new();
-    let holder = sequential::mutex(&testbed.ensemble().await, &tasks);
-    let waiter = sequential::mutex(&testbed.ensemble().await, &tasks);
-    let guard = get(&holder, waiting(LONG_LEASE)).await;
-    let refused = waiter.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
-    let wait = Wait::Until(Instant::now() + Duration::from_millis(80));
-    let refused = waiter.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
-    assert!(matches!(refused, Err(AcquireError::TimedOut)), "{refused:?}");
-    let dropped = timeout(Duration::from_millis(80), get(&waiter, waiting(LONG_LEASE))).await;
-    assert!(dropped.is_err());
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    testbed.until_nobody_stands_in_line("sequential").await;
 }
 
 /// The leader of three is killed under the holder: nobody else gets in while the hold is good, and
