@@ -35,7 +35,7 @@ pub struct Orders {
     queue: Queue,
     hub: Hub,
     metrics: Metrics,
-    /// The last order of each item that was tried alone, while more may be behind it.
+    /// The order of each item behind which the next run goes on.
     tried: Cache<ItemId, OverdueOrder>,
 }
 
@@ -66,8 +66,8 @@ impl Orders {
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
     /// gives their units back. May run in every instance at once: rows that another one works on
-    /// are skipped. An order that cannot expire, or for which a row of another item or a limit of its buyer is locked, is
-    /// left for a later run.
+    /// are skipped. An order that cannot expire, or for which a row of another item or a limit of its buyer is locked,
+    /// is left for a later run.
     ///
     /// # Errors
     /// Those of the item; orders that expired before stay expired.
@@ -85,7 +85,8 @@ impl Orders {
     }
 
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside and behind those that
-    /// cannot expire do not wait for them, and a batch that is too slow for one transaction ends nevertheless.
+    /// cannot expire do not wait for them, and a batch that is too slow for one transaction ends nevertheless. Another
+    /// error ends the run, so an order without an answer costs it the time of one transaction.
     async fn expire_singly(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
         let mut last = self.tried.get(item);
         // The batch has just failed at one in front of the place where the last run has ended.
@@ -104,7 +105,11 @@ impl Orders {
                         tracing::debug!(%error, %item, order = %order.id, "order cannot expire");
                         run.stuck += 1;
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        // It may be of this order alone, such as that no answer comes: the next run goes on behind it.
+                        self.tried.insert(item, order);
+                        return Err(error);
+                    }
                 }
             }
             if last.is_none() || run.stuck == 0 {
