@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use mysql_connection::Database;
-use mysql_connection::statement::Binds;
+use mysql_connection::statement::{Binds, Write};
+use mysql_connection::{Database, answered, confirmed};
 use shop_domain::{ItemId, OrderId, UserId};
 
 /// The user of the system who runs this process, when it is a command.
@@ -105,9 +105,8 @@ pub async fn record(
         actor.address.map(|address| address.to_string()),
         actor.now,
     ))
-    .execute(transaction)
-    .await?;
-    Ok(())
+    .run(transaction)
+    .await
 }
 
 /// Writes a line for an action that does not change the ledger.
@@ -118,7 +117,8 @@ pub async fn record_alone(
     item: Option<ItemId>,
     detail: &serde_json::Value,
 ) -> sqlx::Result<()> {
-    record(&mut *pool.acquire().await?, actor, action, item, detail).await
+    let written = async { record(&mut *pool.acquire().await?, actor, action, item, detail).await };
+    confirmed(pool, answered(written)).await
 }
 
 /// Reads at most `limit` lines, newest first, those before the line `before`: of `operator` alone,
