@@ -10,7 +10,8 @@ use gates::redis_store::{Counters, Queue};
 use ledger::Ledger;
 use ledger::cache::Cache;
 use ledger::order::{
-    ExpiryBatch, OrderSteps, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order, is_too_slow,
+    ExpiryBatch, OrderSteps, Overdue, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order,
+    is_too_slow,
 };
 use ledger::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::Step;
@@ -72,7 +73,7 @@ impl Orders {
     /// # Errors
     /// Those of the item; orders that expired before stay expired.
     pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
-        match self.steps.expire(item, limit).await {
+        match self.steps.expire(item, Overdue::First(limit)).await {
             Ok(batch) => {
                 self.publish_expired(&batch).await;
                 Ok(ExpiryRun { expired: batch.orders.len(), stuck: 0 })
@@ -96,7 +97,7 @@ impl Orders {
             // Behind a page that is not full there is none, and the next run begins with the oldest order.
             last = page.last().filter(|_| page.len() == limit as usize).copied();
             for order in page {
-                match self.steps.expire_one(item, order.id).await {
+                match self.steps.expire(item, Overdue::One(order.id)).await {
                     Ok(batch) => {
                         self.publish_expired(&batch).await;
                         run.expired += batch.orders.len();

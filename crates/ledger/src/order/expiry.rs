@@ -44,7 +44,7 @@ from_row!(OverdueOrder { id, expires_at });
 
 /// Which overdue orders of an item a transaction expires.
 #[derive(Clone, Copy)]
-enum Overdue {
+pub enum Overdue {
     /// At most this number, oldest first.
     First(u32),
     /// This one.
@@ -52,27 +52,15 @@ enum Overdue {
 }
 
 impl OrderSteps {
-    /// Expires at most `limit` overdue orders of one item in one transaction, oldest first. May run in every
-    /// instance at once: rows that another one works on are skipped.
+    /// Expires overdue orders of one item in one transaction. May run in every instance at once: rows that another one
+    /// works on are skipped. Waits for the item, and for nothing while it holds the item; an order by itself does not
+    /// wait for a limit of its buyer either.
     ///
     /// # Errors
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
     /// another item whose stock row others have: nothing waits for that item. [`LedgerError::Contended`] when others
     /// have a limit of a buyer.
-    pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, Overdue::First(limit)).await
-    }
-
-    /// Expires one order, if it is overdue. Waits for no limit of its buyer.
-    ///
-    /// # Errors
-    /// As for [`OrderSteps::expire`].
-    pub async fn expire_one(&self, item: ItemId, order: OrderId) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, Overdue::One(order)).await
-    }
-
-    /// Waits for the item, and for nothing while it holds the item.
-    async fn expire_some(&self, item: ItemId, which: Overdue) -> Result<ExpiryBatch, StepError> {
+    pub async fn expire(&self, item: ItemId, which: Overdue) -> Result<ExpiryBatch, StepError> {
         match self.expire_together(item, which, ItemPermits::of_job(item, false)).await {
             // An order with lines of other items found the row locked, and did not wait for it.
             Err(StepError::Locked(locked)) if locked == item => {}
