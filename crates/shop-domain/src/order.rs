@@ -232,8 +232,6 @@ pub enum Step {
     Pay,
     /// The owner cancels.
     Cancel,
-    /// The hold ran out.
-    Expire,
     /// The owner extends the hold by these seconds, or by as many as the items allow.
     Extend(Option<u32>),
     /// The owner gives the paid order back.
@@ -266,7 +264,7 @@ impl Transition {
 }
 
 impl OrderStatus {
-    /// The table of transitions: what `step` does in this state.
+    /// The table of transitions: what `step` does in this state. The expiry has its condition in its SQL.
     ///
     /// A payment that comes after the hold ran out but before the sweep noticed is in time: the
     /// stock is still held.
@@ -277,17 +275,13 @@ impl OrderStatus {
             (Pending, Step::Pay) => Transition::To(Paid),
             (Expired, Step::Pay) => Transition::TakeAgain(Paid, MovementReason::LatePayment),
             (Pending, Step::Cancel) => Transition::GiveBack(Cancelled, MovementReason::Cancelled),
-            (Pending, Step::Expire) => Transition::GiveBack(Expired, MovementReason::Expired),
             (Pending, Step::Extend(seconds)) => Transition::Extend(seconds),
             (Paid, Step::Return) => Transition::GiveBack(Cancelled, MovementReason::Cancelled),
-            (Paid, Step::Pay)
-            | (Cancelled, Step::Cancel | Step::Return)
-            | (Expired, Step::Expire) => Transition::Already,
+            (Paid, Step::Pay) | (Cancelled, Step::Cancel | Step::Return) => Transition::Already,
             (Queued | Rejected | Cancelled, Step::Pay)
             | (Queued | Rejected | Paid | Expired, Step::Cancel | Step::Extend(_))
             | (Cancelled, Step::Extend(_))
-            | (Queued | Rejected | Pending | Expired, Step::Return)
-            | (Queued | Rejected | Paid | Cancelled, Step::Expire) => Transition::Conflict,
+            | (Queued | Rejected | Pending | Expired, Step::Return) => Transition::Conflict,
         }
     }
 
@@ -302,8 +296,7 @@ impl OrderStatus {
 mod tests {
     use super::*;
 
-    const STEPS: [Step; 5] =
-        [Step::Pay, Step::Cancel, Step::Expire, Step::Extend(None), Step::Return];
+    const STEPS: [Step; 4] = [Step::Pay, Step::Cancel, Step::Extend(None), Step::Return];
 
     #[test]
     fn stock_moves_exactly_when_a_state_begins_or_stops_to_hold_it() {
