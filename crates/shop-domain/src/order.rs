@@ -33,13 +33,9 @@ pub const LINES_MAX: u8 = 16;
 /// first line has its id. All lines have one buyer, key, status and times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The public id.
     pub id: OrderId,
-    /// The item.
     pub item_id: ItemId,
-    /// The buyer.
     pub user_id: UserId,
-    /// The number of units.
     pub quantity: Quantity,
     /// The price of all units at the time of the order.
     pub amount: Cents,
@@ -52,13 +48,11 @@ pub struct Order {
     pub fence: Option<u64>,
     /// The group in whose limit its units are counted, if the item was in one.
     pub limit_group: Option<LimitGroupId>,
-    /// The time of the order.
     pub created_at: OffsetDateTime,
     /// The end of its hold.
     pub expires_at: OffsetDateTime,
     /// By how many seconds its hold was extended, if it was.
     pub extended_seconds: Option<u32>,
-    /// The time of its payment.
     pub paid_at: Option<OffsetDateTime>,
     /// The number of its lines; `None` for a single purchase.
     pub line_count: Option<u8>,
@@ -141,7 +135,6 @@ pub struct Purchase {
     pub order_id: OrderId,
     pub item: Arc<Item>,
     pub buyer: UserId,
-    /// The number of units.
     pub quantity: Quantity,
     /// The price of all units.
     pub amount: Cents,
@@ -200,7 +193,6 @@ word_enum! {
         Queued = "queued",
         /// In the ledger, unpaid, holding its stock.
         Pending = "pending",
-        /// Paid.
         Paid = "paid",
         /// Given back by its owner.
         Cancelled = "cancelled",

@@ -47,7 +47,6 @@ from_row!(OverdueOrder { id, expires_at });
 pub enum Overdue {
     /// At most this number, oldest first.
     First(u32),
-    /// This one.
     One(OrderId),
 }
 

@@ -37,7 +37,6 @@ pub async fn item_ids(pool: &Database) -> sqlx::Result<Vec<ItemId>> {
 /// A sale that is audited while the service runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RecentSale {
-    /// The item.
     pub id: ItemId,
     /// Whether it can be bought now and has units left.
     pub is_open_with_stock: bool,

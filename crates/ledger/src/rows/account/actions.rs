@@ -40,11 +40,9 @@ pub const NAMES: [&str; 19] = [
 /// The operator of an action, with address and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor {
-    /// The operator.
     pub user: UserId,
     /// The address of the request; `None` for an action of the service on the operator's behalf.
     pub address: Option<IpAddr>,
-    /// The time of the action.
     pub now: OffsetDateTime,
 }
 
@@ -53,17 +51,13 @@ pub struct Actor {
 pub struct Action {
     /// The number of the line, ascending with time.
     pub id: OrderId,
-    /// The operator.
     pub user: UserId,
-    /// The name of the action.
     pub action: String,
     /// The item of the action, if it has one.
     pub item: Option<ItemId>,
     /// The parameters, as JSON.
     pub detail: String,
-    /// The address of the request.
     pub address: Option<String>,
-    /// The time of the action.
     pub created_at: OffsetDateTime,
 }
 
