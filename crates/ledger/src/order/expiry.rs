@@ -52,8 +52,8 @@ pub enum Overdue {
 
 impl OrderSteps {
     /// Expires overdue orders of one item in one transaction. May run in every instance at once: rows that another one
-    /// works on are skipped. Waits for the item, and for nothing while it holds the item; an order by itself does not
-    /// wait for a limit of its buyer either.
+    /// works on are skipped. Waits for the item, and for nothing while it holds the item; for limits of buyers only in
+    /// a batch whose orders have no lines of other items.
     ///
     /// # Errors
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
@@ -199,9 +199,13 @@ async fn expire_batch(
     line: &WaitingLine,
 ) -> Result<ExpiryBatch, StepError> {
     let mut expired: Vec<Order> = Vec::new();
-    for order in lock_overdue(connection, item, which).await? {
+    let overdue = lock_overdue(connection, item, which).await?;
+    // A purchase has a limit while it waits for its item. So limits of other items are not waited for.
+    let is_of_item = overdue.iter().all(|order| order.further.is_empty());
+    let may_wait = is_of_item && matches!(which, Overdue::First(_));
+    for order in overdue {
         hold!("overdue-read", order.user_id.get());
-        if let Overdue::One(_) = which {
+        if !may_wait {
             let limits = limit_lock::lock_of_order(connection, &order).await?;
             limits.map_err(|_| StepError::Ledger(LedgerError::Contended))?;
         }
