@@ -179,6 +179,36 @@ async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
     assert_clean(&beside, item).await;
 }
 
+/// Buyer 1 has the batch fail at once. The order behind never gets an answer, whenever its buyer's limit is asked for.
+#[tokio::test]
+async fn an_order_without_an_answer_stops_none_behind_it() {
+    // As a parameter it is found in no other request.
+    const SILENT: i64 = 0x0001_0203_0405_0607;
+    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
+    let beside = shop.start().await;
+    let item = beside.make_item(json!({})).await;
+    buy(&beside, 1, item).await;
+    let silent = buy(&beside, SILENT, item).await;
+    buy(&beside, 3, item).await;
+    let spoil = "UPDATE buyer_limits SET bought = bought - 1 WHERE item_id = ? AND user_id = 1";
+    assert_eq!(shop.change(sqlx::query(spoil).bind(item)).await, 1);
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    let link = link_to_ledger(&shop).await;
+    link.trap(Trap::at(&SILENT.to_le_bytes()).cut_server_in_silence().always());
+    shop.config.database_url = Secret::new(link.url());
+    shop.config.job.expire_period_ms = 20;
+    let _sweeping = shop.start().await;
+    // Longer than a transaction may take.
+    eventually(2 * BOUND, || async {
+        let audit = beside.audit(item).await;
+        when(audit["held"] == 2, audit)
+    })
+    .await;
+    assert!(link.caught() > 0, "it has an answer");
+    link.mend();
+    wait_for_status(&beside, SILENT, &silent, "expired").await;
+}
+
 #[tokio::test]
 async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
     let (shop, instance) = Shop::open_with(|config| {

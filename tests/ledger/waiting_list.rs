@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::http::{BOUND, assert_problem, available, order_id};
 use crate::support::event_stream::Events;
 use crate::support::{
-    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, until, when,
+    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, until,
+    until_running, when,
 };
 
 fn path(item: i64) -> String {
@@ -300,6 +301,24 @@ async fn joining_and_returning_at_once_leaves_nobody_waiting_for_an_available_un
         let audit = one.audit(item).await;
         assert_eq!(audit["clean"], true, "round {round}: {audit}");
     }
+}
+
+/// Another request of the buyer commits the place while this one waits for its row.
+#[tokio::test]
+async fn the_slower_of_two_joins_finds_the_place_of_the_quicker() {
+    let (shop, instance) = shop().await;
+    let (item, _) = sold_out(&instance, 1, json!({})).await;
+    let mut quicker = shop.pool.begin().await.expect("a transaction");
+    let insert = "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+                  VALUES (?, 11, 'waiting', 1, UTC_TIMESTAMP(6))";
+    sqlx::query(insert).bind(item).execute(&mut *quicker).await.expect("joined");
+    let commit = async {
+        until_running(&shop.pool, "INSERT INTO waiting_list %", 1).await;
+        quicker.commit().await.expect("committed");
+    };
+    let buyer = instance.buyer(11);
+    let (slower, ()) = tokio::join!(join(&buyer, item), commit);
+    assert_eq!((slower.status, &slower.json["ahead"]), (200, &json!(0)), "{}", slower.text);
 }
 
 /// Two instances tend one line at once, for the same lapsed offers.

@@ -287,7 +287,9 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
     let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
     let holder = hold_row_and_limit(&shop, items[1]).await;
     shop.let_holds_pass(301).await;
-    until_statuses(&shop, &single, &["expired"]).await;
+    let expired = until_statuses(&shop, &single, &["expired"]);
+    let ((), waits) = beside_lock_waits(&shop, expired).await;
+    assert_eq!(waits.after_changes, 0, "the sweep waits for a limit with rows in hand");
     assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "its buyer's limit is locked");
     holder.rollback().await.expect("the rows are free");
     until_statuses(&shop, &cart, &["expired"; 2]).await;

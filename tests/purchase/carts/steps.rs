@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::{assert_all_clean, items, left, reserve};
 use crate::http::{BOUND, assert_problem, order_id};
 use crate::support::{Answer, Client, Shop, patient_transaction, until};
@@ -168,5 +170,26 @@ async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
         shop.number("SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'").await,
         3
     );
+    assert_all_clean(&instance, &items).await;
+}
+
+/// The instance that ends a reservation remembers of none of its items any more that it is sold out.
+#[tokio::test]
+async fn all_items_of_an_expired_order_are_sold_again() {
+    // Nobody looks again by itself for as long as this test runs.
+    let (shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
+    let mut items = Vec::new();
+    for _ in 0..2 {
+        items.push(instance.make_item(json!({ "stock": 1 })).await);
+    }
+    order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
+    for item in &items {
+        let refused = instance.buyer(2).buy("mysql-atomic", *item).await;
+        assert_problem(&refused, (409, "sold_out"), "both are held");
+    }
+    shop.let_holds_pass(301).await;
+    for item in &items {
+        instance.buyer(3).until_sold("mysql-atomic", *item).await;
+    }
     assert_all_clean(&instance, &items).await;
 }

@@ -10,9 +10,9 @@ use time::OffsetDateTime;
 use super::item::items::datetime;
 use super::order::orders::WHOLE;
 use super::tables::TABLES;
-use mysql_connection::limits::ended_by_server;
+use mysql_connection::limits::{LONG_READ_MAX, ended_by_server};
 use mysql_connection::statement::in_list;
-use mysql_connection::{Database, begin_on, session};
+use mysql_connection::{Database, begin_on, session, within};
 use shop_domain::audit::Facts;
 use shop_domain::{ItemId, OrderId};
 
@@ -31,13 +31,13 @@ pub async fn facts(pool: &Database, id: ItemId) -> sqlx::Result<Option<Facts>> {
 
 /// Lists the ids of all items, in order.
 pub async fn item_ids(pool: &Database) -> sqlx::Result<Vec<ItemId>> {
-    sqlx::query_scalar("SELECT id FROM items ORDER BY id").fetch_all(pool).await
+    let ids = sqlx::query_scalar("SELECT id FROM items ORDER BY id").fetch_all(pool);
+    within(LONG_READ_MAX, ids).await
 }
 
 /// A sale that is audited while the service runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RecentSale {
-    /// The item.
     pub id: ItemId,
     /// Whether it can be bought now and has units left.
     pub is_open_with_stock: bool,
