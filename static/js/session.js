@@ -13,11 +13,16 @@ const listeners = new Set();
  * @typedef {{username: string, user_id: number, role: 'buyer'|'operator'|'admin', expires_at: string}} Session
  */
 
-/** The session, or null when signed out or past its end. @returns {Session | null} */
+/** The session, or null when signed out. @returns {Session | null} */
 export function currentSession() {
   const session = readEntry(ENTRY);
-  if (session === null || typeof session.user_id !== 'number') return null;
-  return Date.parse(session.expires_at) > Date.now() ? session : null;
+  return typeof session?.user_id === 'number' ? session : null;
+}
+
+/** Whether the session is past its end by the clock of this computer, which may be wrong: only the service knows. */
+export function seemsOver() {
+  const session = currentSession();
+  return session !== null && Date.parse(session.expires_at) <= Date.now();
 }
 
 /** Whether an operator is signed in, as far as the page knows; the server has the last word. */

@@ -164,6 +164,25 @@ async fn a_wrong_clock_at_the_buyer_neither_opens_early_nor_late() {
     page.close().await;
 }
 
+/// A day ahead, the computer takes a fresh session and a fresh ticket for over. The service does not.
+#[tokio::test]
+async fn a_wrong_clock_at_the_buyer_ends_neither_session_nor_ticket() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.before_scripts("const now = Date.now; Date.now = () => now() + 86400000;").await;
+    page.visit(&format!("/item.html?id={item}")).await;
+    page.until_text("#buy", "Sign in to buy").await;
+    page.click_until("#buy", "#heading", "Sign in").await;
+    page.run("document.getElementById('mode-up').click()").await;
+    page.fill("#username", "ada").await;
+    page.fill("#password", "correct horse").await;
+    page.click("#submit").await;
+    page.until_text("#buy", "Buy for").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    page.close().await;
+}
+
 #[tokio::test]
 async fn the_hold_runs_out_before_the_buyers_eyes() {
     let (_shop, instance) = Shop::open().await;
