@@ -4,7 +4,7 @@
  * The session itself is an HttpOnly cookie that no script can read. Kept here is only what the
  * header shows and what separates two buyers on one computer; losing it costs a sign-in.
  */
-import { readEntry, removeEntry, writeEntry } from './storage.js';
+import { onForeignChange, readEntry, removeEntry, writeEntry } from './storage.js';
 
 const ENTRY = 'seckill.session';
 const listeners = new Set();
@@ -80,6 +80,4 @@ function tell() {
   for (const listener of listeners) listener();
 }
 
-addEventListener('storage', (event) => {
-  if (event.key === ENTRY || event.key === null) tell();
-});
+onForeignChange(ENTRY, tell);

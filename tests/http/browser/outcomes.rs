@@ -302,6 +302,21 @@ async fn a_list_of_orders_goes_with_its_buyer() {
     page.close_but_for(&["/api/orders/"]).await;
 }
 
+/// The browser sets a page aside with what it shows, and tells it nothing of a sign-out elsewhere in its tab.
+#[tokio::test]
+async fn a_page_that_comes_back_shows_nothing_of_the_buyer_before() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5 })).await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    let come_back = "localStorage.removeItem('seckill.session'); \
+         dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));";
+    page.run(come_back).await;
+    page.until_text("#buy", "Sign in to buy").await;
+    page.until("no panel", "document.getElementById('outcome').hidden").await;
+    page.until("no name", "!document.getElementById('account').innerText.includes('user')").await;
+    page.close().await;
+}
+
 /// Nor are the orders of the buyer before.
 #[tokio::test]
 async fn the_orders_of_an_item_are_shown_to_their_buyer_alone() {
