@@ -152,6 +152,30 @@ async fn a_sale_keeps_a_group_and_a_product_that_the_page_does_not_know() {
     page.close().await;
 }
 
+/// What another operator changes meanwhile stays, and is shown; what is typed stays, too.
+#[tokio::test]
+async fn two_operators_change_a_sale_side_by_side() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "offer_seconds": 300 })).await;
+    let page = console(&instance).await;
+    keep_back(&page, "/api/items").await;
+    page.fill("#edit-offer", "60").await;
+    let theirs = json!({ "offer_seconds": 90, "return_seconds": 3_600 });
+    instance.admin().edit(item, theirs).await.expect_status(200);
+    page.click_until("#waiting-form button", "#waiting-result", "Done.").await;
+    let now = instance.stranger().get(&format!("/api/items/{item}")).await.json;
+    assert_eq!((&now["offer_seconds"], &now["return_seconds"]), (&json!(60), &json!(3_600)));
+    // The answer to the change has what the other one has done.
+    assert_eq!(value(&page, "#edit-return").await, "3600");
+    page.fill("#edit-offer", "61").await;
+    let_come(&page).await;
+    instance.admin().edit(item, json!({ "return_seconds": 7_200 })).await.expect_status(200);
+    let shown = "document.querySelector('#edit-return').value === '7200'";
+    page.until("what the other one has done", shown).await;
+    assert_eq!(value(&page, "#edit-offer").await, "61");
+    page.close().await;
+}
+
 /// A form that is sent before its page's script has come would put what it holds into the address, and load the page
 /// again without it.
 #[tokio::test]
