@@ -51,7 +51,7 @@ export function setUnits(itemId, quantity) {
 }
 
 /** The units of an item in the cart. @param {number} itemId */
-export function unitsInCart(itemId) {
+function unitsInCart(itemId) {
   return cartLines().find((line) => line.item_id === itemId)?.quantity ?? 0;
 }
 
