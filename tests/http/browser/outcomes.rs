@@ -287,7 +287,7 @@ async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
 }
 
 #[tokio::test]
-async fn a_list_of_orders_goes_with_its_buyer() {
+async fn orders_and_an_account_go_with_their_buyer() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
@@ -298,6 +298,10 @@ async fn a_list_of_orders_goes_with_its_buyer() {
     page.until("no order of another buyer", "!document.getElementById('empty').hidden").await;
     page.visit(&format!("/order.html?id={order}")).await;
     page.until("no such order", "!document.getElementById('missing').hidden").await;
+    page.visit("/account.html").await;
+    prepare_another_buyer(&page, &instance, BUYER).await;
+    page.run("window.changeBuyer()").await;
+    page.until_text("#signed-in", &format!("user-{BUYER}")).await;
     // The 404 is a line of the console.
     page.close_but_for(&["/api/orders/"]).await;
 }
