@@ -141,7 +141,7 @@ async fn a_query_or_a_header_that_is_not_understood_is_refused() {
         invalid,
     ));
     let unread = buy(&buyer, &format!("default/{item}")).header("accept", "image/png, text/html");
-    cases.push(Refused::new("an answer that nobody reads", unread, (406, "not_acceptable")));
+    cases.push(Refused::new("an answer of another type", unread, (406, "not_acceptable")));
     assert_refused(&shop, cases).await;
     // Who a request came from is not told by a header.
     let forwarded = buy(&buyer, &format!("default/{item}"))

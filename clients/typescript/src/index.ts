@@ -44,7 +44,7 @@ export class SeckillError extends Error {
     this.problem = problem;
   }
 
-  /** Whether there is no order with the key, also of an earlier request. Until then keep the key: another one may buy twice. */
+  /** Whether there is no order with the key. Until then keep it: a new key may buy twice. */
   get isSettled(): boolean {
     return this.problem?.outcome === 'none' && LOOKED.includes(this.problem.status);
   }
