@@ -122,6 +122,27 @@ async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_s
     page.close().await;
 }
 
+/// A form that was closed before the answer came may be another sale's by then.
+#[tokio::test]
+async fn the_next_sale_is_not_emptied_with_the_one_that_was_sent() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({})).await;
+    let page = console(&instance).await;
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour shirt").await;
+    keep_back(&page, "/api/admin/items").await;
+    page.click("#new-form [type=submit]").await;
+    until_kept_back(&page).await;
+    page.click("#new-cancel").await;
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour cap").await;
+    let_come(&page).await;
+    page.until_text("#sale-name", "Harbour shirt").await;
+    assert_eq!(value(&page, "#new-name").await, "Harbour cap");
+    page.click_until("#new-form [type=submit]", "#sale-name", "Harbour cap").await;
+    page.close().await;
+}
+
 /// A group and a product that are made elsewhere are not in the lists that the page has read.
 #[tokio::test]
 async fn a_sale_keeps_a_group_and_a_product_that_the_page_does_not_know() {
