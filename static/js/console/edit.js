@@ -70,7 +70,7 @@ function fillIn() {
   for (const [name, id] of Object.values(FIELDS).flatMap(Object.entries)) {
     const field = byId(id);
     const fact = String(facts[name]);
-    if (field.value === filled[id]) {
+    if (field.value === filled[id] && filled[id] !== fact) {
       if (name === 'limit_group_id') showGroup(item);
       else field.value = fact;
     }
