@@ -44,7 +44,7 @@ export class SeckillError extends Error {
     this.problem = problem;
   }
 
-  /** Whether there is no order with the key. Until then keep it: a new key may buy twice. */
+  /** Whether the request has made no order, also earlier. Until then keep its key: a new one may buy twice. */
   get isSettled(): boolean {
     return this.problem?.outcome === 'none' && LOOKED.includes(this.problem.status);
   }

@@ -77,21 +77,22 @@ async fn an_unknown_outcome_is_told_as_one_and_settled_later() {
     page.close().await;
 }
 
-/// The page of a proxy says nothing about the request before it.
+/// The page of a proxy, and a body that came too slowly, say nothing about the request before.
 #[tokio::test]
-async fn a_refusal_by_a_proxy_ends_no_unknown_purchase() {
+async fn a_refusal_that_looked_for_no_order_ends_no_unknown_purchase() {
     let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
-    // The first request takes effect and its answer is lost, then the proxy is in the way.
-    let lost_then_refused = "window.left === 1 \
-         ? await real(path, options).then(() => { throw new TypeError('lost'); }) \
-         : new Response('<html></html>', { status: 403 })";
-    stage(&page, 2, lost_then_refused).await;
-    page.click_until("#buy", "#outcome", "We don’t know yet whether you got it").await;
-    page.click_until("#outcome button", "#outcome", "It’s yours").await;
-    page.until("one key", ONE_KEY).await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
+    let proxy = "new Response('<html></html>', { status: 403 })".to_owned();
+    for (refusal, orders) in [(proxy, 1), (problem(408, "request_timeout", "none", 0), 2)] {
+        let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+        // The first request takes effect and its answer is lost.
+        let lost = "await real(path, options).then(() => { throw new TypeError('lost'); })";
+        stage(&page, 2, &format!("window.left === 1 ? {lost} : {refusal}")).await;
+        page.click_until("#buy", "#outcome", "We don’t know yet whether you got it").await;
+        page.click_until("#outcome button", "#outcome", "It’s yours").await;
+        page.until("one key", ONE_KEY).await;
+        assert_eq!(orders_of(&instance, BUYER).await.len(), orders);
+        page.close().await;
+    }
 }
 
 /// A lost answer to COMMIT is 503 with an unknown outcome, and a later try that did nothing says nothing about it.
