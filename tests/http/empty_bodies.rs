@@ -122,34 +122,10 @@ async fn the_requests_of_tools_buy() {
             "",
         ),
         (
-            "ab -k -p",
-            "1.0",
-            "Connection: Keep-Alive\r\nContent-length: 0\r\nContent-type: text/plain\r\n"
-                .to_owned(),
-            "",
-        ),
-        ("wrk", "1.1", String::new(), ""),
-        (
-            "k6",
-            "1.1",
-            format!(
-                "User-Agent: Grafana k6/1.4.0\r\nContent-Length: 0\r\n{form}\r\nAccept-Encoding: gzip\r\n"
-            ),
-            "",
-        ),
-        (
             "JMeter",
             "1.1",
             format!(
                 "Connection: keep-alive\r\n{form}; charset=UTF-8\r\nContent-Length: 0\r\nUser-Agent: Apache-HttpClient/4.5.14 (Java/17)\r\n"
-            ),
-            "",
-        ),
-        (
-            "HTTPie",
-            "1.1",
-            format!(
-                "Accept-Encoding: gzip, deflate\r\nConnection: keep-alive\r\n{form}; charset=utf-8\r\nContent-Length: 0\r\n"
             ),
             "",
         ),

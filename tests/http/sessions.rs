@@ -6,17 +6,14 @@ use serde_json::json;
 use settings::Secret;
 use web::token::Role;
 
-use super::{BOUND, assert_clean, assert_problem, eventually, when};
+use super::{BOUND, PASSWORD, assert_clean, assert_problem, eventually, sign_in, sign_up, when};
 use crate::support::{Answer, Client, Instance, Shop, link_to_ledger};
-
-const PASSWORD: &str = "correct horse battery";
 
 /// Signs up and in; answers the session and the cookie as a browser sends it.
 async fn session(instance: &Instance, name: &str) -> (Answer, String) {
     let stranger = instance.stranger();
-    let credentials = json!({ "username": name, "password": PASSWORD });
-    assert_eq!(stranger.post("/api/users", &credentials).await.status, 201);
-    let answer = stranger.post("/api/session", &credentials).await.expect_status(200);
+    sign_up(&stranger, name, PASSWORD).await.expect_status(201);
+    let answer = sign_in(&stranger, name, PASSWORD).await.expect_status(200);
     let cookie = answer.headers["set-cookie"].to_str().expect("text");
     let pair = cookie.split(';').next().expect("a pair").to_owned();
     (answer, pair)

@@ -3,6 +3,7 @@
 
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
+use loadtest::process::resident_mib_max;
 use serde_json::Value;
 
 use super::{BOUND, assert_problem, until};
@@ -81,7 +82,7 @@ async fn a_connection_holds_no_more_of_large_answers_than_it_may() {
 const ENTRIES: i64 = 40_000;
 const STREAMS: usize = 100;
 /// A fifth of what the lists of all streams would take, and several times what their first pages take.
-const GROWTH_KILOBYTES_MAX: u64 = 64 * 1024;
+const GROWTH_MIB_MAX: f64 = 64.0;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
@@ -100,7 +101,8 @@ async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
     // Behind eight lines of rules, one of the head and one of the beacon.
     assert_eq!(whole.text.lines().count(), 10 + usize::try_from(ENTRIES).expect("a count"));
 
-    let before = peak_kilobytes(pid);
+    let memory = || resident_mib_max(pid).expect("it runs");
+    let before = memory();
     let client = Http2::connect_with_window(addr, 0).await;
     let mut stalled = Vec::new();
     for number in 0..STREAMS {
@@ -108,16 +110,9 @@ async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
         assert_eq!(answer.status(), StatusCode::OK, "stream {number}");
         stalled.push(answer.into_body());
     }
-    let grown = peak_kilobytes(pid) - before;
-    assert!(grown < GROWTH_KILOBYTES_MAX, "{STREAMS} streams took {grown} kB");
+    let grown = memory() - before;
+    assert!(grown < GROWTH_MIB_MAX, "{STREAMS} streams took {grown} MiB");
     drop(stalled);
-}
-
-/// The most memory that a process has had so far.
-fn peak_kilobytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    peak.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 fn length(headers: &hyper::HeaderMap) -> u64 {

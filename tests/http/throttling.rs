@@ -5,19 +5,12 @@ use reqwest::Method;
 use seckill::config::Config;
 use serde_json::json;
 
-use super::assert_problem;
+use super::{PASSWORD, assert_problem, sign_up};
 use crate::support::{Answer, Client, Shop};
-
-const PASSWORD: &str = "correct horse battery";
 
 /// Believes the header that says where a request comes from.
 fn behind_a_proxy(config: &mut Config) {
     config.http.trusted_proxies = "127.0.0.0/8, ::1".to_owned();
-}
-
-async fn sign_up(client: &Client, username: &str) {
-    let credentials = json!({ "username": username, "password": PASSWORD });
-    assert_eq!(client.post("/api/users", &credentials).await.status, 201);
 }
 
 async fn sign_in(client: &Client, from: &str, username: &str, password: &str) -> Answer {
@@ -30,7 +23,7 @@ async fn sign_in(client: &Client, from: &str, username: &str, password: &str) ->
 async fn ten_strangers_cannot_lock_an_owner_out() {
     let (_shop, instance) = Shop::open_with(behind_a_proxy).await;
     let client = instance.stranger();
-    sign_up(&client, "victim").await;
+    sign_up(&client, "victim", PASSWORD).await.expect_status(201);
     for stranger in 1..=12 {
         let from = format!("203.0.113.{stranger}");
         let guess = sign_in(&client, &from, "victim", "a guess of somebody").await;
@@ -45,7 +38,7 @@ async fn failures_are_counted_across_instances() {
     let shop = Shop::with(behind_a_proxy).await;
     let (here, there) = (shop.start().await, shop.start().await);
     let (here, there) = (here.stranger(), there.stranger());
-    sign_up(&here, "victim").await;
+    sign_up(&here, "victim", PASSWORD).await.expect_status(201);
     for instance in [&here, &there] {
         for _ in 0..5 {
             let guess = sign_in(instance, "203.0.113.1", "victim", "a guess of somebody").await;
@@ -65,7 +58,7 @@ async fn failures_are_counted_across_instances() {
 async fn an_account_that_everybody_guesses_at_still_opens_for_its_owner() {
     let (shop, instance) = Shop::open_with(behind_a_proxy).await;
     let client = instance.stranger();
-    sign_up(&client, "victim").await;
+    sign_up(&client, "victim", PASSWORD).await.expect_status(201);
     let guess = async |from: &str| sign_in(&client, from, "victim", "a guess of somebody").await;
     assert_eq!(guess("203.0.113.1").await.status, 401);
     // A hundred more from as many addresses.
@@ -89,7 +82,7 @@ async fn an_account_that_everybody_guesses_at_still_opens_for_its_owner() {
 async fn failures_are_forgotten_after_a_minute_of_the_ledgers_clock() {
     let (shop, instance) = Shop::open().await;
     let client = instance.stranger();
-    sign_up(&client, "victim").await;
+    sign_up(&client, "victim", PASSWORD).await.expect_status(201);
     for _ in 0..10 {
         let guess = sign_in(&client, "", "victim", "a guess of somebody").await;
         assert_problem(&guess, (401, "invalid_credentials"), "a guess");

@@ -44,8 +44,9 @@ const short = await reserve(client, { lines: [{ itemId }], holdSeconds: 30 });
 const longer = await extend(client, all.id);
 await extend(client, short.id, 5);
 const bought = await buy(client, { itemId });
-const refused = await giveBack(client, bought.id).catch((error) => error.problem.code);
-console.log([all.quantity, short.quantity, longer.id === all.id, refused].join(' '));
+const refused = await giveBack(client, bought.id).catch((error) => error);
+const { problem, isSettled } = refused;
+console.log([all.quantity, short.quantity, longer.id === all.id, problem.code, isSettled].join(' '));
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,7 +61,7 @@ async fn the_client_reserves_extends_and_buys() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(
         said,
-        "2 1 true order_state_conflict\n",
+        "2 1 true order_state_conflict true\n",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
@@ -68,7 +69,7 @@ async fn the_client_reserves_extends_and_buys() {
 }
 
 /// Buys behind a proxy that answers with pages of its own: the order is made although its answer is lost. Then a page that
-/// refuses, which no try follows.
+/// refuses, which no try follows; and a refusal that says nothing about an earlier request with the key.
 const BEHIND_A_PROXY: &str = "
 import { buy, createClient, signIn } from './dist/src/index.js';
 const [baseUrl, token, item] = process.argv.slice(1);
@@ -81,6 +82,7 @@ const answers = [
   fetch,
   async () => page(403, '<html>Forbidden</html>'),
   async () => page(502, '<html>Bad Gateway</html>'),
+  async () => Response.json({ code: 'token_expired', retryable: false, status: 401, outcome: 'none' }, { status: 401 }),
 ];
 const client = createClient({ baseUrl, token, fetch: (request) => {
   keys.push(request.headers.get('Idempotency-Key'));
@@ -92,6 +94,8 @@ for (const send of [() => buy(client, { itemId: Number(item) }), () => signIn(cl
   const error = await send().catch((error) => error);
   console.log(error.name, error.problem);
 }
+const signedOut = await buy(client, { itemId: Number(item) }).catch((error) => error);
+console.log(signedOut.problem.code, signedOut.isSettled);
 console.log(keys.length);
 ";
 
@@ -106,7 +110,7 @@ async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
     let output = node.current_dir(folder).output().await.expect("it runs");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "1 4 1\nSeckillError undefined\nSeckillError undefined\n6\n",
+        "1 4 1\nSeckillError undefined\nSeckillError undefined\ntoken_expired false\n7\n",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );

@@ -77,21 +77,22 @@ async fn an_unknown_outcome_is_told_as_one_and_settled_later() {
     page.close().await;
 }
 
-/// The page of a proxy says nothing about the request before it.
+/// The page of a proxy, and a body that came too slowly, say nothing about the request before.
 #[tokio::test]
-async fn a_refusal_by_a_proxy_ends_no_unknown_purchase() {
+async fn a_refusal_that_looked_for_no_order_ends_no_unknown_purchase() {
     let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
-    // The first request takes effect and its answer is lost, then the proxy is in the way.
-    let lost_then_refused = "window.left === 1 \
-         ? await real(path, options).then(() => { throw new TypeError('lost'); }) \
-         : new Response('<html></html>', { status: 403 })";
-    stage(&page, 2, lost_then_refused).await;
-    page.click_until("#buy", "#outcome", "We don’t know yet whether you got it").await;
-    page.click_until("#outcome button", "#outcome", "It’s yours").await;
-    page.until("one key", ONE_KEY).await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
+    let proxy = "new Response('<html></html>', { status: 403 })".to_owned();
+    for (refusal, orders) in [(proxy, 1), (problem(408, "request_timeout", "none", 0), 2)] {
+        let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+        // The first request takes effect and its answer is lost.
+        let lost = "await real(path, options).then(() => { throw new TypeError('lost'); })";
+        stage(&page, 2, &format!("window.left === 1 ? {lost} : {refusal}")).await;
+        page.click_until("#buy", "#outcome", "We don’t know yet whether you got it").await;
+        page.click_until("#outcome button", "#outcome", "It’s yours").await;
+        page.until("one key", ONE_KEY).await;
+        assert_eq!(orders_of(&instance, BUYER).await.len(), orders);
+        page.close().await;
+    }
 }
 
 /// A lost answer to COMMIT is 503 with an unknown outcome, and a later try that did nothing says nothing about it.
@@ -287,7 +288,7 @@ async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
 }
 
 #[tokio::test]
-async fn a_list_of_orders_goes_with_its_buyer() {
+async fn orders_and_an_account_go_with_their_buyer() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
@@ -298,8 +299,27 @@ async fn a_list_of_orders_goes_with_its_buyer() {
     page.until("no order of another buyer", "!document.getElementById('empty').hidden").await;
     page.visit(&format!("/order.html?id={order}")).await;
     page.until("no such order", "!document.getElementById('missing').hidden").await;
+    page.visit("/account.html").await;
+    prepare_another_buyer(&page, &instance, BUYER).await;
+    page.run("window.changeBuyer()").await;
+    page.until_text("#signed-in", &format!("user-{BUYER}")).await;
     // The 404 is a line of the console.
     page.close_but_for(&["/api/orders/"]).await;
+}
+
+/// The browser sets a page aside with what it shows, and tells it nothing of a sign-out elsewhere in its tab.
+#[tokio::test]
+async fn a_page_that_comes_back_shows_nothing_of_the_buyer_before() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5 })).await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    let come_back = "localStorage.removeItem('seckill.session'); \
+         dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));";
+    page.run(come_back).await;
+    page.until_text("#buy", "Sign in to buy").await;
+    page.until("no panel", "document.getElementById('outcome').hidden").await;
+    page.until("no name", "!document.getElementById('account').innerText.includes('user')").await;
+    page.close().await;
 }
 
 /// Nor are the orders of the buyer before.
