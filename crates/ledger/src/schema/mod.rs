@@ -161,10 +161,10 @@ fn migration_failed(error: &dyn std::fmt::Display) -> String {
     const FULL: [&str; 5] =
         ["is full", "errno: 28 ", "errno: 135 ", "No space left", "Temporary file write failure"];
     let text = format!("the schema cannot be brought up to date: {error}");
-    match FULL.iter().any(|words| text.contains(words)) {
-        true => format!("{text}; free some space on the disk of the database"),
-        false => text,
+    if FULL.iter().any(|words| text.contains(words)) {
+        return format!("{text}; free some space on the disk of the database");
     }
+    text
 }
 
 /// The number of migrations that the database has; 0 if it does not say.
