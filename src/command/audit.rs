@@ -23,8 +23,8 @@ pub struct Arguments {
     item: Option<ItemId>,
 }
 
-/// Prints the audit. Exit 1 when an invariant is broken; else a sentence and exit 2 when an item could not be read, or there
-/// is none, since an audit without items proves nothing.
+/// Prints the audit. Exit 1 when an invariant is broken; else a sentence and exit 2 when an item could not be read, or
+/// there is none, since an audit without items proves nothing.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let pool = mysql_connection::pool(&config)?;

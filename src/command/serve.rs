@@ -12,8 +12,8 @@ use super::passed_sockets::PassedSockets;
 use super::preflight::GivenUp;
 use super::{ExitResult, refuse, service_manager};
 
-/// Serves until a signal. Exit 0 after a clean stop; 1 after one that was cut short, a crash, or a ledger that was away for
-/// too long; 2 after what another start would not heal: systemd makes none then.
+/// Serves until a signal. Exit 0 after a clean stop; 1 after one that was cut short, after a crash, or if the ledger was
+/// away for too long; 2 after a mistake that another start does not heal, so that systemd makes none.
 pub async fn run(file: Option<&Path>, sockets: PassedSockets) -> ExitResult {
     let mut config = super::settings(file)?;
     super::start_logging(&config)?;

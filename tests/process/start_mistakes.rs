@@ -95,7 +95,7 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
     ];
     let starts = cases.map(async |(name, value, sentence)| {
         let (code, text) = serve(&shop, &[(name, value)]).await;
-        // What may heal is tried again by who started it.
+        // After 2 systemd makes no further start.
         let expected = if text.contains("gave up after") { 1 } else { 2 };
         assert_eq!(code, expected, "{value}: {text}");
         // The last line is the sentence.

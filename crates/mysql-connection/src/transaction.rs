@@ -76,8 +76,8 @@ impl<R> WorkError for Rollback<R> {
 /// `work` is boxed: only so the compiler sees that the whole may run on any thread.
 ///
 /// # Errors
-/// Those of `work`, of BEGIN, and of [`LedgerTransaction::commit`], which has a time of its own; a missing answer when the
-/// others have taken [`TRANSACTION_MAX`].
+/// Those of `work`, of BEGIN, and of [`LedgerTransaction::commit`], which has a time of its own; a missing answer when
+/// the others have taken [`TRANSACTION_MAX`].
 pub async fn transact<'w, T, E: WorkError>(
     pool: &Database,
     work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,

@@ -62,8 +62,8 @@ impl VitessCluster {
         Self::start(tablets, false).await
     }
 
-    /// Starts one of one tablet, for measurements: its servers have the memory for data that stay and grow, and the disk
-    /// keeps their commits.
+    /// Starts one of one tablet, for measurements: its servers have the memory for data that stay and grow, and the
+    /// disk keeps their commits.
     ///
     /// # Errors
     /// As [`Self::start_temporary`].

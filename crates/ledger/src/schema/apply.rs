@@ -1,7 +1,7 @@
 //! Runs the migrations beside a sale, and goes on where an earlier run was broken off.
 //!
-//! A server commits each change of a table at once. So sqlx writes a migration down before its first statement, marks it
-//! after the last one, and refuses to go on after one without the mark. Here the statements of that one run again: of
+//! A server commits each change of a table at once. So sqlx writes a migration down before its first statement, marks
+//! it after the last one, and refuses to go on after one without the mark. Here the statements of that one run again: of
 //! those that were done before, the server says so.
 
 use sqlx::migrate::{MigrateError, Migration};
@@ -18,8 +18,8 @@ use mysql_connection::{Fault, replication};
 /// constraint (1826 in MariaDB, 3822 in MySQL) is there, or what it removes is gone (1091).
 const DONE_BEFORE: [u16; 7] = [1050, 1060, 1061, 1062, 1091, 1826, 3822];
 
-/// Runs the migrations that the database has not seen. None waits long for a table that is in use, because purchases wait
-/// behind it. A vtgate of Vitess knows no such limit.
+/// Runs the migrations that the database has not seen. None waits long for a table that is in use, because purchases
+/// wait behind it. A vtgate of Vitess knows no such limit.
 pub(super) async fn all(connection: &mut MySqlConnection) -> Result<(), MigrateError> {
     if replication::leads_to_vitess(&mut *connection).await? {
         return until_done(connection).await;
