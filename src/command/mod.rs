@@ -147,7 +147,7 @@ enum Command {
     /// People: delete one who has asked for it.
     #[command(subcommand)]
     User(user::Action),
-    /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
+    /// Audit the ledger: exit 1 when an invariant is broken, 2 when an item could not be read.
     Audit(audit::Arguments),
     /// After a restore, before the first start: check the secret, Redis and the audit. Exit 1 when something is left to do.
     Restored,

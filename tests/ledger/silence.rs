@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use faulty_link::Trap;
 use gates::redis_store::RedisClient;
+use mysql_connection::limits::TRANSACTION_MAX;
+use mysql_connection::{is_unconfirmed, transact};
 use seckill::config::Config;
 use serde_json::json;
 use settings::Secret;
@@ -201,4 +203,23 @@ async fn an_answer_that_nobody_waits_for_is_nobody_elses() {
             assert_eq!(said, number, "after {statement}");
         }
     }
+}
+
+/// The work has had half of a transaction's time when its COMMIT is sent, and nobody answers: the change may be made.
+#[tokio::test]
+async fn a_commit_after_long_work_has_a_time_of_its_own() {
+    let shop = Shop::new().await;
+    let link = link_to_ledger(&shop).await;
+    let mut config: Config = shop.config.clone();
+    config.database_url = Secret::new(link.url());
+    let pool = mysql_connection::pool_of(&config, 1).expect("a pool");
+    link.trap(Trap::at(b"\x03COMMIT").hold());
+    let ended = transact(&pool, |_| {
+        Box::pin(async {
+            sleep(TRANSACTION_MAX / 2).await;
+            Ok::<_, sqlx::Error>(())
+        })
+    });
+    let error = ended.await.expect_err("nobody answers");
+    assert!(link.caught() == 1 && is_unconfirmed(&error), "{error:?}");
 }

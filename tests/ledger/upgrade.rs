@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use ledger::schema;
 use serde_json::{Value, json};
 use sqlx::Executor;
+use tokio::time::timeout;
 use web::token::Role;
 
 use super::draw::{self, drawn_item};
 use crate::http::assert_problem;
 use crate::process::program::{free_addr, press, program, run, serve, signal, told};
 use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, patient_transaction, purchase_path, when,
+    BOUND, Client, Instance, Shop, assert_clean, eventually, patient_transaction, purchase_path,
+    until_running, when,
 };
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
@@ -180,6 +182,46 @@ async fn a_long_migration_keeps_its_lock() {
     let (migrated, ()) = tokio::join!(schema::migrate(&shop.config, &shop.pool), release);
     migrated.expect("the index is made");
     assert!(indexes(&shop).await.contains(&"orders_buyer".to_owned()));
+}
+
+/// As a crash leaves them: each is written down and has no mark, and of one with two statements the first is done.
+#[tokio::test]
+async fn migrations_that_were_broken_off_go_on() {
+    let shop = Shop::new().await;
+    for statement in [
+        "ALTER TABLE items DROP COLUMN first_stock",
+        "UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 40",
+    ] {
+        shop.pool.execute(statement).await.expect("broken off");
+    }
+    schema::migrate(&shop.config, &shop.pool).await.expect("they go on");
+    let state = schema::schema_state(&shop.pool).await.expect("read");
+    assert_eq!(state, schema::SchemaState::Current);
+    shop.pool.execute("SELECT first_stock FROM items").await.expect("the second one is done");
+}
+
+/// A change of a table waits for whoever uses it, and purchases would wait behind the change.
+#[tokio::test]
+async fn a_migration_that_waits_for_a_table_holds_nobody_else() {
+    let shop = Shop::new().await;
+    for statement in [
+        "ALTER TABLE outbox DROP COLUMN item_id",
+        "DELETE FROM _sqlx_migrations WHERE version = 50",
+    ] {
+        shop.pool.execute(statement).await.expect("undone");
+    }
+    let mut holder = patient_transaction(&shop.pool).await;
+    let using = "SELECT COUNT(*) FROM outbox";
+    sqlx::query(using).fetch_one(&mut *holder).await.expect("the table is used");
+    let read = async {
+        until_running(&shop.pool, "%ALTER TABLE outbox%", 1).await;
+        let read = timeout(BOUND, shop.pool.execute(using)).await;
+        holder.rollback().await.expect("no longer used");
+        read
+    };
+    let (migrated, read) = tokio::join!(schema::migrate(&shop.config, &shop.pool), read);
+    migrated.expect("the column is made");
+    read.expect("nobody waits behind the change").expect("read");
 }
 
 #[tokio::test]

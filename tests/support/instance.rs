@@ -330,10 +330,14 @@ pub async fn patient_transaction(pool: &Database) -> Transaction<'static, MySql>
 }
 
 /// How many sessions of the shop's database, this one apart, are in the middle of a statement that
-/// is `LIKE` this. Behind a vtgate a keyspace's database has another name.
+/// is `LIKE` this. Behind a vtgate a keyspace's database has another name, and items in shards have servers of their
+/// own.
 pub async fn statements_running(pool: &Database, like: &str) -> i64 {
     if super::has_shards() {
-        return super::sharded_vitess().await.statements_running(like).await;
+        let cluster = super::sharded_vitess().await;
+        if cluster.is_led_to_by(pool) {
+            return cluster.statements_running(like).await;
+        }
     }
     sqlx::query_scalar(
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST \

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dev_servers::{DATABASE, NewShard, ONLY_SHARD, VitessCluster, VitessServer};
 use ledger::schema;
+use mysql_connection::Database;
 use seckill::config::Config;
 use settings::Secret;
 use sqlx::{Connection, Executor, MySqlConnection, Row};
@@ -60,6 +61,11 @@ impl SharedCluster {
             let mut server = connect(server).await;
             server.execute(sqlx::raw_sql(statements)).await.expect("the tables are emptied");
         }
+    }
+
+    /// Whether the connections of a pool lead to this cluster, and not to a server that a test has of its own.
+    pub fn is_led_to_by(&self, pool: &Database) -> bool {
+        self.url.contains(&format!(":{}/", pool.connect_options().get_port()))
     }
 
     /// How many sessions are in the middle of a statement that is `LIKE` this.
