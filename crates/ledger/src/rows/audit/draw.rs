@@ -72,7 +72,7 @@ const PARTIES_WRONG: &str = "SELECT \
      (SELECT COUNT(*) FROM (SELECT party FROM draw_entries JOIN draws ON draws.item_id = draw_entries.item_id \
        WHERE draws.item_id = ? GROUP BY party HAVING COUNT(*) > MAX(party_max)) AS large)";
 
-/// When an order was made last without an offer: of one unit or more, of two or more, of three, and of four.
+/// The time of the last order without an offer: of at least one unit, of two, of three, and of four.
 const LAST_BOUGHT: &str = "SELECT MAX(created_at), MAX(IF(quantity > 1, created_at, NULL)), \
      MAX(IF(quantity > 2, created_at, NULL)), MAX(IF(quantity > 3, created_at, NULL)) FROM orders \
      WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected')";
