@@ -203,7 +203,7 @@ fn parse_user(text: &str) -> Result<UserId, String> {
 /// The end of a command: its exit code, or an error sentence.
 pub type ExitResult = Result<ExitCode, String>;
 
-/// Prints why nothing was done, for exit 1.
+/// Prints why a command has not done its work, for exit 1.
 fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
     eprintln!("seckill: {sentence}");
     Ok(ExitCode::from(1))

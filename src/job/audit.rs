@@ -62,7 +62,7 @@ impl ItemResult {
         Self { oversold: report.units_oversold(), broken }
     }
 
-    /// Items are never deleted: this one has lost its stock row.
+    /// The result of an item that has lost its stock row: recent items are never deleted.
     fn without_stock() -> Self {
         Self { oversold: 0, broken: vec!["I1"] }
     }

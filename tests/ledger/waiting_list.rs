@@ -313,7 +313,7 @@ async fn the_slower_of_two_joins_finds_the_place_of_the_quicker() {
                   VALUES (?, 11, 'waiting', 1, UTC_TIMESTAMP(6))";
     sqlx::query(insert).bind(item).execute(&mut *quicker).await.expect("joined");
     let commit = async {
-        until_running(&shop.pool, "INSERT INTO waiting_list %", 1).await;
+        until_running(&shop.pool, "INSERT INTO waiting_list%", 1).await;
         quicker.commit().await.expect("committed");
     };
     let buyer = instance.buyer(11);

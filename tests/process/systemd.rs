@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::net::UnixDatagram;
 use tokio::process::Command;
-use web::token::Role;
 
 use crate::process::program::{free_addr, program, signal};
 use crate::process::sockets::Folder;
 use crate::support::raw::Raw;
-use crate::support::{BOUND, Client, Shop, hold_stock_row, until_running};
+use crate::support::{BOUND, Shop};
 
 /// The period of the watchdog, in microseconds: one that a busy machine keeps.
 const WATCHDOG_US: &str = "2000000";
@@ -86,28 +84,4 @@ async fn systemd_is_not_told_ready_while_the_ledger_is_away() {
         let message = String::from_utf8_lossy(&bytes[..count]);
         assert!(!message.contains("READY") && !message.contains("WATCHDOG"), "{message}");
     }
-}
-
-/// After exit 1 the service is started again; exit 2 is a mistake in the settings.
-#[tokio::test]
-async fn a_stop_that_is_cut_short_is_no_mistake_in_the_settings() {
-    let (shop, instance, item) = Shop::selling(json!({})).await;
-    let manager = Manager::new();
-    let addr = free_addr();
-    let mut serve = manager.starts(&shop);
-    // Without the procedure the statements of an order are seen.
-    serve.env("SECKILL_HTTP_ADDR", &addr).env("SECKILL_MYSQL_ORDER_ROUTINE", "false");
-    let mut child = serve.spawn().expect("started");
-    assert_eq!(manager.told().await, "READY=1\nSTATUS=selling\n");
-    let holder = hold_stock_row(&shop.pool, item).await;
-    let token = instance.token(1, Role::Buyer);
-    let buyer = Client::new(addr.parse().expect("an address"), Some(token));
-    let press = tokio::spawn(async move { buyer.buy("mysql-atomic", item).await });
-    until_running(&shop.pool, "UPDATE stock%", 1).await;
-    signal(child.id().expect("running"), "TERM").await;
-    while manager.told().await == "WATCHDOG=1\n" {}
-    signal(child.id().expect("running"), "TERM").await;
-    assert_eq!(child.wait().await.expect("ended").code(), Some(1));
-    press.abort();
-    drop(holder);
 }

@@ -40,7 +40,8 @@ pub async fn item_ids(pool: &Database) -> sqlx::Result<Vec<ItemId>> {
         "SELECT DISTINCT item_id FROM orders",
         "SELECT DISTINCT item_id FROM stock_movements",
     ] {
-        let found = sqlx::query_scalar::<_, ItemId>(statement).fetch_all(pool);
+        let statement = ended_by_server(statement);
+        let found = sqlx::query_scalar::<_, ItemId>(&statement).fetch_all(pool);
         ids.extend(within(LONG_READ_MAX, found).await?);
     }
     Ok(ids.into_iter().collect())
