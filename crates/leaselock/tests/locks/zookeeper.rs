@@ -152,7 +152,7 @@ async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
     }
 }
 
-/// M3: a caller whose node is the first, and that has not read the floor of the fences yet, gets a higher fence than the
+/// M3: a caller whose node is the first, and that has not read the floor of the fences yet, gets a fence above the
 /// raised one.
 #[tokio::test]
 async fn m3_a_raised_fence_is_exceeded_by_a_node_that_was_there() {
