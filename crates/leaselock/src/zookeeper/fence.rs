@@ -39,8 +39,16 @@ fn floor(data: &[u8]) -> StoreResult<u64> {
     text.ok_or_else(|| BackendError::new("the fence floor is not a number"))
 }
 
-/// Makes all fences to come higher than `at_least`, also those of contenders that wait in `queue` already.
-pub(super) async fn raise(base: &Base, queue: Option<&str>, at_least: Fence) -> StoreResult<()> {
+/// Where the contenders of a name have their nodes.
+pub(super) enum Place {
+    /// At these paths.
+    Nodes(Vec<String>),
+    /// In this directory.
+    Directory(String),
+}
+
+/// Makes all fences to come higher than `at_least`, also those of contenders whose nodes are there already.
+pub(super) async fn raise(base: &Base, place: &Place, at_least: Fence) -> StoreResult<()> {
     let client = base.ensemble.session(ANY_LEASE).await?;
     for _ in 0..RAISES_MAX {
         let (data, stat) = match client.get_data(&base.path).await {
@@ -56,12 +64,9 @@ pub(super) async fn raise(base: &Base, queue: Option<&str>, at_least: Fence) -> 
             Err(Error::BadVersion) => continue,
             written => written.map_err(BackendError::of)?,
         };
-        let made_by = match queue {
-            Some(directory) => earliest(&client, directory, now.mzxid).await?,
-            None => now.mzxid,
-        };
-        let made_by = u64::try_from(made_by).unwrap_or(u64::MAX);
-        let Some(higher) = at_least.get().checked_sub(made_by).filter(|higher| *higher > floor)
+        let before = before_all(&client, place, now.mzxid).await?;
+        let before = u64::try_from(before).unwrap_or(u64::MAX);
+        let Some(higher) = at_least.get().checked_sub(before).filter(|higher| *higher > floor)
         else {
             return Ok(());
         };
@@ -74,17 +79,22 @@ pub(super) async fn raise(base: &Base, queue: Option<&str>, at_least: Fence) -> 
     Err(BackendError::new("others raised the fence at the same time"))
 }
 
-/// The first of the transactions that made the nodes in a directory; `now` if there is none.
-async fn earliest(client: &Client, directory: &str, now: i64) -> StoreResult<i64> {
-    let names = match client.list_children(directory).await {
-        Err(Error::NoNode) => return Ok(now),
-        listed => listed.map_err(BackendError::of)?,
+/// A transaction before all that made nodes of a place, or make them from now on: `now` if there are none.
+async fn before_all(client: &Client, place: &Place, now: i64) -> StoreResult<i64> {
+    let nodes: Vec<String> = match place {
+        Place::Nodes(nodes) => nodes.clone(),
+        Place::Directory(directory) => match client.list_children(directory).await {
+            Err(Error::NoNode) => return Ok(now),
+            listed => {
+                let names = listed.map_err(BackendError::of)?;
+                names.iter().map(|name| format!("{directory}/{name}")).collect()
+            }
+        },
     };
-    let mut earliest = now;
-    for name in names {
-        let node = format!("{directory}/{name}");
+    let mut before = now;
+    for node in nodes {
         let stat = client.check_stat(&node).await.map_err(BackendError::of)?;
-        earliest = stat.map_or(earliest, |stat| earliest.min(stat.czxid));
+        before = stat.map_or(before, |stat| before.min(stat.czxid - 1));
     }
-    Ok(earliest)
+    Ok(before)
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use dev_servers::ZookeeperEnsemble;
 use leaselock::zookeeper::{Ensemble, sequential, spin};
-use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
+use leaselock::{
+    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait,
+};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
-use zookeeper_client::Client;
+use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::proxy::{Link, Proxy};
 use super::testbed::name;
@@ -147,6 +149,34 @@ async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
         assert!(free.is_empty(), "{kind}: {free:?}");
         let guard = get(&process, at_once(LONG_LEASE)).await;
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
+    }
+}
+
+/// M3: a caller whose node is the first, and that has not read the floor of the fences yet, gets a fence above the
+/// raised one.
+#[tokio::test]
+async fn m3_a_raised_fence_is_exceeded_by_a_node_that_was_there() {
+    let testbed = TokenTestbed::new().await;
+    let ensemble = testbed.ensemble().await;
+    let tasks = TaskTracker::new();
+    for kind in ["sequential", "spin"] {
+        let path = testbed.path(kind);
+        let (process, node) = match kind {
+            "spin" => (spin::mutex(&ensemble, &tasks), path),
+            _ => (sequential::mutex(&ensemble, &tasks), format!("{path}/first")),
+        };
+        let guard = get(&process, waiting(LONG_LEASE)).await;
+        let raised = Fence(fence_of(&guard).get() + 1_000_000_000);
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
+        let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+        let made = testbed.bare.create(&node, b"", &options).await.expect("created").0;
+        assert_eq!(process.raise_fence(&name(), raised).await, Ok(()), "{kind}");
+        let base = format!("/{}{kind}", testbed.prefix);
+        let floor = testbed.bare.get_data(&base).await.expect("the floor").0;
+        let floor: u64 = String::from_utf8(floor).expect("text").parse().expect("a number");
+        let fence = u64::try_from(made.czxid).expect("positive") + floor;
+        assert!(fence > raised.get(), "{kind}: {fence} after {raised}");
+        testbed.bare.delete(&node, None).await.expect("deleted");
     }
 }
 
