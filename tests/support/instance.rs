@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 
 use dev_servers::{RedisServer, Replication};
-use gates::redis_store::{RedisClient, SharedConnection};
 use ledger::rows::shops::{self, Creation};
 use ledger::schema;
 use lifecycle::{Lifecycle, StopResult};
@@ -276,11 +275,6 @@ pub fn patient(config: &mut Config) {
     config.mysql.lock_wait_timeout_seconds = 5;
     config.redis.command_timeout_ms = PATIENT_MS / 15;
     config.lock.lease_ms = PATIENT_MS / 5;
-}
-
-/// A connection to the shop's Redis, whatever its shape.
-pub fn redis_of(shop: &Shop) -> SharedConnection {
-    RedisClient::new(&shop.config).expect("the URL is fine").shared()
 }
 
 /// A request for an item: a lab item of ten units, open for a day, with `changes` on top.

@@ -1,6 +1,7 @@
 //! What tests have in common: private servers that all share, and a service of one's own.
 
 mod client;
+mod counters;
 pub mod crowd;
 pub mod event_stream;
 mod files;
@@ -35,11 +36,12 @@ use tokio::sync::OnceCell;
 use self::shards::SharedCluster;
 
 pub use client::{Answer, Client, purchase_path};
+pub use counters::redis_of;
 pub use faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
 pub use instance::{
     DRAW_KEY, Instance, Shop, changed, hold_stock_row, item_body, patient, patient_transaction,
-    redis_of, statements_running, until_running,
+    statements_running, until_running,
 };
 pub use purchase::{
     is_breaker_open, purchase, purchase_of, send_and_leave, until_in_flight, until_metric,
