@@ -14,8 +14,7 @@ const NEW_KEY: &str = "080808080808080808080808080808080808080808080808080808080
 async fn a_shop_without_a_key_makes_no_draw() {
     let (_shop, instance) =
         Shop::open_with(|config| config.sections.set("draw", "signing_key", "")).await;
-    let mut body = item_body(json!({ "mode": "draw" }));
-    body["draw_closes_at"] = json!(from_now(600));
+    let body = item_body(json!({ "mode": "draw", "draw_closes_at": from_now(600) }));
     let refused = instance.admin().post("/api/admin/items", &body).await;
     assert_problem(&refused, (503, "draw_key_missing"), "of a draw");
 }

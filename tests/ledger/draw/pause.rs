@@ -94,10 +94,8 @@ async fn offers_run_on_after_a_pause() {
     for buyer in [first, third] {
         let until = time(&standing(&instance, item, buyer).await["offer_expires_at"]);
         let left = until - resumed;
-        assert!(
-            (Duration::seconds(599)..Duration::seconds(700)).contains(&left),
-            "{left} for {buyer}"
-        );
+        let expected = Duration::seconds(599)..Duration::seconds(700);
+        assert!(expected.contains(&left), "{left} for {buyer}");
     }
     let stranger = instance.buyer(9).buy("default", item).await;
     assert_problem(&stranger, (409, "sold_out"), "of a stranger");
