@@ -122,17 +122,13 @@ impl Sale {
 
     /// The status of an order in the ledger.
     pub async fn status(&self, order: &str) -> String {
-        sqlx::query_scalar("SELECT CAST(status AS CHAR) FROM orders WHERE id = ?")
-            .bind(order)
-            .fetch_one(&self.shop.pool)
-            .await
-            .expect("the order")
+        let read = sqlx::query_scalar("SELECT CAST(status AS CHAR) FROM orders WHERE id = ?");
+        self.shop.read(read.bind(order)).await
     }
 
     /// Plants a mistake: changes the row of an order behind the service's back.
     pub async fn plant(&self, statement: &'static str, order: &str) {
-        let done = sqlx::query(statement).bind(order).execute(&self.shop.pool).await;
-        assert_eq!(done.expect("changed").rows_affected(), 1);
+        assert_eq!(self.shop.change(sqlx::query(statement).bind(order)).await, 1);
     }
 
     /// Judges all that was recorded.
