@@ -168,12 +168,11 @@ async fn until_drawn(trial: &Trial, item: i64) -> Run<()> {
 
 /// What the database executes now, the longest first: it says why an answer does not come.
 async fn executed(testbed: &Testbed) -> Run<String> {
-    let executed: sqlx::Result<Vec<(i64, String)>> = sqlx::query_as(
-        "SELECT CAST(TIME AS SIGNED), CAST(LEFT(INFO, 200) AS CHAR) \
-         FROM information_schema.PROCESSLIST WHERE INFO IS NOT NULL ORDER BY TIME DESC LIMIT 5",
-    )
-    .fetch_all(&mut testbed.operator().await?)
-    .await;
+    let read = "SELECT CAST(TIME AS SIGNED), CAST(LEFT(INFO, 200) AS CHAR) \
+         FROM information_schema.PROCESSLIST WHERE INFO IS NOT NULL ORDER BY TIME DESC LIMIT 5";
+    let mut operator = testbed.operator().await?;
+    let executed: sqlx::Result<Vec<(i64, String)>> =
+        sqlx::query_as(read).fetch_all(&mut operator).await;
     executed.map(|rows| format!("{rows:?}")).map_err(|error| error.to_string())
 }
 

@@ -129,14 +129,10 @@ async fn not_paid(url: &str, acknowledged: &[(String, String)]) -> Run<Vec<Strin
     let mut ledger = MySqlConnection::connect(url).await.map_err(|error| error.to_string())?;
     let mut missing = Vec::new();
     for (payment, order) in acknowledged {
-        let (of_payment, of_order): (Option<String>, Option<String>) = sqlx::query_as(
-            "SELECT (SELECT status FROM payments WHERE id = ?), (SELECT status FROM orders WHERE id = ?)",
-        )
-        .bind(payment)
-        .bind(order)
-        .fetch_one(&mut ledger)
-        .await
-        .map_err(|error| error.to_string())?;
+        let read = "SELECT (SELECT status FROM payments WHERE id = ?), (SELECT status FROM orders WHERE id = ?)";
+        let read = sqlx::query_as(read).bind(payment).bind(order).fetch_one(&mut ledger).await;
+        let (of_payment, of_order): (Option<String>, Option<String>) =
+            read.map_err(|error| error.to_string())?;
         if (of_payment.as_deref(), of_order.as_deref()) != (Some("accepted"), Some("paid")) {
             missing.push(format!("{payment}: {of_payment:?}, order {of_order:?}"));
         }

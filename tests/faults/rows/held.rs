@@ -44,11 +44,8 @@ pub async fn beside_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let phases = async {
             sleep(PHASE).await;
             let mut transaction = side.begin().await.map_err(said)?;
-            sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-                .bind(held)
-                .execute(&mut *transaction)
-                .await
-                .map_err(said)?;
+            let lock = sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE");
+            lock.bind(held).execute(&mut *transaction).await.map_err(said)?;
             let free = progress.others.get();
             let carts = progress.carts.get();
             sleep(PHASE).await;

@@ -65,14 +65,10 @@ pub async fn lock_redis(testbed: &mut Testbed, seed: u64) -> TrialResult {
 /// Closes the services' sessions that have idled; returns their number.
 async fn close_idle_sessions(testbed: &Testbed) -> Run<usize> {
     let mut operator = testbed.operator().await?;
-    let idle: Vec<u64> = sqlx::query_scalar(
-        "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
-         WHERE DB = DATABASE() AND COMMAND = 'Sleep' AND TIME >= ? AND ID <> CONNECTION_ID()",
-    )
-    .bind(IDLE_SECONDS)
-    .fetch_all(&mut operator)
-    .await
-    .map_err(|error| error.to_string())?;
+    let idle = "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
+         WHERE DB = DATABASE() AND COMMAND = 'Sleep' AND TIME >= ? AND ID <> CONNECTION_ID()";
+    let idle = sqlx::query_scalar(idle).bind(IDLE_SECONDS).fetch_all(&mut operator).await;
+    let idle: Vec<u64> = idle.map_err(|error| error.to_string())?;
     for id in &idle {
         // It may have ended by itself.
         let _ = operator.execute(sqlx::raw_sql(&format!("KILL {id}"))).await;

@@ -20,6 +20,7 @@ const HELD: Duration = Duration::from_millis(2_200);
 const BALLAST: u32 = 200;
 /// Connections that the server grants while there are too few.
 const CONNECTIONS_MAX: u32 = 10;
+const LOCK_STOCK: &str = "SELECT available FROM stock WHERE item_id = ? FOR UPDATE";
 
 pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
@@ -103,15 +104,10 @@ async fn opposite_order(side: &mut MySqlConnection, item: i64) -> sqlx::Result<(
     let mut transaction = side.begin().await?;
     transaction.execute("SET SESSION innodb_lock_wait_timeout = 1").await?;
     transaction.execute("UPDATE fault_ballast SET n = n + 1").await?;
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *transaction)
-        .await?;
+    sqlx::query(LOCK_STOCK).bind(item).execute(&mut *transaction).await?;
     sleep(Duration::from_millis(15)).await;
-    let locked = sqlx::query("SELECT bought FROM buyer_limits WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *transaction)
-        .await;
+    let lock = "SELECT bought FROM buyer_limits WHERE item_id = ? FOR UPDATE";
+    let locked = sqlx::query(lock).bind(item).execute(&mut *transaction).await;
     transaction.rollback().await?;
     locked.map(drop)
 }
@@ -125,11 +121,8 @@ pub async fn row_held(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let said = |error: sqlx::Error| error.to_string();
         let mut transaction = side.begin().await.map_err(said)?;
         for item in trial.item_ids() {
-            sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-                .bind(item)
-                .execute(&mut *transaction)
-                .await
-                .map_err(said)?;
+            let locked = sqlx::query(LOCK_STOCK).bind(item).execute(&mut *transaction).await;
+            locked.map_err(said)?;
         }
         trial.injections += 1;
         sleep(HELD).await;
@@ -176,16 +169,12 @@ pub async fn no_connections(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// Kills every connection but one's own; how many.
 pub(crate) async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
-    let rows = sqlx::query(
-        "SELECT CAST(id AS SIGNED) AS id FROM information_schema.processlist \
-         WHERE user = 'seckill' AND id <> CONNECTION_ID()",
-    )
-    .fetch_all(&mut *operator)
-    .await
-    .map_err(|error| error.to_string())?;
+    let others = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist \
+         WHERE user = 'seckill' AND id <> CONNECTION_ID()";
+    let others = sqlx::query_scalar(others).fetch_all(&mut *operator).await;
+    let others: Vec<i64> = others.map_err(|error| error.to_string())?;
     let mut killed = 0;
-    for row in rows {
-        let id: i64 = row.try_get("id").map_err(|error| error.to_string())?;
+    for id in others {
         killed += usize::from(execute(operator, &format!("KILL {id}")).await.is_ok());
     }
     Ok(killed)

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dev_servers::AppendFsync;
+use dev_servers::{AppendFsync, RedisServer};
 use rand::RngExt;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
@@ -62,12 +62,8 @@ async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bo
         sleep(Duration::from_millis(300)).await;
         trial.fault_ended();
         own.server.restart().await.map_err(|error| error.to_string())?;
-        let mut redis = redis_at(&own.server).await?;
-        let info: String = redis::cmd("INFO")
-            .arg("persistence")
-            .query_async(&mut redis)
-            .await
-            .map_err(|error| error.to_string())?;
+        let info = own.server.run(&["INFO", "persistence"]).await;
+        let info: String = info.map_err(|error| error.to_string())?;
         let loaded = line(&info, "rdb_last_load_keys_loaded:").to_owned();
         let has_log = line(&info, "aof_enabled:") == "1";
         proven(
@@ -150,14 +146,12 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
 pub async fn full_memory(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Needing("redis"), &testbed.setup());
     run_trial(testbed, plan, async |testbed, trial| {
-        let mut redis = redis_at(&testbed.redis).await?;
-        set(&mut redis, "maxmemory", "1").await?;
+        set_memory_max(&testbed.redis, "1").await?;
         trial.injections += 1;
         sleep(FAULT / 2).await;
-        let refused: RedisResult<()> =
-            redis::cmd("SET").arg("fault").arg(1).query_async(&mut redis).await;
+        let refused: RedisResult<()> = testbed.redis.run(&["SET", "fault", "1"]).await;
         sleep(FAULT / 2).await;
-        set(&mut redis, "maxmemory", "0").await?;
+        set_memory_max(&testbed.redis, "0").await?;
         trial.fault_ended();
         let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
         proven(said.contains("OOM"), format!("a write was answered: {said}"))
@@ -178,12 +172,10 @@ pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
     // With everysec the write that met the limit was acknowledged before.
     let plan = on(testbed, seed, &own.server.url(), true);
     run_trial(testbed, plan, async |_, trial| {
-        let mut redis = redis_at(&own.server).await?;
+        let ballast = "x".repeat(400_000);
         let begin = Instant::now();
         let said = loop {
-            let ballast = "x".repeat(400_000);
-            let written: RedisResult<()> =
-                redis::cmd("SET").arg("fault").arg(ballast).query_async(&mut redis).await;
+            let written: RedisResult<()> = own.server.run(&["SET", "fault", &ballast]).await;
             match written {
                 Err(error) => break error.to_string(),
                 Ok(()) if begin.elapsed() >= FULL_MAX => break "OK for ever".to_owned(),
@@ -287,10 +279,9 @@ fn on(testbed: &Testbed, seed: u64, url: &str, forgets: bool) -> Plan {
     plan
 }
 
-async fn set(redis: &mut MultiplexedConnection, name: &str, value: &str) -> Run<()> {
-    let mut command = redis::cmd("CONFIG");
-    command.arg("SET").arg(name).arg(value);
-    command.query_async(redis).await.map_err(|error| format!("CONFIG SET {name}: {error}"))
+async fn set_memory_max(server: &RedisServer, bytes: &str) -> Run<()> {
+    let set = server.run(&["CONFIG", "SET", "maxmemory", bytes]).await;
+    set.map_err(|error| format!("CONFIG SET maxmemory: {error}"))
 }
 
 /// Copies a folder with all that is below it.
