@@ -94,9 +94,7 @@ mod each {
 
 /// Two instances: one sends an order as one call, the other its statements one by one.
 async fn two_instances(shop: &Shop) -> [Instance; 2] {
-    let mut one_by_one = shop.config.clone();
-    one_by_one.mysql.order_routine = false;
-    [shop.start().await, shop.start_with(one_by_one).await]
+    [shop.start().await, shop.start_with(|config| config.mysql.order_routine = false).await]
 }
 
 /// A shop whose purchases have time: each has to be sold or refused for good, and a busy machine must not

@@ -15,6 +15,7 @@ mod stopping;
 use futures::future::join_all;
 use gates::redis_store::Queue;
 use gates::redis_store::queue::Push;
+use seckill::config::Config;
 use shop_domain::{ItemId, Purchase};
 use sqlx::{MySql, Transaction};
 
@@ -31,6 +32,15 @@ async fn shop() -> Shop {
         config.mysql.lock_wait_timeout_seconds = 1;
     })
     .await
+}
+
+/// An instance whose own consumers stay out of it.
+async fn start_aside(shop: &Shop) -> Instance {
+    let aside = |config: &mut Config| {
+        config.queue.claim_idle_ms = 7_200_000;
+        config.queue.poll_ms = 3_600_000;
+    };
+    shop.start_with(aside).await
 }
 
 /// Nothing of the item can be decided until this is dropped or rolled back.

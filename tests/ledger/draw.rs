@@ -51,9 +51,7 @@ async fn drawn_with(instance: &Instance, stock: i64, seconds: i64, changes: Valu
 
 /// An instance that draws nothing while a test runs: it makes the items.
 async fn idle_instance(shop: &Shop) -> Instance {
-    let mut config = shop.config.clone();
-    config.sections.set("draw", "poll_ms", 60_000);
-    shop.start_with(config).await
+    shop.start_with(|config| config.sections.set("draw", "poll_ms", 60_000)).await
 }
 
 pub(super) async fn enter(client: &Client, item: i64) -> Answer {

@@ -311,9 +311,7 @@ async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
     // A batch with both buyers has counted the first of them.
     let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = ?";
     let mut batch = shop.hold(sqlx::query(count).bind(item).bind(3)).await;
-    let mut sweeping = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
-    sweeping.config.job.expire_period_ms = 20;
-    let sweeping = sweeping.start().await;
+    let sweeping = shop.start_with(|config| config.job.expire_period_ms = 20).await;
     until_running(&shop.pool, "UPDATE buyer_limits SET bought = bought - %", 1).await;
     let counted = sqlx::query(count).bind(item).bind(9).execute(&mut *batch).await;
     counted.expect("the batch and the sweep wait for each other in a circle");

@@ -145,9 +145,7 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
     let lock = "SELECT bought FROM group_limits WHERE group_id = ? AND user_id = ? FOR UPDATE";
     let mut batch = shop.hold(sqlx::query(lock).bind(first).bind(2)).await;
     shop.let_holds_pass(301).await;
-    let mut config = shop.config.clone();
-    config.job.expire_period_ms = 20;
-    let sweeper = shop.start_with(config).await;
+    let sweeper = shop.start_with(|config| config.job.expire_period_ms = 20).await;
     until_running(&shop.pool, "UPDATE group_limits%", 1).await;
     let lock = format!("{lock} NOWAIT");
     let locked = sqlx::query_scalar(&lock).bind(second).bind(1).fetch_one(&mut *batch).await;

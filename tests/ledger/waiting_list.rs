@@ -241,10 +241,7 @@ async fn who_cannot_wait_is_told_why() {
     let far = instance.admin().edit(item, json!({ "offer_seconds": 86_401 })).await;
     assert_problem(&far, (422, "offer_out_of_range"), "too long");
 
-    let mut config = shop.config.clone();
-    config.waiting_list.line_max = 1;
-    let small = Shop { config, pool: shop.pool.clone() };
-    let small = small.start().await;
+    let small = shop.start_with(|config| config.waiting_list.line_max = 1).await;
     let (item, _) = sold_out(&small, 1, json!({})).await;
     assert_eq!(join(&small.buyer(11), item).await.status, 200);
     assert_problem(&join(&small.buyer(12), item).await, (409, "waiting_list_full"), "full");

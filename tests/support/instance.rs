@@ -104,11 +104,13 @@ impl Shop {
 
     /// Starts an instance.
     pub async fn start(&self) -> Instance {
-        self.start_with(self.config.clone()).await
+        self.start_with(|_| {}).await
     }
 
-    /// Starts an instance with settings of its own.
-    pub async fn start_with(&self, config: Config) -> Instance {
+    /// Starts an instance with some settings changed.
+    pub async fn start_with(&self, change: impl FnOnce(&mut Config)) -> Instance {
+        let mut config = self.config.clone();
+        change(&mut config);
         self.start_app(App::build(config)).await
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use settings::Secret;
 use web::token::Role;
 
-use super::{STREAM, hold_up, in_ledger, order, queue, shop};
+use super::{STREAM, hold_up, in_ledger, order, queue, shop, start_aside};
 use crate::http::{assert_clean, order_id};
 use crate::process::program::{free_addr, press, serve};
 use crate::support::{BOUND, Client, Shop, eventually, purchase_path, seed, until};
@@ -158,11 +158,8 @@ async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
     let kills: usize = kills.unwrap_or(KILLS);
     let mut random = StdRng::seed_from_u64(seed());
     let shop = shop().await;
-    // It makes tokens and audits, and its own consumer stays out of it.
-    let mut aside = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
-    aside.config.queue.claim_idle_ms = 7_200_000;
-    aside.config.queue.poll_ms = 3_600_000;
-    let maker = aside.start().await;
+    // It makes tokens and audits.
+    let maker = start_aside(&shop).await;
     let buyers = BUYERS * i64::try_from(kills).expect("a few");
     let stock = buyers * 3 / 4;
     let item = maker.make_item(json!({ "stock": stock })).await;

@@ -7,10 +7,12 @@ use serde_json::json;
 use shop_domain::{Purchase, UserId};
 use tokio::time::{Instant, timeout};
 
-use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, push, queue_of, shop};
+use super::{
+    STREAM, ends_as, hold_up, in_ledger, order, purchase, push, queue_of, shop, start_aside,
+};
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
 use crate::support::event_stream::Events;
-use crate::support::{Shop, eventually, patient, until, until_running};
+use crate::support::{eventually, patient, until, until_running};
 
 /// A buyer whom no other test of this process has.
 const BUYER: i64 = 74_110;
@@ -173,10 +175,7 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_finds_an_order_that_leaves_the_queue_meanwhile() {
     let shop = shop().await;
-    let mut aside = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
-    aside.config.queue.claim_idle_ms = 7_200_000;
-    aside.config.queue.poll_ms = 3_600_000;
-    let aside = aside.start().await;
+    let aside = start_aside(&shop).await;
     let item = aside.make_item(json!({})).await;
     // As if its instance had died after it had queued the order.
     let buyer = UserId::new(BUYER).expect("positive");

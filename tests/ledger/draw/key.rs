@@ -1,5 +1,6 @@
 //! The key that signs a draw, and the round that its rules name.
 
+use seckill::config::Config;
 use serde_json::{Value, json};
 use verify::Known;
 
@@ -29,11 +30,12 @@ async fn a_draw_keeps_the_key_of_its_rules() {
     let promise = enter(&before.buyer(1), item).await.json["promise"].clone();
     before.stop().await;
 
-    let with_keys = |key: &str, previous: &str| {
-        let mut config = shop.config.clone();
-        config.sections.set("draw", "signing_key", key);
-        config.sections.set("draw", "signing_key_previous", previous);
-        shop.start_with(config)
+    let with_keys = async |key: &str, previous: &str| {
+        let set = |config: &mut Config| {
+            config.sections.set("draw", "signing_key", key);
+            config.sections.set("draw", "signing_key_previous", previous);
+        };
+        shop.start_with(set).await
     };
     let lost = with_keys(NEW_KEY, "").await;
     let refused = enter(&lost.buyer(2), item).await;

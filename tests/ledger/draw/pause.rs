@@ -52,9 +52,7 @@ async fn pause_was_longer(shop: &Shop, seconds: i64) {
 
 /// An instance that learns of no pause while a test runs, instead of half a second late.
 async fn unaware(shop: &Shop) -> Instance {
-    let mut config = shop.config.clone();
-    config.purchase.item_age_ms_max = 600_000;
-    shop.start_with(config).await
+    shop.start_with(|config| config.purchase.item_age_ms_max = 600_000).await
 }
 
 /// Offers stay, also those whose time passes during the pause; afterwards they have their whole time again. A unit that comes

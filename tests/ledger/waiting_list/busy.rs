@@ -148,9 +148,7 @@ async fn the_line_of_a_paused_item_ends_in_short_transactions() {
     assert_eq!(status(&instance, FIRST + LONG - 1, item).await, "ended");
     let between = instance.buyer(1).step(&orders[0], "cancellation").await.status;
     assert_eq!(between, 200, "others come between");
-    let mut config = shop.config.clone();
-    config.waiting_list.sweep_ms = 20;
-    let sweeper = shop.start_with(config).await;
+    let sweeper = shop.start_with(|config| config.waiting_list.sweep_ms = 20).await;
     until_status(&sweeper, FIRST, item, "ended").await;
     until("the line to end", || waiting(&shop, item), |left| *left == 0).await;
     assert_clean(&sweeper, item).await;
@@ -170,9 +168,7 @@ async fn a_large_restock_reaches_a_long_line_in_parts() {
     let passing = instance.buyer(2).buy("mysql-atomic", item).await;
     assert_problem(&passing, (409, "sold_out"), "no unit passes the line");
     assert_clean(&instance, item).await;
-    let mut config = shop.config.clone();
-    config.waiting_list.sweep_ms = 20;
-    let sweeper = shop.start_with(config).await;
+    let sweeper = shop.start_with(|config| config.waiting_list.sweep_ms = 20).await;
     until("all offers", || waiting(&shop, item), |left| *left == LONG - UNITS).await;
     assert_eq!(status(&sweeper, FIRST + UNITS - 1, item).await, "offered", "the line in its order");
     assert_clean(&sweeper, item).await;

@@ -43,9 +43,9 @@ pub struct Sale {
 impl Sale {
     /// Two instances of a shop, and an item. Only the first instance expires orders.
     pub async fn start(shop: Shop, changes: Value) -> Self {
-        let mut second = shop.config.clone();
-        second.job.expire_period_ms = 3_600_000;
-        let instances = vec![shop.start().await, shop.start_with(second).await];
+        let first = shop.start().await;
+        let second = shop.start_with(|config| config.job.expire_period_ms = 3_600_000).await;
+        let instances = vec![first, second];
         let item = instances[0].make_item(changes).await;
         let base = Instant::now();
         let observer = |one| Observer::new(vec![address(one)], base, ANSWER_MAX);
