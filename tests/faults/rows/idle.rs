@@ -13,7 +13,7 @@ use web::token::Role;
 use super::proven;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Items that are sold once each, as many as batches have connections, and one more.
 const ITEMS: usize = 9;
@@ -68,7 +68,7 @@ async fn close_idle_sessions(testbed: &Testbed) -> Run<usize> {
     let idle = "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
          WHERE DB = DATABASE() AND COMMAND = 'Sleep' AND TIME >= ? AND ID <> CONNECTION_ID()";
     let idle = sqlx::query_scalar(idle).bind(IDLE_SECONDS).fetch_all(&mut operator).await;
-    let idle: Vec<u64> = idle.map_err(|error| error.to_string())?;
+    let idle: Vec<u64> = idle.said()?;
     for id in &idle {
         // It may have ended by itself.
         let _ = operator.execute(sqlx::raw_sql(&format!("KILL {id}"))).await;

@@ -2,17 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use rand::RngExt;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor, Row};
 use tokio::time::sleep;
 
 use super::redis::process_state;
-use super::{FAULT, proven};
+use super::{FAULT, MOMENT_MS, proven};
 use crate::testbed::Testbed;
 use crate::trial::{Plan, RECOVERY_MAX, Trial, Wanted, run_trial, when_it_stops};
 use crate::wire::{Link, Wire};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// A row is held longer than the services wait for it, which is one second then.
 const HELD: Duration = Duration::from_millis(2_200);
@@ -25,14 +24,13 @@ const LOCK_STOCK: &str = "SELECT available FROM stock WHERE item_id = ? FOR UPDA
 pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     run_trial(testbed, plan, async |testbed, trial| {
-        let after = trial.random.random_range(0..300);
-        sleep(Duration::from_millis(after)).await;
+        let after = trial.wait_a_moment(MOMENT_MS).await;
         let pid = testbed.mysql.pid();
         testbed.mysql.kill().await;
         trial.injections += 1;
         let gone = process_state(pid) == '?';
         trial.fault_ended();
-        testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+        testbed.mysql.restart().await.said()?;
         proven(gone, format!("process {pid} was gone after {after} ms"))
     })
     .await
@@ -118,15 +116,13 @@ pub async fn row_held(testbed: &mut Testbed, seed: u64) -> TrialResult {
     run_trial(testbed, plan, async |testbed, trial| {
         let mut side = testbed.operator().await?;
         let before = counted(&mut side, "lock_timeouts").await?;
-        let said = |error: sqlx::Error| error.to_string();
-        let mut transaction = side.begin().await.map_err(said)?;
+        let mut transaction = side.begin().await.said()?;
         for item in trial.item_ids() {
-            let locked = sqlx::query(LOCK_STOCK).bind(item).execute(&mut *transaction).await;
-            locked.map_err(said)?;
+            sqlx::query(LOCK_STOCK).bind(item).execute(&mut *transaction).await.said()?;
         }
         trial.injections += 1;
         sleep(HELD).await;
-        transaction.rollback().await.map_err(said)?;
+        transaction.rollback().await.said()?;
         trial.fault_ended();
         let timeouts = counted(&mut side, "lock_timeouts").await? - before;
         proven(timeouts > 0, format!("{timeouts} lock waits ran out"))
@@ -171,8 +167,7 @@ pub async fn no_connections(testbed: &mut Testbed, seed: u64) -> TrialResult {
 pub(crate) async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
     let others = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist \
          WHERE user = 'seckill' AND id <> CONNECTION_ID()";
-    let others = sqlx::query_scalar(others).fetch_all(&mut *operator).await;
-    let others: Vec<i64> = others.map_err(|error| error.to_string())?;
+    let others: Vec<i64> = sqlx::query_scalar(others).fetch_all(&mut *operator).await.said()?;
     let mut killed = 0;
     for id in others {
         killed += usize::from(execute(operator, &format!("KILL {id}")).await.is_ok());

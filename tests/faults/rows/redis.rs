@@ -4,16 +4,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dev_servers::{AppendFsync, RedisServer};
-use rand::RngExt;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
 
-use super::{FAULT, proven};
+use super::{FAULT, MOMENT_MS, proven};
 use crate::testbed::{OwnRedis, Testbed, redis_at};
 use crate::trial::{Plan, Wanted, run_trial};
 use crate::wire::Wire;
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Blocks of 512 bytes that Redis may write into one file: more than the workload fills before all strategies sell.
 const FILE_BLOCKS_MAX: u32 = 8_192;
@@ -54,16 +53,14 @@ pub async fn killed_always(testbed: &mut Testbed, seed: u64) -> TrialResult {
 async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bool) -> TrialResult {
     let plan = on(testbed, seed, &own.server.url(), forgets);
     run_trial(testbed, plan, async |_, trial| {
-        let after = trial.random.random_range(0..300);
-        sleep(Duration::from_millis(after)).await;
+        let after = trial.wait_a_moment(MOMENT_MS).await;
         own.server.kill().await;
         trial.injections += 1;
         // Somebody meets the closed door.
         sleep(Duration::from_millis(300)).await;
         trial.fault_ended();
-        own.server.restart().await.map_err(|error| error.to_string())?;
-        let info = own.server.run(&["INFO", "persistence"]).await;
-        let info: String = info.map_err(|error| error.to_string())?;
+        own.server.restart().await.said()?;
+        let info: String = own.server.run(&["INFO", "persistence"]).await.said()?;
         let loaded = line(&info, "rdb_last_load_keys_loaded:").to_owned();
         let has_log = line(&info, "aof_enabled:") == "1";
         proven(
@@ -87,7 +84,7 @@ pub async fn reconciled(testbed: &mut Testbed, seed: u64) -> TrialResult {
             sleep(FAULT / 3).await;
             own.server.kill().await;
             trial.injections += 1;
-            own.server.restart().await.map_err(|error| error.to_string())?;
+            own.server.restart().await.said()?;
         }
         trial.fault_ended();
         let rebuilt = trial.metric("seckill_counters_rebuilt_total", "").await;
@@ -108,10 +105,10 @@ pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
         own.server.kill().await;
         trial.injections += 1;
         let since = trial.sold() - then;
-        std::fs::remove_dir_all(&data).map_err(|error| error.to_string())?;
+        std::fs::remove_dir_all(&data).said()?;
         copy_folder(&copy, &data)?;
         trial.fault_ended();
-        own.server.restart().await.map_err(|error| error.to_string())?;
+        own.server.restart().await.said()?;
         proven(since > 0, format!("the copy does not know of {since} sales"))
     })
     .await
@@ -120,8 +117,7 @@ pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
 pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let master = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
     let heir = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
-    let followed = heir.server.follow(&master.server, master.server.port()).await;
-    followed.map_err(|error| error.to_string())?;
+    heir.server.follow(&master.server, master.server.port()).await.said()?;
     let wire = Wire::to(master.server.port()).await?;
     let url = Testbed::redis_url_by(&master.server, wire.port);
     let plan = on(testbed, seed, &url, true);
@@ -136,7 +132,7 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.fault_ended();
         heir.server.resume();
         let promoted: RedisResult<()> = heir.server.run(&["REPLICAOF", "NO", "ONE"]).await;
-        promoted.map_err(|error| error.to_string())?;
+        promoted.said()?;
         wire.lead_to(heir.server.port());
         proven(missed > 0, format!("{missed} sales while the replica was deaf"))
     })
@@ -184,10 +180,10 @@ pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
         };
         trial.injections += 1;
         sleep(FAULT).await;
-        std::fs::write(&unlimited, "").map_err(|error| error.to_string())?;
+        std::fs::write(&unlimited, "").said()?;
         own.server.kill().await;
         trial.fault_ended();
-        own.server.restart().await.map_err(|error| error.to_string())?;
+        own.server.restart().await.said()?;
         proven(said.contains("MISCONF"), format!("a write was answered: {said}"))
     })
     .await
@@ -202,7 +198,7 @@ pub async fn scripts(testbed: &mut Testbed, seed: u64) -> TrialResult {
         for _ in 0..flushes {
             let flushed: RedisResult<()> =
                 redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await;
-            flushed.map_err(|error| error.to_string())?;
+            flushed.said()?;
             sleep(Duration::from_millis(25)).await;
         }
         trial.injections += 1;
@@ -246,7 +242,6 @@ pub async fn leases_cut(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// Lets every lock expire; how many.
 pub(crate) async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
-    let said = |error: redis::RedisError| error.to_string();
     let mut cut = 0;
     let mut cursor = 0_u64;
     loop {
@@ -258,10 +253,10 @@ pub(crate) async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
             .arg(1_000)
             .query_async(redis)
             .await
-            .map_err(said)?;
+            .said()?;
         for key in keys {
             let done: i64 =
-                redis::cmd("PEXPIRE").arg(key).arg(1).query_async(redis).await.map_err(said)?;
+                redis::cmd("PEXPIRE").arg(key).arg(1).query_async(redis).await.said()?;
             cut += done;
         }
         if next == 0 {

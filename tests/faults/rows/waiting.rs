@@ -14,7 +14,7 @@ use super::proven;
 use crate::service::Service;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Buyers who have an order of the item, and cancel it while it is paused.
 const BUYERS: i64 = 100;
@@ -110,7 +110,7 @@ async fn fill_line(operator: &mut MySqlConnection, item: i64, waiters: i64) -> R
          FROM numbers AS low JOIN numbers AS high WHERE high.n * 1000 + low.n < ? \
          ORDER BY high.n, low.n";
     let fill = sqlx::query(fill).bind(item).bind(STRANGERS + 2 * BUYERS).bind(waiters);
-    fill.execute(operator).await.map(drop).map_err(|error| error.to_string())
+    fill.execute(operator).await.map(drop).said()
 }
 
 async fn send(service: &Service, (method, path): (&str, &str), token: &str, body: &str) -> u16 {
@@ -137,7 +137,7 @@ async fn until_ended(operator: &mut MySqlConnection, item: i64) -> Run<Duration>
     let count = "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND live = 1";
     loop {
         let left = sqlx::query_scalar(count).bind(item).fetch_one(&mut *operator).await;
-        let left: i64 = left.map_err(|error| error.to_string())?;
+        let left: i64 = left.said()?;
         match left {
             0 => return Ok(begin.elapsed()),
             _ if begin.elapsed() > ENDED_MAX => return Err(format!("{left} places did not end")),
