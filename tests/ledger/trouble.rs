@@ -71,6 +71,13 @@ async fn others_go_on(
     answers
 }
 
+/// Each of the answers is one of these.
+fn assert_told(answers: &[Answer], told: &[(u16, &str)]) {
+    for answer in answers {
+        assert!(told.contains(&answer.brief()), "{}", answer.text);
+    }
+}
+
 fn assert_contended(answers: &[Answer]) {
     for answer in answers {
         assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
@@ -172,10 +179,7 @@ async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_i
     };
     let buyers = many_buyers(&instance, "mysql-version", item, 100);
     let (answers, ()) = tokio::join!(buyers, others);
-    let told = [(201, ""), (503, "contended")];
-    for answer in &answers {
-        assert!(told.contains(&answer.brief()), "{}", answer.text);
-    }
+    assert_told(&answers, &[(201, ""), (503, "contended")]);
     assert_clean(&instance, other).await;
 }
 
@@ -196,10 +200,7 @@ async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() 
     };
     let buyers = many_buyers(&instance, "mysql-atomic", item, 100);
     let (answers, ()) = tokio::join!(buyers, others);
-    let told = [(503, "contended"), (503, "overloaded")];
-    for answer in &answers {
-        assert!(told.contains(&answer.brief()), "{}", answer.text);
-    }
+    assert_told(&answers, &[(503, "contended"), (503, "overloaded")]);
     holder.rollback().await.expect("the row is free");
     assert_clean(&instance, other).await;
 }
@@ -242,10 +243,7 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
         let reads = join_all((0..ITEMS_WITHOUT).map(|_| reader.get("/api/orders")));
         let purchases = join_all(others.iter().map(|item| buy(buyer, *item)));
         let (answers, reads) = tokio::join!(purchases, reads);
-        let told = [(201, ""), (503, "overloaded")];
-        for answer in &answers {
-            assert!(told.contains(&answer.brief()), "{}", answer.text);
-        }
+        assert_told(&answers, &[(201, ""), (503, "overloaded")]);
         let refused = |answers: &[Answer]| answers.iter().filter(|one| one.status == 503).count();
         [refused(&answers), refused(&reads)]
     };
@@ -268,8 +266,7 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
         payment
     };
     let (waiting, payment) = tokio::join!(waiting, beside);
-    let told = [(200, ""), (503, "overloaded")];
-    assert!(told.contains(&payment.brief()), "{}", payment.text);
+    assert_told(&[payment], &[(200, ""), (503, "overloaded")]);
     for answer in waiting {
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
@@ -330,10 +327,7 @@ async fn a_stopped_redis_is_not_the_ledgers_fault() {
     assert!(redis.pause(), "Redis was not stopped");
     let answers = others_go_on(&instance, many_buyers(&instance, "redis-stream", item, 100)).await;
     // Whether the first ones are queued is unknown; the later ones were refused before Redis.
-    let told = [(504, "outcome_unknown"), (503, "dependency_unavailable")];
-    for answer in &answers {
-        assert!(told.contains(&answer.brief()), "{}", answer.text);
-    }
+    assert_told(&answers, &[(504, "outcome_unknown"), (503, "dependency_unavailable")]);
     assert!(is_breaker_open(&instance, "redis").await, "Redis does not answer, and nobody noticed");
     assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
     assert!(redis.resume(), "Redis was not continued");

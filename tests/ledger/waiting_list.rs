@@ -4,6 +4,8 @@ mod busy;
 mod rush;
 mod timeline;
 
+use std::ops::RangeInclusive;
+
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -20,6 +22,13 @@ fn path(item: i64) -> String {
 
 async fn join(client: &Client, item: i64) -> Answer {
     client.post(&path(item), &json!({})).await
+}
+
+/// Buyers with these ids join the line, one after the other.
+async fn all_join(instance: &Instance, buyers: RangeInclusive<i64>, item: i64) {
+    for buyer in buyers {
+        join(&instance.buyer(buyer), item).await.expect_status(200);
+    }
 }
 
 async fn leave(client: &Client, item: i64) -> Answer {
@@ -133,9 +142,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
 async fn an_offer_that_lapses_is_declined_or_expires_with_its_order_goes_to_the_next_one() {
     let (shop, instance) = shop().await;
     let (item, _) = sold_out(&instance, 1, json!({ "offer_seconds": 600 })).await;
-    for buyer in 11..=14 {
-        assert_eq!(join(&instance.buyer(buyer), item).await.status, 200);
-    }
+    all_join(&instance, 11..=14, item).await;
     assert_eq!(leave(&instance.buyer(12), item).await.status, 204);
     assert_eq!(leave(&instance.buyer(12), item).await.status, 204, "once more changes nothing");
     shop.let_holds_pass(900).await;
@@ -171,9 +178,7 @@ async fn an_offer_is_over_at_its_time_although_nobody_has_swept_it_yet() {
 async fn restocked_units_go_to_the_line_first_and_the_rest_to_everybody() {
     let (_shop, instance) = shop().await;
     let (item, _) = sold_out(&instance, 1, json!({ "strategy": "redis-lua" })).await;
-    for buyer in 11..=13 {
-        join(&instance.buyer(buyer), item).await;
-    }
+    all_join(&instance, 11..=13, item).await;
     let edit = format!("/api/admin/items/{item}");
     let edited = instance.admin().patch(&edit, &json!({ "stock_delta": 2 })).await;
     assert_eq!((edited.status, &edited.json["available"]), (200, &json!(0)), "{}", edited.text);
@@ -194,9 +199,7 @@ async fn restocked_units_go_to_the_line_first_and_the_rest_to_everybody() {
 async fn a_pause_and_the_end_of_the_sale_end_the_line() {
     let (_shop, instance) = shop().await;
     let (item, orders) = sold_out(&instance, 2, json!({})).await;
-    for buyer in 11..=12 {
-        join(&instance.buyer(buyer), item).await;
-    }
+    all_join(&instance, 11..=12, item).await;
     instance.buyer(1).step(&orders[0], "cancellation").await;
     let paused = instance.admin().edit(item, json!({ "paused": true })).await;
     assert_eq!(paused.json["available"], 1, "the offered unit is back");
@@ -210,9 +213,7 @@ async fn a_pause_and_the_end_of_the_sale_end_the_line() {
     assert_clean(&instance, item).await;
 
     let (item, orders) = sold_out(&instance, 2, json!({})).await;
-    for buyer in 11..=12 {
-        join(&instance.buyer(buyer), item).await;
-    }
+    all_join(&instance, 11..=12, item).await;
     instance.buyer(1).step(&orders[0], "cancellation").await;
     instance.clock.shift(time::Duration::days(2));
     until_status(&instance, 11, item, "ended").await;
@@ -280,9 +281,7 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
     let shop = Shop::with(|config| config.waiting_list.sweep_ms = 10).await;
     let (one, two) = (shop.start().await, shop.start().await);
     let (item, orders) = sold_out(&one, 6, json!({ "offer_seconds": 600 })).await;
-    for buyer in 11..=60 {
-        join(&one.buyer(buyer), item).await;
-    }
+    all_join(&one, 11..=60, item).await;
     for (order, buyer) in orders.iter().zip(1..) {
         one.buyer(buyer).step(order, "cancellation").await;
     }
@@ -304,9 +303,7 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
 async fn the_metrics_tell_of_lines_and_units_that_lie_idle() {
     let (shop, instance) = shop().await;
     let (item, orders) = sold_out(&instance, 1, json!({})).await;
-    for buyer in 11..=12 {
-        join(&instance.buyer(buyer), item).await;
-    }
+    all_join(&instance, 11..=12, item).await;
     instance.buyer(1).step(&orders[0], "cancellation").await;
     eventually("the metrics", || async {
         let metrics = instance.stranger().get("/metrics").await.text;

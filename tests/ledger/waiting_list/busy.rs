@@ -14,7 +14,7 @@ use shop_domain::{Clock, Item, ItemId, UserId};
 use shop_metrics::Metrics;
 use sqlx::MySqlConnection;
 
-use super::{join, leave, path, sold_out, status, until_status};
+use super::{all_join, join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
     Client, Shop, assert_all_clean, assert_clean, hold_stock_row, is_breaker_open, own_mysql,
@@ -105,9 +105,7 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
     let mut items = Vec::new();
     for _ in 0..2 {
         let (item, orders) = sold_out(&instance, 1, json!({ "offer_seconds": 600 })).await;
-        for buyer in 11..=12 {
-            assert_eq!(join(&instance.buyer(buyer), item).await.status, 200);
-        }
+        all_join(&instance, 11..=12, item).await;
         assert_eq!(instance.buyer(1).step(&orders[0], "cancellation").await.status, 200);
         items.push(item);
     }
@@ -127,9 +125,7 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
             }
             // The unit is everybody's; it is sold again, and offered again.
             let order = order_id(&instance.buyer(20).buy("mysql-atomic", *item).await);
-            for buyer in 11..=12 {
-                assert_eq!(join(&instance.buyer(buyer), *item).await.status, 200);
-            }
+            all_join(&instance, 11..=12, *item).await;
             instance.buyer(20).step(&order, "cancellation").await.expect_status(200);
         }
     }
