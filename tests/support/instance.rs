@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 
 use dev_servers::{RedisServer, Replication};
 use ledger::rows::shops::{self, Creation};
-use ledger::schema;
 use lifecycle::{Lifecycle, StopResult};
 use mysql_connection::Database;
 use seckill::app::App;
@@ -95,9 +94,7 @@ impl Shop {
         }
         let mut own = config.clone();
         own.mysql.acquire_timeout_ms = own.mysql.acquire_timeout_ms.max(ACQUIRE_MS_MIN);
-        let pool = mysql_connection::pool(&own).expect("the URL is fine");
-        schema::migrate(&config, &pool).await.expect("the schema is made");
-        pool.close().await;
+        ledger_copy::migrated(&own).await.close().await;
         let pool = mysql_connection::pool(&own).expect("the URL is fine");
         Self { config, pool }
     }
