@@ -82,7 +82,8 @@ impl Workload {
         seed: u64,
     ) -> Self {
         let phase = watch::channel(Phase::Sells).0;
-        let (fault_ended, fault_ended_us) = (AtomicBool::new(false), AtomicU64::new(0));
+        let fault_ended = AtomicBool::default();
+        let fault_ended_us = AtomicU64::default();
         let clock = Arc::new(Clock { started: Instant::now(), fault_ended, fault_ended_us });
         let readers = Readers::start(&items, instances, clock.started, seed);
         let mut tasks = JoinSet::new();

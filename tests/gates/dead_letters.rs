@@ -29,7 +29,8 @@ impl DeadLetterTestbed {
         let item = instance.make_item(json!({ "per_buyer_limit": 2 })).await;
         let item = ItemId::new(item).expect("positive");
         instance.stop().await;
-        let (counters, pool) = (shop.counters(), shop.pool.clone());
+        let counters = shop.counters();
+        let pool = shop.pool.clone();
         let name = redis_stream::NAME;
         let (queue, _) = Queue::new(shop.redis_client(), pool, counters.clone(), name, 10);
         let purchase = support::purchase(&shop, item, 2, (name, "k")).await;

@@ -8,7 +8,6 @@ pub mod disk;
 pub mod draws;
 pub mod failover;
 pub mod held;
-pub mod idle;
 pub mod locks;
 pub mod mysql;
 pub mod mysql_engines;
