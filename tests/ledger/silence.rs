@@ -153,15 +153,9 @@ async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_ba
     let mut left = pool.acquire().await.expect("a connection");
     left.execute(sqlx::raw_sql("START TRANSACTION")).await.expect("begun");
     drop(left);
-    sqlx::query("INSERT INTO redis_queues (item_id) VALUES (7)")
-        .execute(&pool)
-        .await
-        .expect("inserted");
-    assert_eq!(
-        shop.number("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7").await,
-        1,
-        "what was answered as written is committed"
-    );
+    pool.execute("INSERT INTO redis_queues (item_id) VALUES (7)").await.expect("inserted");
+    let committed = shop.number("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7").await;
+    assert_eq!(committed, 1, "what was answered as written is committed");
 }
 
 /// A caller that goes away while the server prepares its statement leaves an answer of which sqlx does not know.
@@ -179,28 +173,20 @@ async fn an_answer_that_nobody_waits_for_is_nobody_elses() {
     {
         let statement = format!("{statement}{})", ", ?".repeat(parameters));
         link.trap(Trap::at(b"FROM orders").hold());
-        let given_up = tokio::spawn({
-            let (pool, statement) = (pool.clone(), statement.clone());
-            async move {
-                let start = sqlx::query(&statement);
-                (0..parameters)
-                    .fold(start, |query, _| query.bind(""))
-                    .fetch_all(&pool)
-                    .await
-                    .map(drop)
-            }
+        let on = pool.clone();
+        let sent = statement.clone();
+        let given_up = tokio::spawn(async move {
+            let query = (0..parameters).fold(sqlx::query(&sent), |query, _| query.bind(""));
+            query.fetch_all(&on).await.map(drop)
         });
         link.until_sprung().await;
         given_up.abort();
         let _ = given_up.await;
         link.mend();
         for number in 1..=3_i64 {
-            let said: i64 = sqlx::query_scalar("SELECT CAST(? AS SIGNED)")
-                .bind(number)
-                .fetch_one(&pool)
-                .await
-                .unwrap_or_else(|error| panic!("after {statement}: {error}"));
-            assert_eq!(said, number, "after {statement}");
+            let asked = sqlx::query_scalar::<_, i64>("SELECT CAST(? AS SIGNED)").bind(number);
+            let said = asked.fetch_one(&pool).await.map_err(|error| error.to_string());
+            assert_eq!(said, Ok(number), "after {statement}");
         }
     }
 }
