@@ -7,7 +7,7 @@ use crate::audit::audit;
 use crate::config::Config;
 use gates::redis_store::{Counters, RedisClient};
 use ledger::rows;
-use mysql_connection::Database;
+use mysql_connection::{Database, Fault};
 use shop_domain::ItemId;
 use shop_domain::audit::Report;
 use shop_metrics::Metrics;
@@ -23,8 +23,8 @@ pub struct Arguments {
     item: Option<ItemId>,
 }
 
-/// Prints the audit. Exit 1 when an invariant is broken; a sentence and exit 2 when nothing could
-/// be read, since an audit without items proves nothing.
+/// Prints the audit. Exit 1 when an invariant is broken; else a sentence and exit 2 when an item could not be read, or
+/// there is none, since an audit without items proves nothing.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let pool = mysql_connection::pool(&config)?;
@@ -49,23 +49,42 @@ pub(super) async fn audit_items(
         redis.takes_password().await?;
     }
     let counters = redis.map(|redis| Counters::new(redis, pool.clone(), Metrics::new()));
-    let mut broken = 0;
-    let mut read = 0;
-    let mut progress = super::progress::Progress::new("auditing", items.len());
-    for item in items {
-        progress.show(read);
-        let audited = audit(pool, counters.as_ref(), item).await.map_err(unreadable)?;
-        let report = audited.ok_or_else(|| format!("there is no item {item}"))?;
-        print(&report);
-        read += 1;
-        broken += usize::from(!report.is_clean());
-    }
-    drop(progress);
-    if read == 0 {
+    if items.is_empty() {
         return Err("there is no item to audit".to_owned());
     }
-    print_line(format_args!("{} audited, {broken} broken", counted(read, "item")));
-    Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let mut broken = 0;
+    let mut unread = 0;
+    let mut progress = super::progress::Progress::new("auditing", items.len());
+    for (done, id) in items.iter().enumerate() {
+        progress.show(done);
+        match audit(pool, counters.as_ref(), *id).await {
+            Ok(Some(report)) => {
+                print(&report);
+                broken += usize::from(!report.is_clean());
+            }
+            Ok(None) if item.is_some() => return Err(format!("there is no item {id}")),
+            Ok(None) => {
+                print_line(format_args!(
+                    "item {id}: BROKEN, without a row in `items` or in `stock`"
+                ));
+                broken += 1;
+            }
+            // Such as a damaged row: the other items can be read.
+            Err(error) if item.is_none() && Fault::of(&error) == Fault::Other => {
+                print_line(format_args!("item {id}: not audited, {error}"));
+                unread += 1;
+            }
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
+    drop(progress);
+    let audited = counted(items.len() - unread, "item");
+    print_line(format_args!("{audited} audited, {broken} broken"));
+    match (broken, unread) {
+        (0, 0) => Ok(ExitCode::SUCCESS),
+        (0, _) => Err(format!("{} could not be read", counted(unread, "item"))),
+        _ => Ok(ExitCode::from(1)),
+    }
 }
 
 /// Prints a table in which each invariant has a row, and its figures stand below it.

@@ -147,7 +147,7 @@ enum Command {
     /// People: delete one who has asked for it.
     #[command(subcommand)]
     User(user::Action),
-    /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
+    /// Audit the ledger: exit 1 when an invariant is broken, 2 when an item could not be read.
     Audit(audit::Arguments),
     /// After a restore, before the first start: check the secret, Redis and the audit. Exit 1 when something is left to do.
     Restored,
@@ -203,7 +203,7 @@ fn parse_user(text: &str) -> Result<UserId, String> {
 /// The end of a command: its exit code, or an error sentence.
 pub type ExitResult = Result<ExitCode, String>;
 
-/// Prints why nothing was done, for exit 1.
+/// Prints why a command has not done its work, for exit 1.
 fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
     eprintln!("seckill: {sentence}");
     Ok(ExitCode::from(1))

@@ -38,10 +38,23 @@ pub fn settings(config: &Config) -> Result<(), String> {
 /// How a start goes on.
 #[derive(Clone, Default)]
 pub struct Progress {
-    /// The sentence with which a start that had to wait was given up, if it was.
-    pub given_up: Arc<OnceLock<String>>,
+    /// Why a start that had to wait was given up, if it was.
+    pub given_up: Arc<OnceLock<GivenUp>>,
     /// Fires when the ledger can be used.
     pub can_sell: CancellationToken,
+}
+
+/// Why a start was given up.
+pub struct GivenUp {
+    pub sentence: String,
+    /// Whether another start may go well: the ledger was away for too long.
+    pub may_heal: bool,
+}
+
+impl From<String> for GivenUp {
+    fn from(sentence: String) -> Self {
+        Self { sentence, may_heal: false }
+    }
 }
 
 /// Checks the database and Redis. While one of them is not usable yet, a worker of `lifecycle` keeps
@@ -80,9 +93,9 @@ pub async fn servers(
             checked = start.wait() => checked,
             () = drained.cancelled() => return,
         };
-        if let Err(sentence) = checked {
-            tracing::error!("{sentence}");
-            let _ = told.set(sentence);
+        if let Err(given_up) = checked {
+            tracing::error!("{}", given_up.sentence);
+            let _ = told.set(given_up);
             stopping.stop();
         }
         drained.cancelled().await;
@@ -139,7 +152,7 @@ impl Start {
     }
 
     /// Checks again and again until both servers can be used.
-    async fn wait(&self) -> Result<(), String> {
+    async fn wait(&self) -> Result<(), GivenUp> {
         let limit = Duration::from_millis(self.config.lifecycle.start_wait_ms);
         let mut said: Option<(Obstacle, Instant)> = None;
         loop {
@@ -150,7 +163,8 @@ impl Start {
             };
             if waiting.is_ledger && self.began.elapsed() >= limit {
                 let limit = limit.as_secs_f32();
-                return Err(format!("gave up after {limit} s: {}", waiting.sentence));
+                let sentence = format!("gave up after {limit} s: {}", waiting.sentence);
+                return Err(GivenUp { sentence, may_heal: true });
             }
             let is_new = said
                 .as_ref()

@@ -9,9 +9,11 @@ use web::listen_address::ListenAddress;
 use web::listener::Listener;
 
 use super::passed_sockets::PassedSockets;
-use super::{ExitResult, service_manager};
+use super::preflight::GivenUp;
+use super::{ExitResult, refuse, service_manager};
 
-/// Serves until a signal. Exit 0 after a clean stop, 1 after one that was cut short or a crash.
+/// Serves until a signal. Exit 0 after a clean stop; 1 after one that was cut short, after a crash, or if the ledger was
+/// away for too long; 2 after a mistake that another start does not heal, so that systemd makes none.
 pub async fn run(file: Option<&Path>, sockets: PassedSockets) -> ExitResult {
     let mut config = super::settings(file)?;
     super::start_logging(&config)?;
@@ -32,10 +34,11 @@ pub async fn run(file: Option<&Path>, sockets: PassedSockets) -> ExitResult {
     let told = service_manager::tell(app.prober(), start.can_sell, stopping);
     let ended = tokio::select! {
         ended = Box::pin(until_stopped(app)) => ended,
-        () = told => Err("systemd is told nothing any more".to_owned()),
+        () = told => refuse("systemd is told nothing any more"),
     };
     match start.given_up.get() {
-        Some(sentence) => Err(sentence.clone()),
+        Some(GivenUp { sentence, may_heal: true }) => refuse(sentence),
+        Some(GivenUp { sentence, .. }) => Err(sentence.clone()),
         None => ended,
     }
 }
@@ -62,7 +65,11 @@ pub async fn until_stopped(app: App) -> ExitResult {
             tracing::info!("stopped after all accepted work was done");
             Ok(ExitCode::SUCCESS)
         }
-        StopResult::Cut => Err("stopped before all work had finished; after an unknown outcome retry with the same key".to_owned()),
-        StopResult::Crashed(worker) => Err(format!("the worker {worker:?} ended by itself")),
+        StopResult::Cut => refuse(
+            "stopped before all work had finished; after an unknown outcome retry with the same key",
+        ),
+        StopResult::Crashed(worker) => {
+            refuse(format_args!("the worker {worker:?} ended by itself"))
+        }
     }
 }

@@ -19,6 +19,7 @@ use ledger::rows::audit::recent_sales;
 use ledger::work::{ask, nothing_was_sent};
 use mysql_connection::within;
 use shop_domain::ItemId;
+use shop_domain::audit::Report;
 use shop_metrics::Metrics;
 
 /// How long one run begins audits; the next run goes on behind it.
@@ -51,6 +52,20 @@ struct AuditResults {
 struct ItemResult {
     oversold: i64,
     broken: Vec<&'static str>,
+}
+
+impl ItemResult {
+    fn of(report: &Report) -> Self {
+        let broken = report.findings.iter().filter(|finding| finding.holds == Some(false));
+        let broken = broken.map(|finding| finding.invariant);
+        let broken = broken.filter(|invariant| REPORTED.contains(invariant)).collect();
+        Self { oversold: report.units_oversold(), broken }
+    }
+
+    /// The result of an item that has lost its stock row: recent items are never deleted.
+    fn without_stock() -> Self {
+        Self { oversold: 0, broken: vec!["I1"] }
+    }
 }
 
 #[async_trait]
@@ -111,11 +126,7 @@ impl Audit {
         let audited = within(ITEM_MAX, Box::pin(audit(&self.ledger.pool, None, id)));
         let audited = ask(&self.ledger.breaker, audited).await?;
         let mut found = self.found();
-        let Some(report) = audited else { return Ok(()) };
-        let broken = report.findings.iter().filter(|finding| finding.holds == Some(false));
-        let broken = broken.map(|finding| finding.invariant);
-        let broken: Vec<&str> = broken.filter(|invariant| REPORTED.contains(invariant)).collect();
-        let result = ItemResult { oversold: report.units_oversold(), broken };
+        let result = audited.as_ref().map_or_else(ItemResult::without_stock, ItemResult::of);
         let is_news = found.items.get(&id).is_none_or(|before| before.broken != result.broken);
         if is_news && !result.broken.is_empty() {
             let broken = result.broken.join(", ");

@@ -75,11 +75,10 @@ impl Expire {
     async fn sweep_item(&self, item: ItemId, swept: &mut Swept) -> Result<(), StepError> {
         swept.is_whole = true;
         for _ in 0..BATCHES_MAX {
-            let ExpiryRun { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
+            let come_back = |item| self.purchases.item_changed(item);
+            let run = self.orders.expire(item, self.batch_max, &come_back).await?;
+            let ExpiryRun { expired, stuck } = run;
             swept.expired += expired;
-            if expired > 0 {
-                self.purchases.item_changed(item);
-            }
             if stuck > 0 {
                 swept.is_whole = false;
                 return Ok(());

@@ -10,7 +10,8 @@ use gates::redis_store::{Counters, Queue};
 use ledger::Ledger;
 use ledger::cache::Cache;
 use ledger::order::{
-    ExpiryBatch, OrderSteps, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order, is_too_slow,
+    ExpiryBatch, OrderSteps, Overdue, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order,
+    is_too_slow,
 };
 use ledger::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::Step;
@@ -35,9 +36,12 @@ pub struct Orders {
     queue: Queue,
     hub: Hub,
     metrics: Metrics,
-    /// The last order of each item that was tried alone, while more may be behind it.
+    /// The order of each item behind which the next run goes on.
     tried: Cache<ItemId, OverdueOrder>,
 }
+
+/// Is told of an item of which units have come back.
+type ComeBack<'a> = &'a (dyn Fn(ItemId) + Sync);
 
 /// The result of one batch of the job that expires orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,29 +68,40 @@ impl Orders {
         Self { steps, counters, queue, hub, metrics, tried: Cache::new(TRIED_MAX) }
     }
 
-    /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
-    /// gives their units back. May run in every instance at once: rows that another one works on
-    /// are skipped. An order that cannot expire, or for which a row of another item or a limit of its buyer is locked, is
-    /// left for a later run.
+    /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and gives their units
+    /// back; `come_back` is told of each item that has some. May run in every instance at once: rows that another one
+    /// works on are skipped. An order that cannot expire, or for which a row of another item or a limit of its buyer is
+    /// locked, is left for a later run.
     ///
     /// # Errors
     /// Those of the item; orders that expired before stay expired.
-    pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
-        match self.steps.expire(item, limit).await {
+    pub async fn expire(
+        &self,
+        item: ItemId,
+        limit: u32,
+        come_back: ComeBack<'_>,
+    ) -> Result<ExpiryRun, StepError> {
+        match self.steps.expire(item, Overdue::First(limit)).await {
             Ok(batch) => {
-                self.publish_expired(&batch).await;
+                self.publish_expired(&batch, come_back).await;
                 Ok(ExpiryRun { expired: batch.orders.len(), stuck: 0 })
             }
             Err(error) if is_of_one_order(&error) || is_too_slow(&error) => {
-                self.expire_singly(item, limit).await
+                self.expire_singly(item, limit, come_back).await
             }
             Err(error) => Err(error),
         }
     }
 
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside and behind those that
-    /// cannot expire do not wait for them, and a batch that is too slow for one transaction ends nevertheless.
-    async fn expire_singly(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
+    /// cannot expire do not wait for them, and a batch that is too slow for one transaction ends nevertheless. Another
+    /// error ends the run, so an order without an answer costs it the time of one transaction.
+    async fn expire_singly(
+        &self,
+        item: ItemId,
+        limit: u32,
+        come_back: ComeBack<'_>,
+    ) -> Result<ExpiryRun, StepError> {
         let mut last = self.tried.get(item);
         // The batch has just failed at one in front of the place where the last run has ended.
         let mut run = ExpiryRun { expired: 0, stuck: usize::from(last.is_some()) };
@@ -95,16 +110,20 @@ impl Orders {
             // Behind a page that is not full there is none, and the next run begins with the oldest order.
             last = page.last().filter(|_| page.len() == limit as usize).copied();
             for order in page {
-                match self.steps.expire_one(item, order.id).await {
+                match self.steps.expire(item, Overdue::One(order.id)).await {
                     Ok(batch) => {
-                        self.publish_expired(&batch).await;
+                        self.publish_expired(&batch, come_back).await;
                         run.expired += batch.orders.len();
                     }
                     Err(error) if is_of_one_order(&error) => {
                         tracing::debug!(%error, %item, order = %order.id, "order cannot expire");
                         run.stuck += 1;
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        // It may be of this order alone, such as that no answer comes: the next run goes on behind it.
+                        self.tried.insert(item, order);
+                        return Err(error);
+                    }
                 }
             }
             if last.is_none() || run.stuck == 0 {
@@ -121,13 +140,14 @@ impl Orders {
         Ok(run)
     }
 
-    async fn publish_expired(&self, batch: &ExpiryBatch) {
+    async fn publish_expired(&self, batch: &ExpiryBatch, come_back: ComeBack<'_>) {
         let expired = &batch.orders;
         for ReturnedUnits { item, line, .. } in &batch.returned {
             let lines = expired.iter().flat_map(Order::lines).filter(|line| line.item_id == *item);
             let returned: Vec<_> =
                 lines.map(|line| (line.user_id, line.quantity.signed())).collect();
             self.publish_line(*item, line, &returned).await;
+            come_back(*item);
         }
         for order in expired {
             self.metrics.orders_expired.inc();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use mysql_connection::{Database, Writer};
+use mysql_connection::{Database, Writer, within};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -198,10 +198,10 @@ async fn in_ledger(parts: &PurchaseParts, purchase: &Purchase) -> Option<Outcome
         return Some(NO_LEDGER);
     }
     match parts.keys.find(purchase.buyer, purchase.item.id, purchase.key.clone()).await {
-        Ok(KeyState::None) => None,
-        Ok(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
-        Ok(KeyState::Order(order)) => Some(replay(purchase, order)),
-        Err(NotLookedUp) => Some(NO_LEDGER),
+        Some(KeyState::Unused) => None,
+        Some(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
+        Some(KeyState::Order(order)) => Some(replay(purchase, order)),
+        None => Some(NO_LEDGER),
     }
 }
 
@@ -234,16 +234,10 @@ async fn in_queue(parts: &PurchaseParts, purchase: &Purchase, permit: Permit) ->
     }
 }
 
-/// A key was not looked up: too many requests ask, or the ledger does not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the key could not be looked up")]
-pub struct NotLookedUp;
-
 /// The ledger's knowledge of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Nothing.
-    None,
+    Unused,
     /// A request with it runs: on another instance, or in a transaction that is not over.
     Running,
     /// A request with it became this order.
@@ -254,7 +248,7 @@ struct Question {
     buyer: UserId,
     item: ItemId,
     key: RequestKey,
-    answer: oneshot::Sender<Result<KeyState, NotLookedUp>>,
+    answer: oneshot::Sender<KeyState>,
 }
 
 /// Asks about keys. The questions of all clones are asked together.
@@ -278,23 +272,12 @@ impl Keys {
         (Self { questions: sender }, KeyReader { rows, questions })
     }
 
-    /// Looks up what became of a request that does not run in this process.
-    ///
-    /// # Errors
-    /// When the ledger cannot be asked now.
-    pub async fn find(
-        &self,
-        buyer: UserId,
-        item: ItemId,
-        key: RequestKey,
-    ) -> Result<KeyState, NotLookedUp> {
+    /// Looks up what became of a request that does not run in this process; `None` when too many ask, or the ledger does
+    /// not answer.
+    pub async fn find(&self, buyer: UserId, item: ItemId, key: RequestKey) -> Option<KeyState> {
         let (answer, found) = oneshot::channel();
-        let question = Question { buyer, item, key, answer };
-        self.questions.try_send(question).map_err(|_| NotLookedUp)?;
-        match timeout(ANSWER_MAX, found).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(_)) | Err(_) => Err(NotLookedUp),
-        }
+        self.questions.try_send(Question { buyer, item, key, answer }).ok()?;
+        timeout(ANSWER_MAX, found).await.ok()?.ok()
     }
 }
 
@@ -315,28 +298,23 @@ impl KeyReader {
             if together.is_empty() {
                 continue;
             }
-            let found = match timeout(ANSWER_MAX, self.look_up(&together)).await {
-                Ok(found) => found.map_err(|error| error.to_string()),
-                Err(_) => Err("the ledger does not answer".to_owned()),
-            };
-            for Question { buyer, item, key, answer } in together.drain(..) {
-                let request = (buyer, item, key.as_str().to_owned());
-                // A client that went away asks again.
-                let _ = answer.send(match &found {
-                    Ok(rows) => Ok(state_of(rows, &request)),
-                    Err(_) => Err(NotLookedUp),
-                });
-            }
-            if let Err(error) = found {
-                tracing::warn!(%error, "request keys not looked up");
+            let asked: Vec<_> =
+                together.iter().map(|one| (one.buyer, one.item, one.key.as_str())).collect();
+            match within(ANSWER_MAX, Box::pin(self.rows.find(&asked))).await {
+                Ok(rows) => {
+                    for Question { buyer, item, key, answer } in together.drain(..) {
+                        let request = (buyer, item, key.as_str().to_owned());
+                        // A client that went away asks again.
+                        let _ = answer.send(state_of(&rows, &request));
+                    }
+                }
+                Err(error) => {
+                    // Whoever asked hears that no answer comes.
+                    together.clear();
+                    tracing::warn!(%error, "request keys not looked up");
+                }
             }
         }
-    }
-
-    async fn look_up(&mut self, together: &[Question]) -> ledger::Result<KeyRows> {
-        let asked: Vec<_> =
-            together.iter().map(|one| (one.buyer, one.item, one.key.as_str())).collect();
-        self.rows.find(&asked).await
     }
 }
 
@@ -345,7 +323,7 @@ fn state_of(rows: &KeyRows, request: &(UserId, ItemId, String)) -> KeyState {
     match rows.orders.get(request) {
         Some(order) => KeyState::Order(order.clone()),
         None if rows.running.contains(request) => KeyState::Running,
-        None => KeyState::None,
+        None => KeyState::Unused,
     }
 }
 

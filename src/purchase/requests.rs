@@ -267,10 +267,9 @@ mod tests {
     }
 
     fn begin(requests: &Requests, key: &str) -> RunningRequest {
-        let state = Running { since: Instant::now(), client_left: false, announced: None };
-        requests.shared.running().insert(request(key), state);
-        let shared = Arc::clone(&requests.shared);
-        RunningRequest { shared, request: request(key), has_ended: Arc::default() }
+        let (buyer, item, key) = request(key);
+        let key = RequestKey::parse(&key).expect("a key");
+        requests.begin(buyer, item, &key).expect("none with this key runs")
     }
 
     #[test]

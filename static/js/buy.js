@@ -25,6 +25,8 @@ const RETRY_AFTER_MS_MAX = 10_000;
  * under way, here or in another tab, while it was stored less than this ago: no pause is as long.
  */
 const RESUME_AGE_MS_MAX = 60_000;
+/** The statuses of refusals for which the service has looked for an order with the key. */
+const LOOKED = [404, 409, 422];
 
 /**
  * @typedef {{kind: 'sold'|'queued', order: object} | {kind: 'left'}
@@ -228,8 +230,8 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     }
     // "In progress" is an earlier request with this key: its outcome is what we are waiting for.
     const mayHaveChanged = changed === 'unknown' || code === 'request_in_progress';
-    // A page of a proxy has no code of ours, and says nothing about an earlier request.
-    const judged = status < 500 && status !== 401 && status !== 429 && code !== 'other' && !mayHaveChanged;
+    // The page of a proxy, which has no code of ours, and a body that came too slowly say nothing about an earlier request.
+    const judged = LOOKED.includes(status) && code !== 'other' && !mayHaveChanged;
     attempt.uncertain = mayHaveChanged || (uncertainBefore && !judged);
     keep(attempt);
     if (status === 401) return { kind: 'sign_in', code, retryAfterMs };

@@ -3,7 +3,7 @@
  */
 import { announce, el, setText } from './dom.js';
 import { count } from './format.js';
-import { readEntry, removeEntry, writeEntry } from './storage.js';
+import { onForeignChange, readEntry, removeEntry, writeEntry } from './storage.js';
 import { text } from './strings.js';
 
 const ENTRY = 'seckill.cart';
@@ -51,7 +51,7 @@ export function setUnits(itemId, quantity) {
 }
 
 /** The units of an item in the cart. @param {number} itemId */
-export function unitsInCart(itemId) {
+function unitsInCart(itemId) {
   return cartLines().find((line) => line.item_id === itemId)?.quantity ?? 0;
 }
 
@@ -100,6 +100,4 @@ function tell() {
   for (const listener of listeners) listener();
 }
 
-addEventListener('storage', (event) => {
-  if (event.key === ENTRY || event.key === null) tell();
-});
+onForeignChange(ENTRY, tell);

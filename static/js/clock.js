@@ -7,6 +7,8 @@
  * one, since crystals drift and computers sleep.
  */
 const SAMPLE_AGE_MS_MAX = 60_000;
+/** By how much the clocks of two servers may differ. */
+const APART_MS_MAX = 1_000;
 
 /** @type {{offsetMs: number, roundTripMs: number, takenAtMs: number} | null} */
 let best = null;
@@ -22,9 +24,15 @@ export function observe(serverTime, sentAtMs, receivedAtMs) {
   const serverMs = Date.parse(serverTime);
   if (Number.isNaN(serverMs)) return;
   const roundTripMs = Math.max(0, receivedAtMs - sentAtMs);
-  const stale = best === null || receivedAtMs - best.takenAtMs > SAMPLE_AGE_MS_MAX;
-  if (!stale && roundTripMs > best.roundTripMs) return;
-  best = { offsetMs: serverMs - (sentAtMs + receivedAtMs) / 2, roundTripMs, takenAtMs: receivedAtMs };
+  const offsetMs = serverMs - (sentAtMs + receivedAtMs) / 2;
+  const isUsed = best !== null && receivedAtMs - best.takenAtMs <= SAMPLE_AGE_MS_MAX && !isOtherTime(offsetMs, roundTripMs);
+  if (isUsed && roundTripMs > best.roundTripMs) return;
+  best = { offsetMs, roundTripMs, takenAtMs: receivedAtMs };
+}
+
+/** Whether the best sample cannot be right beside a new one: the computer slept, and its steady clock stood still. */
+function isOtherTime(offsetMs, roundTripMs) {
+  return Math.abs(offsetMs - best.offsetMs) > (roundTripMs + best.roundTripMs) / 2 + APART_MS_MAX;
 }
 
 /** The server's time now. @returns {number} milliseconds since the epoch */

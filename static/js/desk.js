@@ -40,10 +40,14 @@ export function safeChip(safe) {
   return el('span', { class: 'chip', 'data-state': safe ? 'paid' : 'unsafe', text: text(safe ? 'desk.safe' : 'desk.unsafe') });
 }
 
-/** A server time as the value of a `datetime-local` field, in the reader's zone. @param {string} instant RFC 3339 */
+/**
+ * A server time as the value of a `datetime-local` field, in the reader's zone; without seconds of 0, as browsers write it.
+ * @param {string} instant RFC 3339
+ */
 export function fieldTime(instant) {
   const time = new Date(instant);
-  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+  const here = new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString();
+  return here.slice(0, 19).replace(/(T\d\d:\d\d):00$/, '$1');
 }
 
 /** The value of such a field as RFC 3339; empty when the field is. @param {string} value */

@@ -22,7 +22,7 @@ export function drawPanel(place, { item, onDrawn }) {
   const title = el('h2', { id: 'draw-title' });
   const sentence = el('p', {});
   const moment = el('p', { class: 'draw-left digits', role: 'timer' });
-  const reason = el('p', { class: 'draw-reason' });
+  const reason = el('p', {});
   const mine = el('p', { class: 'hint' });
   const saved = el('p', { class: 'hint draw-saved', role: 'status' });
   const failed = el('p', { class: 'result', role: 'alert', 'data-tone': 'bad' });

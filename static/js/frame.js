@@ -1,12 +1,12 @@
 /**
  * What all pages share: the sentences in the markup, who is signed in, the shop's clock in the foot.
  */
-import { remove } from './api.js';
+import { get, remove } from './api.js';
 import { cartLines, onCartChange } from './cart.js';
 import { distrust, everySecond } from './clock.js';
 import { byId, el, setText } from './dom.js';
 import { clockFace } from './format.js';
-import { currentSession, forgetSession, isOperator, onSessionChange, signInAddress } from './session.js';
+import { currentSession, forgetSession, isOperator, onSessionChange, seemsOver, signInAddress } from './session.js';
 import { chooseLanguage, language, LANGUAGES, languageTag, text } from './strings.js';
 
 /**
@@ -22,6 +22,8 @@ export function startFrame(titleKey) {
   drawFoot();
   drawAccount();
   onSessionChange(drawAccount);
+  // A 401 makes the browser forget the session.
+  if (seemsOver()) get('/api/session').catch(() => {});
   drawCart();
   onCartChange(drawCart);
   everySecond((nowMs) => setText(byId('shop-clock'), clockFace(nowMs)));

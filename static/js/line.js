@@ -5,6 +5,7 @@
  * stood. A ticket is stored as long as it is good.
  */
 import { post, remove } from './api.js';
+import { serverNowMs } from './clock.js';
 import { readEntry, removeEntry, writeEntry } from './storage.js';
 // The browser’s own hash is missing over plain http from another machine, and slower for messages as short as these.
 import './verify/sha256.js';
@@ -31,7 +32,7 @@ export function createLine({ itemId, userId }) {
   /** The ticket in hand, if it is still good. @returns {string | null} */
   function ticket() {
     const entry = readEntry(ticketEntry);
-    return typeof entry?.ticket === 'string' && Date.parse(entry.expiresAt) > Date.now() ? entry.ticket : null;
+    return typeof entry?.ticket === 'string' && Date.parse(entry.expiresAt) > serverNowMs() ? entry.ticket : null;
   }
 
   /** The service does not take it. */
@@ -112,7 +113,7 @@ export function createLine({ itemId, userId }) {
 
 /** The proof that is kept, while the service still takes it. */
 function usable(place) {
-  const good = typeof place?.altcha === 'string' && place.expiresAt > Date.now() / 1000 + EXPIRY_MARGIN_S;
+  const good = typeof place?.altcha === 'string' && place.expiresAt > serverNowMs() / 1000 + EXPIRY_MARGIN_S;
   return good ? { altcha: place.altcha, expiresAt: place.expiresAt } : {};
 }
 

@@ -4,7 +4,7 @@
  * The session itself is an HttpOnly cookie that no script can read. Kept here is only what the
  * header shows and what separates two buyers on one computer; losing it costs a sign-in.
  */
-import { readEntry, removeEntry, writeEntry } from './storage.js';
+import { onForeignChange, readEntry, removeEntry, writeEntry } from './storage.js';
 
 const ENTRY = 'seckill.session';
 const listeners = new Set();
@@ -13,11 +13,16 @@ const listeners = new Set();
  * @typedef {{username: string, user_id: number, role: 'buyer'|'operator'|'admin', expires_at: string}} Session
  */
 
-/** The session, or null when signed out or past its end. @returns {Session | null} */
+/** The session, or null when signed out. @returns {Session | null} */
 export function currentSession() {
   const session = readEntry(ENTRY);
-  if (session === null || typeof session.user_id !== 'number') return null;
-  return Date.parse(session.expires_at) > Date.now() ? session : null;
+  return typeof session?.user_id === 'number' ? session : null;
+}
+
+/** Whether the session is past its end by the clock of this computer, which may be wrong: only the service knows. */
+export function seemsOver() {
+  const session = currentSession();
+  return session !== null && Date.parse(session.expires_at) <= Date.now();
 }
 
 /** Whether an operator is signed in, as far as the page knows; the server has the last word. */
@@ -75,6 +80,4 @@ function tell() {
   for (const listener of listeners) listener();
 }
 
-addEventListener('storage', (event) => {
-  if (event.key === ENTRY || event.key === null) tell();
-});
+onForeignChange(ENTRY, tell);

@@ -38,3 +38,13 @@ export function removeEntry(name) {
     // Nothing was stored.
   }
 }
+
+/**
+ * Be told when another page may have changed an entry: in another tab, or in this one while the browser had this page
+ * set aside. Such a page hears of no change, and is shown again as it was.
+ * @param {string} name @param {() => void} listener
+ */
+export function onForeignChange(name, listener) {
+  addEventListener('storage', ({ key }) => (key === name || key === null) && listener());
+  addEventListener('pageshow', ({ persisted }) => persisted && listener());
+}

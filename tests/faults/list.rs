@@ -5,8 +5,8 @@ use futures::future::LocalBoxFuture;
 use crate::TrialResult;
 use crate::checker::planted;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, draws, failover, held, idle, locks, mysql, mysql_engines,
-    network, orders, power, redis, redis_groups, service, vitess, waiting,
+    batch, buyers, clock, crash, disk, draws, failover, held, locks, mysql, mysql_engines, network,
+    orders, power, redis, redis_groups, service, vitess, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -191,9 +191,6 @@ pub const LIST: &[Row] = rows! {
     "mysql-row-held-carts": held::beside_carts,
         "a side transaction holds the stock row of one item, while 30 clients reserve and cancel carts of it and another item, and join its waiting list",
         "no cart gets through, and none that waits holds the row of the other item: it is sold on";
-    "lock-redis-idle": idle::lock_redis,
-        "nine items are sold once each under lock-redis; the ledger closes the sessions that have idled since; 72 buyers come at once",
-        "each of them buys; the ledger's breaker stays closed, and another item sells all the time";
     "mysql-no-connections": mysql::no_connections,
         "max_connections is used up by others and the service's are killed",
         "503 within the pool's wait; alive all the time";

@@ -24,6 +24,7 @@ mod trial;
 mod wire;
 mod workload;
 
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,17 @@ use testbed::Testbed;
 
 /// The result of one step of a trial; the error is a sentence for people.
 pub type Run<T> = Result<T, String>;
+
+/// A result whose error is such a sentence.
+pub trait Said<T> {
+    fn said(self) -> Run<T>;
+}
+
+impl<T, E: Display> Said<T> for Result<T, E> {
+    fn said(self) -> Run<T> {
+        self.map_err(|error| error.to_string())
+    }
+}
 
 /// A trial that takes longer counts as failed: it hangs.
 const TRIAL_MAX: Duration = Duration::from_secs(600);

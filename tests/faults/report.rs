@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::TrialResult;
-use crate::checker::{JudgedInTime, TrialOutcome};
-use crate::events::CheckedEvents;
+use crate::checker::TrialOutcome;
 use crate::list::Row;
 use crate::options::Options;
 
@@ -60,7 +59,8 @@ impl Report {
     /// Prints and writes the table; the exit code tells whether all is well.
     pub fn end(&self, took: Duration) -> ExitCode {
         let sums: Vec<Sum> = self.rows().into_iter().map(|row| self.sum(row)).collect();
-        let total = Total::of(&sums);
+        let mut total = TrialOutcome::default();
+        sums.iter().for_each(|sum| total.add(&sum.all, sum.row.name));
         let page = page(&sums, &total, &self.options, took);
         println!("\n{page}");
         let written = self.options.out.as_deref().map(|out| self.write(out, &page, &sums, &total));
@@ -77,9 +77,10 @@ impl Report {
                 );
             }
         }
-        let missed = total.missed_too_many();
+        let (caught, controls) = total.controls;
+        let missed = are_too_many_missed(caught, controls);
         if missed {
-            println!("the audit caught {} of {} known-bad runs", total.caught, total.controls);
+            println!("the audit caught {caught} of {controls} known-bad runs");
         }
         let failed = failed + usize::from(missed);
         let word = if failed == 0 { "ok" } else { "FAILED" };
@@ -100,7 +101,8 @@ impl Report {
     }
 
     fn sum(&self, row: &'static Row) -> Sum {
-        let mut sum = Sum::of(row);
+        let all = TrialOutcome::default();
+        let mut sum = Sum { row, seeds: Vec::new(), all, recoveries: Vec::new() };
         for (_, seed, tried) in self.trials.iter().filter(|(other, _, _)| other.name == row.name) {
             sum.seeds.push(*seed);
             match tried {
@@ -116,7 +118,13 @@ impl Report {
         sum
     }
 
-    fn write(&self, out: &Path, page: &str, sums: &[Sum], total: &Total) -> Result<(), String> {
+    fn write(
+        &self,
+        out: &Path,
+        page: &str,
+        sums: &[Sum],
+        total: &TrialOutcome,
+    ) -> Result<(), String> {
         let said = |error: std::io::Error| format!("{}: {error}", out.display());
         std::fs::create_dir_all(out).map_err(said)?;
         std::fs::write(out.join("faults.md"), page).map_err(said)?;
@@ -126,8 +134,8 @@ impl Report {
             "seconds": self.options.sells.as_secs_f64(),
             "injections": total.injections,
             "attempts": total.attempts,
-            "controls": total.controls,
-            "controls_caught": total.caught,
+            "controls": total.controls.1,
+            "controls_caught": total.controls.0,
             "rows": rows,
         });
         std::fs::write(out.join("faults.json"), format!("{whole:#}\n")).map_err(said)
@@ -149,10 +157,6 @@ struct Sum {
 }
 
 impl Sum {
-    fn of(row: &'static Row) -> Self {
-        Self { row, seeds: Vec::new(), all: TrialOutcome::default(), recoveries: Vec::new() }
-    }
-
     fn median(&self) -> Option<Duration> {
         self.recoveries.get(self.recoveries.len() / 2).copied()
     }
@@ -189,42 +193,6 @@ impl Sum {
     }
 }
 
-/// All rows.
-struct Total {
-    injections: u64,
-    attempts: u64,
-    broken: i64,
-    resolved: i64,
-    in_time: JudgedInTime,
-    events: CheckedEvents,
-    caught: u32,
-    controls: u32,
-}
-
-impl Total {
-    fn of(sums: &[Sum]) -> Self {
-        let broken = |all: &TrialOutcome| all.oversold + all.duplicated + all.lost + all.unresolved;
-        let mut in_time = JudgedInTime::default();
-        sums.iter().for_each(|sum| in_time.add(sum.all.in_time));
-        let mut events = CheckedEvents::default();
-        sums.iter().for_each(|sum| events.add(&sum.all.events));
-        Self {
-            in_time,
-            events,
-            injections: sums.iter().map(|sum| u64::from(sum.all.injections)).sum(),
-            attempts: sums.iter().map(|sum| sum.all.attempts).sum(),
-            broken: sums.iter().map(|sum| broken(&sum.all)).sum(),
-            resolved: sums.iter().map(|sum| sum.all.resolved).sum(),
-            caught: sums.iter().map(|sum| sum.all.controls.0).sum(),
-            controls: sums.iter().map(|sum| sum.all.controls.1).sum(),
-        }
-    }
-
-    fn missed_too_many(&self) -> bool {
-        are_too_many_missed(self.caught, self.controls)
-    }
-}
-
 /// Few runs prove nothing about a share; then one may be missed.
 pub fn are_too_many_missed(caught: u32, controls: u32) -> bool {
     match controls < CONTROLS_MIN {
@@ -233,7 +201,7 @@ pub fn are_too_many_missed(caught: u32, controls: u32) -> bool {
     }
 }
 
-fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> String {
+fn page(sums: &[Sum], total: &TrialOutcome, options: &Options, took: Duration) -> String {
     let mut page = format!(
         "{} kinds of fault, {} injections, {} purchase requests, seeds {}, {:.0} s. Oversold, \
          duplicated, lost and unresolved in all: {}. Unknown outcomes resolved by key: {}. \
@@ -244,14 +212,14 @@ fn page(sums: &[Sum], total: &Total, options: &Options, took: Duration) -> Strin
         total.attempts,
         options.seed_words(),
         took.as_secs_f64(),
-        total.broken,
+        total.oversold + total.duplicated + total.lost + total.unresolved,
         total.resolved,
         total.in_time.sold_out,
         total.in_time.orders,
         total.in_time.lists,
         total.events,
-        total.caught,
-        total.controls,
+        total.controls.0,
+        total.controls.1,
     );
     page.push_str(
         "| fault | injected | requests | oversold | duplicated | lost | unresolved | resolved by key | sells again after, median / worst | proof of the last one |\n\

@@ -9,8 +9,8 @@ use hyper::body::Bytes;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-use crate::Run;
 use crate::events;
+use crate::{Run, Said};
 use loadtest::counters;
 use loadtest::drive::connection::{Connection, Exchange, Reply};
 use loadtest::drive::message;
@@ -75,7 +75,7 @@ impl Service {
     pub async fn start(setup: &Setup) -> Run<Self> {
         let mut attempt = 1;
         loop {
-            let port = dev_servers::free_port().map_err(|error| error.to_string())?;
+            let port = dev_servers::free_port().said()?;
             let addr = SocketAddr::from(([127, 0, 0, 1], port));
             let child = spawn(setup, addr)?;
             let mut service = Self { setup: setup.clone(), child, addr };
@@ -226,7 +226,7 @@ pub async fn ask_with(
     token: Option<&str>,
     (headers, body): (&[(&str, &str)], Bytes),
 ) -> Run<Reply> {
-    let mut connection = Connection::open(addr).await.map_err(|error| error.to_string())?;
+    let mut connection = Connection::open(addr).await.said()?;
     let bearer = token.map(|token| format!("Bearer {token}"));
     let mut all = vec![("host", "localhost")];
     all.extend(headers);

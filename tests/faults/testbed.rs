@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, OPERATOR, RedisOptions,
-    RedisServer, StartError, ZookeeperOptions, ZookeeperServer,
+    RedisServer, ZookeeperOptions, ZookeeperServer,
 };
 use ledger::schema;
 use redis::aio::MultiplexedConnection;
@@ -19,7 +19,7 @@ use web::token::{Role, Tokens};
 
 use crate::options::Options;
 use crate::service::Setup;
-use crate::{Run, TrialResult, events};
+use crate::{Run, Said, TrialResult, events};
 
 /// Signs the tokens of this run; the servers are thrown away after it.
 pub const SECRET: &str = "a secret for fault trials, of thirty-two characters and more";
@@ -68,13 +68,13 @@ impl Testbed {
             EtcdServer::start(EtcdOptions::temporary()),
             futures::future::try_join_all(redlock),
         )
-        .map_err(|error| error.to_string())?;
+        .said()?;
         Self::migrate(&mysql.url_of(Self::DATABASE)).await?;
         let folder = std::env::temp_dir().join(format!("seckill-faults-{}", std::process::id()));
         let said = folder.join("said");
-        std::fs::create_dir_all(&said).map_err(|error| error.to_string())?;
+        std::fs::create_dir_all(&said).said()?;
         let beside_report = options.out.as_ref().unwrap_or(&folder);
-        std::fs::create_dir_all(beside_report).map_err(|error| error.to_string())?;
+        std::fs::create_dir_all(beside_report).said()?;
         Ok(Self {
             said,
             log: beside_report.join("services.log"),
@@ -95,8 +95,7 @@ impl Testbed {
 
     /// Another database that can be the ledger's.
     pub async fn ledger(&self, options: MysqlOptions) -> Run<MysqlServer> {
-        let started = MysqlServer::start(options.with_operator(&self.password)).await;
-        let server = started.map_err(|error| error.to_string())?;
+        let server = MysqlServer::start(options.with_operator(&self.password)).await.said()?;
         Self::migrate(&server.url_of(Self::DATABASE)).await?;
         Ok(server)
     }
@@ -205,7 +204,7 @@ impl Testbed {
         options.password = Some(self.password.clone());
         options.extra_lines = lines.iter().map(|line| (*line).to_owned()).collect();
         options.launcher = launcher.iter().map(|word| (*word).to_owned()).collect();
-        let server = RedisServer::start(options).await.map_err(|error| error.to_string())?;
+        let server = RedisServer::start(options).await.said()?;
         Ok(OwnRedis { server, folder })
     }
 
@@ -228,19 +227,18 @@ impl Testbed {
 
     /// Resumes or restarts servers that a failed trial has left broken.
     pub async fn repair(&mut self) -> Run<()> {
-        let said = |error: StartError| error.to_string();
         self.ledger_elsewhere = None;
         if !self.mysql.resume() {
-            self.mysql.restart().await.map_err(said)?;
+            self.mysql.restart().await.said()?;
         }
         if !self.redis.resume() {
-            self.redis.restart().await.map_err(said)?;
+            self.redis.restart().await.said()?;
         }
         if !self.zookeeper.resume() {
-            self.zookeeper.restart().await.map_err(said)?;
+            self.zookeeper.restart().await.said()?;
         }
         if !self.etcd.resume() {
-            self.etcd.restart().await.map_err(said)?;
+            self.etcd.restart().await.said()?;
         }
         Ok(())
     }
@@ -267,7 +265,7 @@ pub struct OwnRedis {
 
 /// A connection to a Redis.
 pub async fn redis_at(server: &RedisServer) -> Run<MultiplexedConnection> {
-    let client = redis::Client::open(server.url()).map_err(|error| error.to_string())?;
+    let client = redis::Client::open(server.url()).said()?;
     client.get_multiplexed_async_connection().await.map_err(|error| format!("redis: {error}"))
 }
 

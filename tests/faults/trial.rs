@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use gates::LIST;
 use hyper::body::Bytes;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use shop_domain::outcome::Dependency;
 use time::OffsetDateTime;
@@ -17,7 +17,7 @@ use crate::Run;
 use crate::checker::{self, Allowed, TrialOutcome};
 use crate::item::SaleItem;
 use crate::service::{Service, Setup};
-use crate::testbed::Testbed;
+use crate::testbed::{Testbed, until};
 use crate::workload::{Pace, Workload};
 
 /// Left out: its lock never expires when its holder dies, which is what it is there to show.
@@ -135,6 +135,20 @@ impl Trial {
     pub fn fault_ended(&mut self) {
         self.workload.fault_ended();
         self.fault_ended = Some(Instant::now());
+    }
+
+    /// Waits for less than so many milliseconds, as the seed says, and returns how many.
+    pub async fn wait_a_moment(&mut self, below_ms: u64) -> u64 {
+        let after = self.random.random_range(0..below_ms);
+        tokio::time::sleep(Duration::from_millis(after)).await;
+        after
+    }
+
+    /// Waits until so many more purchases were accepted.
+    pub async fn until_sold(&self, more: u64) -> Run<()> {
+        let sold = self.sold() + more;
+        let look = || std::future::ready((self.sold() >= sold).then_some(()));
+        until("some purchases", RECOVERY_MAX, look).await
     }
 
     /// The sum of a metric over the instances and over its labels that have `with` in them.

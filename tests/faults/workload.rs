@@ -81,15 +81,10 @@ impl Workload {
         pace: Pace,
         seed: u64,
     ) -> Self {
-        let (phase, clock) = (
-            watch::channel(Phase::Sells).0,
-            Clock {
-                started: Instant::now(),
-                fault_ended: AtomicBool::new(false),
-                fault_ended_us: AtomicU64::new(0),
-            },
-        );
-        let clock = Arc::new(clock);
+        let phase = watch::channel(Phase::Sells).0;
+        let fault_ended = AtomicBool::default();
+        let fault_ended_us = AtomicU64::default();
+        let clock = Arc::new(Clock { started: Instant::now(), fault_ended, fault_ended_us });
         let readers = Readers::start(&items, instances, clock.started, seed);
         let mut tasks = JoinSet::new();
         for (index, item) in items.iter().enumerate() {

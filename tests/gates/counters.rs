@@ -3,8 +3,8 @@
 
 use faulty_link::Trap;
 use futures::future::join_all;
+use gates::redis_store::takes::TakeReceipt;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
-use ledger::rows::items;
 use ledger::write::{Arbiter, Conflict, OrderWrite, StockWrite};
 use seckill::config::Config;
 use serde_json::json;
@@ -23,7 +23,6 @@ struct GateTestbed {
     shop: Shop,
     instance: Instance,
     item: ItemId,
-    redis: RedisClient,
 }
 
 impl GateTestbed {
@@ -35,16 +34,22 @@ impl GateTestbed {
         })
         .await;
         let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 9 })).await;
-        let redis = RedisClient::new(&shop.config).expect("the URL is fine");
-        Self { shop, instance, item: ItemId::new(item).expect("positive"), redis }
+        Self { shop, instance, item: ItemId::new(item).expect("positive") }
     }
 
     fn counters(&self) -> Counters {
-        Counters::new(self.redis.clone(), self.shop.pool.clone(), Metrics::new())
+        self.shop.counters()
     }
 
     fn buckets(&self) -> Buckets {
         Buckets::beside(&self.counters())
+    }
+
+    /// Takes units for the first time.
+    async fn take(&self, counters: &Counters, key: &str, units: u32) -> TakeReceipt {
+        let first = counters.take_once(&self.purchase(key, units).await, None).await;
+        let Ok(Take::First(taken)) = first else { panic!("{first:?}") };
+        taken
     }
 
     async fn left(&self) -> i64 {
@@ -60,15 +65,13 @@ impl GateTestbed {
 async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
     let testbed = GateTestbed::new().await;
     let (one, two) = (testbed.counters(), testbed.counters());
-    let first = one.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
-    let Take::First(taken) = first else { panic!("{first:?}") };
+    let taken = testbed.take(&one, "k", 2).await;
     assert_eq!(testbed.left().await, 3);
     one.untake(&taken).await;
     one.untake(&taken).await;
     assert_eq!(testbed.left().await, 5, "given back once");
 
-    let first = one.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
-    let Take::First(taken) = first else { panic!("{first:?}") };
+    let taken = testbed.take(&one, "k", 2).await;
     let again = two.take_once(&testbed.purchase("k", 2).await, None).await.expect("taken");
     assert_eq!((again, testbed.left().await), (Take::Again, 3));
     // The second try may be selling them: the first must not give them back.
@@ -76,8 +79,7 @@ async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
     assert_eq!(testbed.left().await, 3);
 
     // Another quantity or another key is another request.
-    let other = two.take_once(&testbed.purchase("k", 1).await, None).await.expect("taken");
-    assert!(matches!(other, Take::First(_)), "{other:?}");
+    testbed.take(&two, "k", 1).await;
     let too_many = two.take_once(&testbed.purchase("l", 3).await, None).await.expect("asked");
     assert_eq!((too_many, testbed.left().await), (Take::NothingLeft, 2));
 }
@@ -86,18 +88,11 @@ async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
 async fn what_was_taken_under_an_older_load_counts_for_nothing() {
     let testbed = GateTestbed::new().await;
     let counters = testbed.counters();
-    let purchase = testbed.purchase("k", 2).await;
-    let first = counters.take_once(&purchase, None).await.expect("taken");
-    let Take::First(taken) = first else { panic!("{first:?}") };
+    let taken = testbed.take(&counters, "k", 2).await;
     // The counter is lost and what the requests took is not: it is loaded from the ledger, which
     // knows nothing of this purchase.
-    redis::cmd("DEL")
-        .arg(counters.key(testbed.item))
-        .exec_async(&mut testbed.redis.shared())
-        .await
-        .expect("deleted");
-    let again = counters.take_once(&purchase, None).await.expect("taken");
-    assert!(matches!(again, Take::First(_)), "{again:?}");
+    let () = testbed.shop.redis(&["DEL", &counters.key(testbed.item)]).await;
+    testbed.take(&counters, "k", 2).await;
     assert_eq!(testbed.left().await, 3);
     counters.untake(&taken).await;
     assert_eq!(testbed.left().await, 3, "the older load's units are in the ledger's figure");
@@ -149,6 +144,10 @@ async fn units_that_came_back_are_sold() {
     }
 }
 
+fn bucket_key(shop: &Shop, item: i64, bucket: u32) -> String {
+    format!("{}{{item:{item}:{bucket}}}:stock", shop.config.redis.prefix)
+}
+
 #[tokio::test]
 async fn an_emptied_redis_sells_no_unit_of_a_bucket_twice() {
     let testbed = GateTestbed::new().await;
@@ -156,12 +155,9 @@ async fn an_emptied_redis_sells_no_unit_of_a_bucket_twice() {
     let mut sold = 0;
     for id in 1..=30 {
         if id == 5 {
-            for key in (0..8).map(|bucket| format!("{{item:{item}:{bucket}}}:stock")) {
-                redis::cmd("DEL")
-                    .arg(format!("{}{key}", testbed.redis.prefix()))
-                    .exec_async(&mut testbed.redis.shared())
-                    .await
-                    .expect("deleted");
+            for bucket in 0..8 {
+                let () =
+                    testbed.shop.redis(&["DEL", &bucket_key(&testbed.shop, item, bucket)]).await;
             }
         }
         sold += i64::from(testbed.instance.buyer(id).buy("redis-bucket", item).await.status == 201);
@@ -173,14 +169,9 @@ async fn an_emptied_redis_sells_no_unit_of_a_bucket_twice() {
 async fn a_row_that_is_locked_is_waited_for_and_read_again() {
     let testbed = GateTestbed::new().await;
     let item = testbed.instance.make_item(json!({ "stock": 1, "arbiter": "off" })).await;
-    let mut transaction = testbed.shop.pool.begin().await.expect("begun");
-    sqlx::query("UPDATE stock SET available = 0 WHERE item_id = ?")
-        .bind(item)
-        .execute(&mut *transaction)
-        .await
-        .expect("written");
-    let buyer = testbed.instance.buyer(1);
-    let press = tokio::spawn(async move { buyer.buy("mysql-for-update", item).await });
+    let empty = sqlx::query("UPDATE stock SET available = 0 WHERE item_id = ?").bind(item);
+    let transaction = testbed.shop.hold(empty).await;
+    let press = testbed.instance.buyer(1).buying("mysql-for-update", item);
     until_running(&testbed.shop.pool, "%FROM stock%FOR UPDATE%", 1).await;
     transaction.commit().await.expect("committed");
     assert_eq!(press.await.expect("no panic").brief(), (409, "sold_out"));
@@ -191,13 +182,11 @@ async fn the_compared_timestamp_is_the_second_of_the_last_change() {
     let testbed = GateTestbed::new().await;
     let earlier = "UPDATE stock SET changed_at = changed_at - INTERVAL 2 SECOND";
     testbed.shop.change(sqlx::query(earlier)).await;
-    let before =
-        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let before = testbed.shop.stock_row(testbed.item).await;
     assert_eq!(before.changed_at.nanosecond(), 0);
     let item = testbed.item.get();
     assert_eq!(testbed.instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    let after =
-        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let after = testbed.shop.stock_row(testbed.item).await;
     assert!(after.changed_at > before.changed_at, "{before:?} {after:?}");
 }
 
@@ -206,8 +195,7 @@ async fn the_compared_timestamp_is_the_second_of_the_last_change() {
 async fn a_write_that_compares_an_old_row_changes_nothing() {
     let testbed = GateTestbed::new().await;
     let arbiter = Arbiter::new(testbed.shop.pool.clone(), Metrics::new());
-    let row =
-        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let row = testbed.shop.stock_row(testbed.item).await;
     let by_version = StockWrite::GuardedByVersion(row.version);
     // A second before, since two changes in one second look like one.
     let by_timestamp = StockWrite::GuardedByTimestamp(row.changed_at - time::Duration::SECOND);
@@ -221,8 +209,7 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
             _ => assert_eq!(answer, Err(Conflict::Stale), "an old {key}"),
         }
     }
-    let after =
-        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
+    let after = testbed.shop.stock_row(testbed.item).await;
     assert_eq!((after.available, after.version), (4, row.version + 1));
 }
 
@@ -243,15 +230,9 @@ async fn a_handshake_that_was_cut_is_made_again() {
 async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
     let (shop, instance, item) = Shop::selling(json!({ "stock": 9 })).await;
     assert_eq!(instance.buyer(1).buy("redis-bucket", item).await.status, 201);
-    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
-    for planted in [-1_i64, 5] {
-        redis::cmd("HINCRBY")
-            .arg(format!("{}{{item:{item}:3}}:stock", redis.prefix()))
-            .arg("available")
-            .arg(planted)
-            .exec_async(&mut redis.shared())
-            .await
-            .expect("planted");
+    for planted in ["-1", "5"] {
+        let key = bucket_key(&shop, item, 3);
+        let () = shop.redis(&["HINCRBY", &key, "available", planted]).await;
         assert_clean(&instance, item).await;
     }
 }
@@ -279,11 +260,9 @@ async fn a_counter_that_changed_meanwhile_is_not_repaired() {
     let counters = testbed.counters();
     assert_eq!(testbed.left().await, 5);
     let seen = counters.peek_with_queue(testbed.item).await.expect("read").expect("loaded");
-    let taken = counters.take_once(&testbed.purchase("k", 2).await, None).await.expect("asked");
-    assert!(matches!(taken, Take::First(_)), "{taken:?}");
-    let version =
-        items::read_stock(&testbed.shop.pool, testbed.item).await.expect("read").expect("a row");
-    let done = counters.repair(testbed.item, seen, 5, version.version).await.expect("asked");
+    testbed.take(&counters, "k", 2).await;
+    let version = testbed.shop.stock_row(testbed.item).await.version;
+    let done = counters.repair(testbed.item, seen, 5, version).await.expect("asked");
     assert!(!done, "units are on their way into an order");
     assert_eq!(testbed.left().await, 3);
 }
@@ -298,19 +277,15 @@ async fn a_refused_buyer_of_a_hold_leaves_the_unit_to_the_next() {
     let holder = hold_stock_row(&shop.pool, item).await;
     let mut presses = Vec::new();
     for (before, buyer) in [9, 1, 2].into_iter().enumerate() {
-        let client = instance.buyer(buyer);
-        presses.push(tokio::spawn(async move { client.buy("lock-redis", item).await }));
+        presses.push(instance.buyer(buyer).buying("lock-redis", item));
         until_in_flight(&instance, before + 1).await;
         // Otherwise the next buyer may still come into the first batch. If the second one does, its limit is locked by
         // a transaction that waits for this row, and the statement below would wait for that transaction.
         until_running(&shop.pool, "%UPDATE stock%", 1).await;
     }
     // Meanwhile the second buyer reaches the limit by another way.
-    sqlx::query("INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 1, 1, 1)")
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("at the limit");
+    let limit = "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 1, 1, 1)";
+    shop.change(sqlx::query(limit).bind(item)).await;
     holder.rollback().await.expect("the row is free");
     let answers = join_all(presses).await;
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("no panic")).collect();

@@ -5,7 +5,6 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use redis::AsyncCommands;
 use seckill::config::RuntimeCount;
 use serde_json::json;
 use sqlx::mysql::MySqlConnection;
@@ -100,15 +99,13 @@ async fn a_holder_that_was_notified_of_its_loss_writes_nothing() {
     for strategy in BOTH {
         let (shop, instance, item) = open(LONG_LEASE, strategy).await;
         let table = TableLock::new(&shop).await;
-        let buyer = instance.buyer(2);
-        let press = tokio::spawn(async move { buyer.buy(strategy, item).await });
+        let press = instance.buyer(2).buying(strategy, item);
         looks_wait(&shop, 1).await;
         let prefix = &shop.config.redis.prefix;
         let held = [format!("{prefix}lock-of:{{market}}"), format!("{prefix}lock:{{item:{item}}}")];
-        let mut redis = crate::support::redis_of(&shop);
         let mut deleted = 0;
         for key in &held {
-            deleted += redis.del::<_, u64>(key).await.expect("DEL");
+            deleted += shop.redis::<u64>(&["DEL", key]).await;
         }
         assert_eq!(deleted, 1, "{strategy}");
         let lost = "seckill_lock{kind=\"token\",backend=\"redis\",event=\"lost\"} 1";
@@ -128,8 +125,7 @@ async fn a_holder_that_stood_still_beyond_its_lease_writes_nothing() {
     for strategy in BOTH {
         let (shop, instance, item) = open(LEASE, strategy).await;
         let table = TableLock::new(&shop).await;
-        let buyer = instance.buyer(2);
-        let press = tokio::spawn(async move { buyer.buy(strategy, item).await });
+        let press = instance.buyer(2).buying(strategy, item);
         looks_wait(&shop, 1).await;
         // On the only thread of the runtime: the look is answered meanwhile, and no renewal is sent.
         table.end();

@@ -4,18 +4,19 @@
 
 use faulty_link::Fault;
 use futures::future::join_all;
-use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
-use ledger::rows::items;
-use redis::AsyncCommands;
+use gates::redis_store::{Buckets, Gathered, Take};
 use seckill::config::Config;
 use serde_json::json;
 use settings::Secret;
 use shop_domain::{ItemId, Purchase, UserId};
-use shop_metrics::Metrics;
+use sqlx::MySql;
+use sqlx::pool::PoolConnection;
 
-use crate::support::{self, FaultyLink, Instance, Shop, eventually, link_to, redis_url, until};
+use crate::support::{self, FaultyLink, Instance, Shop, link_to, redis_url, until};
 
 const STRATEGY: &str = "redis-lua";
+/// The claim of an item's first load.
+const FIRST_EPOCH: &str = "INSERT INTO redis_counters (item_id, epoch) VALUES (?, 1)";
 
 /// A shop without reconciliation and with patience for a link that is held up.
 async fn shop() -> Shop {
@@ -34,12 +35,15 @@ async fn lab_item(instance: &Instance) -> ItemId {
     ItemId::new(instance.make_item(body).await).expect("positive")
 }
 
-fn redis_of(shop: &Shop) -> RedisClient {
-    RedisClient::new(&shop.config).expect("the URL is fine")
+/// Locks the table of the stock, so that nobody reads the stock for now.
+async fn lock_stock(shop: &Shop) -> PoolConnection<MySql> {
+    let mut holder = shop.pool.acquire().await.expect("a connection");
+    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    holder
 }
 
-fn counters(shop: &Shop) -> Counters {
-    Counters::new(redis_of(shop), shop.pool.clone(), Metrics::new())
+async fn unlock(mut holder: PoolConnection<MySql>) {
+    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
 }
 
 /// The shop, with its Redis behind a link.
@@ -77,24 +81,22 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
-    let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
-    // Nobody reads the stock for now.
-    let mut holder = shop.pool.acquire().await.expect("a connection");
+    let (here, there) = (shop.counters(), by_way_of(&link, &shop).counters());
     let wanted = purchase(&shop, item, "k", 2).await;
-    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let holder = lock_stock(&shop).await;
     let taking = tokio::spawn(async move { here.take_once(&wanted, None).await });
     first_load(&shop, item).await;
     let reading = tokio::spawn(async move { there.read(item, None).await });
     loads_that_wait(&shop, 2).await;
     // The second one has the stock now, and is held up on its way to Redis.
     link.set(Fault::Stall);
-    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    unlock(holder).await;
     let taken = taking.await.expect("no panic").expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
     let read = reading.await.expect("no panic").expect("read");
     assert_eq!(read.available, 3, "two units are taken and on their way into an order");
-    assert_eq!(counters(&shop).read(item, None).await.expect("read").available, 3);
+    assert_eq!(shop.counters().read(item, None).await.expect("read").available, 3);
 }
 
 /// The first load is held up on its way to Redis; another instance loads and sells meanwhile.
@@ -103,13 +105,12 @@ async fn a_load_that_comes_late_changes_nothing() {
     let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
-    let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
-    let mut holder = shop.pool.acquire().await.expect("a connection");
-    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let (here, there) = (shop.counters(), by_way_of(&link, &shop).counters());
+    let holder = lock_stock(&shop).await;
     let reading = tokio::spawn(async move { there.read(item, None).await });
     loads_that_wait(&shop, 1).await;
     link.set(Fault::Stall);
-    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    unlock(holder).await;
     let taken = here.take_once(&purchase(&shop, item, "k", 2).await, None).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
@@ -123,13 +124,8 @@ async fn a_mark_that_comes_late_changes_nothing() {
     let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
-    let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
-    let mut claimed = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("INSERT INTO redis_counters (item_id, epoch) VALUES (?, 1)")
-        .bind(item.get())
-        .execute(&mut *claimed)
-        .await
-        .expect("the row is taken");
+    let (here, there) = (shop.counters(), by_way_of(&link, &shop).counters());
+    let claimed = shop.hold(sqlx::query(FIRST_EPOCH).bind(item.get())).await;
     let reading = tokio::spawn(async move { there.read(item, None).await });
     support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
     link.set(Fault::Stall);
@@ -148,22 +144,17 @@ async fn a_mark_that_comes_late_changes_nothing() {
 async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
     let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
-    let (here, there) = (counters(&shop), counters(&shop));
+    let (here, there) = (shop.counters(), shop.counters());
     let wanted = purchase(&shop, item, "k", 2).await;
-    let mut holder = shop.pool.acquire().await.expect("a connection");
-    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
+    let holder = lock_stock(&shop).await;
     let taking = tokio::spawn(async move { here.take_once(&wanted, None).await });
     first_load(&shop, item).await;
     // The other one waits in vain, and is held up when it takes the next epoch.
-    let mut claims = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT epoch FROM redis_counters WHERE item_id = ? FOR UPDATE")
-        .bind(item.get())
-        .execute(&mut *claims)
-        .await
-        .expect("the row is locked");
+    let claim = "SELECT epoch FROM redis_counters WHERE item_id = ? FOR UPDATE";
+    let claims = shop.hold(sqlx::query(claim).bind(item.get())).await;
     let reading = tokio::spawn(async move { there.read(item, None).await });
     support::until_running(&shop.pool, "UPDATE redis_counters%", 1).await;
-    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    unlock(holder).await;
     let taken = taking.await.expect("no panic").expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     claims.rollback().await.expect("the row is free");
@@ -181,12 +172,11 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
     let item = lab_item(&instance).await;
     let order = instance.buyer(1).buy(STRATEGY, item.get()).await.expect_status(201);
     let path = format!("/api/orders/{}/cancellation", order.json["id"].as_str().expect("an id"));
-    let here = counters(&shop);
+    let here = shop.counters();
     let key = here.key(item);
     let restock = format!("/api/admin/items/{item}");
     for round in 0..2 {
-        let before =
-            items::read_stock(&shop.pool, item).await.expect("read").expect("a row").version;
+        let before = shop.stock_row(item).await.version;
         link.set(Fault::Stall);
         let (buyer, admin, path, restock) =
             (instance.buyer(1), instance.admin(), path.clone(), restock.clone());
@@ -196,18 +186,13 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
                 _ => admin.patch(&restock, &json!({ "stock_delta": 4 })).await.status,
             }
         });
-        eventually("the change to be in the ledger", || async {
-            let now =
-                items::read_stock(&shop.pool, item).await.expect("read").expect("a row").version;
-            (now > before).then_some(())
-        })
-        .await;
-        let _: () = redis_of(&shop).shared().del(&key).await.expect("deleted");
+        let now = || async { shop.stock_row(item).await.version };
+        until("the change to be in the ledger", now, |now| *now > before).await;
+        let () = shop.redis(&["DEL", &key]).await;
         let loaded = here.read(item, None).await.expect("loaded").available;
         link.mend();
         assert_eq!(changing.await.expect("no panic"), 200);
-        let ledger =
-            items::read_stock(&shop.pool, item).await.expect("read").expect("a row").available;
+        let ledger = shop.stock_row(item).await.available;
         let told = here.read(item, None).await.expect("read").available;
         assert_eq!((loaded, told), (ledger, ledger), "round {round}: counter against ledger");
     }
@@ -228,14 +213,11 @@ async fn a_purchase_waits_for_a_load_no_longer_than_its_gate_may() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     instance.buyer(9).buy("mysql-atomic", item).await.expect_status(201);
-    let mut holder = shop.pool.acquire().await.expect("a connection");
-    sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");
-    let presses = (1..).zip(STRATEGIES).map(|(buyer, strategy)| {
-        let client = instance.buyer(buyer);
-        async move { client.buy(strategy, item).await }
-    });
+    let holder = lock_stock(&shop).await;
+    let presses = (1..).zip(STRATEGIES);
+    let presses = presses.map(async |(id, strategy)| instance.buyer(id).buy(strategy, item).await);
     let answers = join_all(presses).await;
-    sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
+    unlock(holder).await;
     for (strategy, answer) in STRATEGIES.iter().zip(&answers) {
         assert_eq!(answer.brief(), (503, "contended"), "{strategy}: {}", answer.text);
     }
@@ -247,7 +229,7 @@ async fn a_purchase_waits_for_a_load_no_longer_than_its_gate_may() {
 async fn a_gate_waits_for_the_rows_of_its_lists_no_longer_than_it_may() {
     let (shop, instance) = shop().await.opened().await;
     let item = ItemId::new(instance.make_item(json!({ "stock": 5 })).await).expect("positive");
-    let all = Buckets::beside(&counters(&shop)).take(item, 5, 0, None).await.expect("taken");
+    let all = Buckets::beside(&shop.counters()).take(item, 5, 0, None).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "{all:?}");
     let mut holder = shop.pool.begin().await.expect("a transaction");
     for statement in [
@@ -256,10 +238,8 @@ async fn a_gate_waits_for_the_rows_of_its_lists_no_longer_than_it_may() {
     ] {
         sqlx::query(statement).bind(item.get()).execute(&mut *holder).await.expect("locked");
     }
-    let presses = [(1, "redis-bucket"), (2, "redis-stream")].map(|(buyer, strategy)| {
-        let client = instance.buyer(buyer);
-        async move { client.buy(strategy, item.get()).await }
-    });
+    let [bucket, stream] = [instance.buyer(1), instance.buyer(2)];
+    let presses = [bucket.buy("redis-bucket", item.get()), stream.buy("redis-stream", item.get())];
     let answers = join_all(presses).await;
     holder.rollback().await.expect("the rows are free");
     for answer in &answers {
@@ -274,17 +254,8 @@ async fn the_turns_of_an_item_are_its_own() {
     let stuck = instance.make_item(json!({})).await;
     let other = instance.make_item(json!({})).await;
     instance.buyer(8).buy("redis-watch", other).await.expect_status(201);
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("INSERT INTO redis_counters (item_id, epoch) VALUES (?, 1)")
-        .bind(stuck)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is taken");
-    let press = |buyer| {
-        let client = instance.buyer(buyer);
-        tokio::spawn(async move { client.buy("redis-watch", stuck).await })
-    };
-    let presses: Vec<_> = (1..=4).map(press).collect();
+    let holder = shop.hold(sqlx::query(FIRST_EPOCH).bind(stuck)).await;
+    let presses = [1, 2, 3, 4].map(|buyer| instance.buyer(buyer).buying("redis-watch", stuck));
     support::until_in_flight(&instance, 4).await;
     support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
     instance.buyer(9).buy("redis-watch", other).await.expect_status(201);
@@ -298,8 +269,7 @@ async fn the_turns_of_an_item_are_its_own() {
 async fn a_late_claim_of_a_load_changes_nothing() {
     let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
-    let counters = Counters::new(redis_of(&shop), shop.pool.clone(), Metrics::new());
-    let buckets = Buckets::beside(&counters);
+    let buckets = Buckets::beside(&shop.counters());
     for first in 1..=2 {
         let all = buckets.take(item, 5, 0, None).await.expect("taken");
         assert!(matches!(all, Gathered::All(_)), "{all:?}");
@@ -319,8 +289,8 @@ async fn a_late_claim_of_a_load_changes_nothing() {
 async fn requests_that_took_are_forgotten_after_a_while() {
     let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
-    let (counters, redis) = (counters(&shop), redis_of(&shop));
-    let key = format!("{}{{item:{item}}}:takes", redis.prefix());
+    let counters = shop.counters();
+    let key = format!("{}{{item:{item}}}:takes", shop.config.redis.prefix);
     let take = async |key: &str| {
         counters.take_once(&purchase(&shop, item, key, 1).await, None).await.expect("asked")
     };
@@ -329,7 +299,7 @@ async fn requests_that_took_are_forgotten_after_a_while() {
     assert!(matches!(take("asked-again").await, Take::First(_)));
     // As if its time were over, twice.
     let time_is_over = async || {
-        let _: () = redis.shared().hset(&key, "since", 1).await.expect("written");
+        let () = shop.redis(&["HSET", &key, "since", "1"]).await;
     };
     time_is_over().await;
     assert!(matches!(take("second").await, Take::First(_)));
@@ -341,7 +311,7 @@ async fn requests_that_took_are_forgotten_after_a_while() {
     }
     let mut fields = 0;
     for key in [&key, &format!("{key}-before")] {
-        let all: Vec<String> = redis.shared().hkeys(key).await.expect("read");
+        let all: Vec<String> = shop.redis(&["HKEYS", key]).await;
         assert!(all.iter().all(|field| !field.ends_with(":first")), "{all:?}");
         fields += all.len();
     }

@@ -3,7 +3,7 @@
 
 use extension::job::Job;
 use gates::redis_store::queue::{Push, Reader};
-use gates::redis_store::{Buckets, Counters, Queue, RedisClient};
+use gates::redis_store::{Buckets, Counters, Queue};
 use gates::redis_stream;
 use ledger::rows::audit::recent_sales;
 use seckill::audit::audit;
@@ -19,7 +19,6 @@ const STOCK: i64 = 10;
 /// A ledger with counted items, without a service: only the test runs the job.
 struct ReconcileTestbed {
     shop: Shop,
-    redis: RedisClient,
     counters: Counters,
     metrics: Metrics,
 }
@@ -27,10 +26,9 @@ struct ReconcileTestbed {
 impl ReconcileTestbed {
     async fn new() -> Self {
         let shop = Shop::new().await;
-        let redis = RedisClient::new(&shop.config).expect("the URL is fine");
         let metrics = Metrics::new();
-        let counters = Counters::new(redis.clone(), shop.pool.clone(), metrics.clone());
-        Self { shop, redis, counters, metrics }
+        let counters = Counters::new(shop.redis_client(), shop.pool.clone(), metrics.clone());
+        Self { shop, counters, metrics }
     }
 
     fn job(&self) -> Reconcile {
@@ -39,9 +37,8 @@ impl ReconcileTestbed {
     }
 
     fn queue(&self) -> Queue {
-        let pool = self.shop.pool.clone();
-        let counters = self.counters.clone();
-        Queue::new(self.redis.clone(), pool, counters, redis_stream::NAME, 10).0
+        let (pool, counters) = (self.shop.pool.clone(), self.counters.clone());
+        Queue::new(self.shop.redis_client(), pool, counters, redis_stream::NAME, 10).0
     }
 
     /// Makes items whose sale ends in `hours` from now, each with an epoch in the ledger.
@@ -67,19 +64,16 @@ impl ReconcileTestbed {
             "INSERT IGNORE INTO stock (item_id, total, available) SELECT id, 10, 10 FROM items",
             "INSERT IGNORE INTO redis_counters (item_id, epoch) SELECT id, 1 FROM items",
         ] {
-            sqlx::query(statement).execute(&self.shop.pool).await.expect("rows beside them");
+            self.shop.change(sqlx::query(statement)).await;
         }
         ids.map(|id| ItemId::new(id).expect("positive")).collect()
     }
 
     async fn set(&self, item: ItemId, available: i64) {
-        redis::cmd("HSET")
-            .arg(self.counters.key(item))
-            .arg(&["epoch", "1", "version", "0", "available"])
-            .arg(available)
-            .exec_async(&mut self.redis.shared())
-            .await
-            .expect("written");
+        let key = self.counters.key(item);
+        let available = available.to_string();
+        let words = ["HSET", &key, "epoch", "1", "version", "0", "available", &available];
+        let () = self.shop.redis(&words).await;
     }
 
     async fn left(&self, item: ItemId) -> i64 {
@@ -87,7 +81,7 @@ impl ReconcileTestbed {
     }
 
     async fn execute(&self, statement: &str) {
-        sqlx::query(statement).execute(&self.shop.pool).await.expect("written");
+        self.shop.change(sqlx::query(statement)).await;
     }
 
     /// What the audit says of the counters: `None` if gates use none.
@@ -204,13 +198,8 @@ async fn an_empty_queue_is_removed_a_day_after_the_sale() {
     run(&testbed.job()).await;
     let mut are_there = Vec::new();
     for item in &items {
-        let key = format!("{}{{item:{item}}}:queue", testbed.redis.prefix());
-        let is_there: bool = redis::cmd("EXISTS")
-            .arg(key)
-            .query_async(&mut testbed.redis.shared())
-            .await
-            .expect("asked");
-        are_there.push(is_there);
+        let key = format!("{}{{item:{item}}}:queue", testbed.shop.config.redis.prefix);
+        are_there.push(testbed.shop.redis::<bool>(&["EXISTS", &key]).await);
     }
     assert_eq!(are_there, [false, true, true]);
     assert_eq!(reader.deliveries(items[1], &pending[0].id).await.expect("asked"), 1);
@@ -229,14 +218,12 @@ async fn only_what_two_looks_agree_on_is_repaired() {
     run(&job).await;
     assert_eq!(testbed.left(item).await, STOCK - 1, "one look may see what is in flight");
     // The unit in flight arrived in the ledger, and another one is in flight.
-    let statement =
-        sqlx::query("UPDATE stock SET available = available - 1, version = version + 1");
-    testbed.shop.change(statement).await;
+    testbed.execute("UPDATE stock SET available = available - 1, version = version + 1").await;
     testbed.set(item, STOCK - 2).await;
     run(&job).await;
     assert_eq!(testbed.left(item).await, STOCK - 2, "another difference than the one before");
     // The counter is the same, and the ledger has changed.
-    testbed.shop.change(sqlx::query("UPDATE stock SET version = version + 1")).await;
+    testbed.execute("UPDATE stock SET version = version + 1").await;
     run(&job).await;
     assert_eq!(testbed.left(item).await, STOCK - 2, "the ledger moved between the looks");
     run(&job).await;
@@ -249,12 +236,7 @@ async fn a_counter_that_cannot_be_read_holds_up_no_other() {
     let items = testbed.make(3, 24).await;
     testbed.set(items[0], STOCK - 1).await;
     testbed.set(items[2], STOCK - 1).await;
-    redis::cmd("SET")
-        .arg(testbed.counters.key(items[1]))
-        .arg("no hash")
-        .exec_async(&mut testbed.redis.shared())
-        .await
-        .expect("written");
+    let () = testbed.shop.redis(&["SET", &testbed.counters.key(items[1]), "no hash"]).await;
     let job = testbed.job();
     for _ in 0..2 {
         let told = job.run().await.expect_err("one could not be read");
@@ -269,9 +251,7 @@ async fn what_a_repair_has_counted_is_not_told_again() {
     let testbed = ReconcileTestbed::new().await;
     let item = testbed.make(1, 24).await[0];
     testbed.set(item, STOCK).await;
-    let statement =
-        sqlx::query("UPDATE stock SET available = available + 4, version = version + 1");
-    testbed.shop.change(statement).await;
+    testbed.execute("UPDATE stock SET available = available + 4, version = version + 1").await;
     let job = testbed.job();
     run(&job).await;
     run(&job).await;
@@ -294,10 +274,8 @@ async fn a_counter_that_gates_load_again_is_not_audited() {
     assert_eq!(testbed.counters_hold(item).await, None, "of another load");
     testbed.execute("DELETE FROM redis_counters").await;
     assert_eq!(testbed.counters_hold(item).await, None, "of no gate");
-    Buckets::beside(&testbed.counters)
-        .take(item, 1, 0, None)
-        .await
-        .expect("loaded, and one unit taken");
+    let buckets = Buckets::beside(&testbed.counters);
+    buckets.take(item, 1, 0, None).await.expect("loaded, and one unit taken");
     assert_eq!(testbed.counters_hold(item).await, Some(false), "buckets in use");
     testbed.execute("DELETE FROM redis_buckets").await;
     assert_eq!(testbed.counters_hold(item).await, None, "buckets of no gate");

@@ -105,10 +105,7 @@ async fn spent(servers: &Servers, meanwhile: impl Future<Output = ()>) -> (Vec<f
 
 /// Sells a unit to each of these buyers.
 async fn sell(instance: &Instance, strategy: &str, item: i64, buyers: std::ops::Range<i64>) {
-    let presses = buyers.map(|id| {
-        let (buyer, strategy) = (instance.buyer(id), strategy.to_owned());
-        async move { buyer.buy_for_good(&strategy, item).await }
-    });
+    let presses = buyers.map(async |id| instance.buyer(id).buy_for_good(strategy, item).await);
     let mut answers = futures::stream::iter(presses).buffer_unordered(AT_ONCE);
     while let Some(answer) = answers.next().await {
         assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);

@@ -1,12 +1,11 @@
 //! The script of `redis-lua` checks the buyer's limit and the sale's window besides the stock.
 
 use futures::future::join_all;
-use gates::redis_store::{Counters, RedisClient, Take};
+use gates::redis_store::Take;
 use ledger::rows::items;
 use serde_json::json;
 use settings::Secret;
 use shop_domain::{ItemId, Purchase, SaleWindow};
-use shop_metrics::Metrics;
 use time::{Duration, OffsetDateTime};
 use tokio::time::Instant;
 
@@ -15,16 +14,6 @@ use crate::support::{
 };
 
 const STRATEGY: &str = "redis-lua";
-
-fn counters(shop: &Shop) -> Counters {
-    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
-    Counters::new(redis, shop.pool.clone(), Metrics::new())
-}
-
-async fn command(shop: &Shop, command: &redis::Cmd) {
-    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
-    command.exec_async(&mut redis.shared()).await.expect("done");
-}
 
 fn id_of(item: i64) -> ItemId {
     ItemId::new(item).expect("positive")
@@ -42,12 +31,9 @@ async fn the_limit_holds_at_the_gate() {
     let (here, there) = (shop.start().await, shop.start().await);
     let body = json!({ "stock": 50, "per_buyer_limit": 2, "arbiter": "off" });
     let item = here.make_item(body).await;
-    let presses = (0..20).map(|number| {
-        let buyer = if number % 2 == 0 { here.buyer(1) } else { there.buyer(1) };
-        async move { buyer.buy(STRATEGY, item).await.brief().0 }
-    });
-    let sold = join_all(presses).await.into_iter().filter(|status| *status == 201).count();
-    assert_eq!(sold, 2);
+    let clients = [here.buyer(1), there.buyer(1)];
+    let presses = join_all((0..20).map(|press| clients[press % 2].buy(STRATEGY, item))).await;
+    assert_eq!(presses.iter().filter(|answer| answer.status == 201).count(), 2);
     assert_eq!(here.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
     assert_eq!(there.buyer(2).buy(STRATEGY, item).await.status, 201, "another buyer");
 }
@@ -81,8 +67,7 @@ async fn an_emptied_redis_knows_units_and_buyers_again() {
     let first = instance.buyer(1).buy(STRATEGY, item).await;
     assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.status, 201);
     cancel(&instance, 1, &first).await;
-    let key = counters(&shop).key(id_of(item));
-    command(&shop, redis::cmd("DEL").arg(&key)).await;
+    let () = shop.redis(&["DEL", &shop.counters().key(id_of(item))]).await;
     assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201, "it has none");
     assert_eq!(instance.buyer(3).buy(STRATEGY, item).await.status, 201);
@@ -94,15 +79,15 @@ async fn an_emptied_redis_knows_units_and_buyers_again() {
 async fn a_count_that_is_too_high_denies_nobody_for_good() {
     let (shop, instance, item) = Shop::selling(json!({ "stock": 3, "per_buyer_limit": 1 })).await;
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201);
-    let key = counters(&shop).key(id_of(item));
-    command(&shop, redis::cmd("HSET").arg(&key).arg("b:2").arg(1)).await;
+    let key = shop.counters().key(id_of(item));
+    let () = shop.redis(&["HSET", &key, "b:2", "1"]).await;
     assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.status, 201);
     for buyer in [1, 2] {
         let again = instance.buyer(buyer).buy(STRATEGY, item).await;
         assert_eq!(again.brief(), (409, "limit_reached"), "buyer {buyer}");
     }
     // Too low is for the arbiter, and what it refuses is given back.
-    command(&shop, redis::cmd("HDEL").arg(&key).arg("b:1")).await;
+    let () = shop.redis(&["HDEL", &key, "b:1"]).await;
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
     assert_eq!(instance.buyer(3).buy(STRATEGY, item).await.status, 201, "the third unit is left");
 }
@@ -111,7 +96,7 @@ async fn a_count_that_is_too_high_denies_nobody_for_good() {
 async fn the_window_is_compared_with_the_clock_of_redis() {
     let (shop, _instance, item) = Shop::selling(json!({})).await;
     let found = items::find(&shop.pool, id_of(item)).await.expect("read").expect("an item");
-    let (now, counters) = (OffsetDateTime::now_utc(), counters(&shop));
+    let (now, counters) = (OffsetDateTime::now_utc(), shop.counters());
     let windows = [
         (now + Duration::HOUR, now + Duration::DAY, Take::NotStarted),
         (now - Duration::DAY, now - Duration::HOUR, Take::Ended),
@@ -133,16 +118,14 @@ async fn units_that_a_redis_took_while_it_stood_still_are_sold_to_others() {
     let shop = Shop::with(|config| config.redis_url = Secret::new(redis.url())).await;
     let instances = [shop.start().await, shop.start().await];
     let item = instances[0].make_item(json!({ "stock": STOCK })).await;
+    let buyer = |id: i64| instances[usize::try_from(id).expect("small") % 2].buyer(id);
     let press = async |buyers: std::ops::Range<i64>| {
-        let presses = buyers.map(|id| {
-            let buyer = instances[usize::try_from(id).expect("small") % 2].buyer(id);
-            async move { buyer.buy(STRATEGY, item).await }
-        });
-        let answers = join_all(presses).await;
+        let buyers: Vec<_> = buyers.map(&buyer).collect();
+        let answers = join_all(buyers.iter().map(|buyer| buyer.buy(STRATEGY, item))).await;
         let count = |status| answers.iter().filter(|answer| answer.status == status).count();
         (count(201), count(409), count(503))
     };
-    let left = async || counters(&shop).peek(id_of(item)).await.expect("read").expect("loaded");
+    let left = async || shop.counters().peek(id_of(item)).await.expect("read").expect("loaded");
     assert_eq!(press(1..51).await, (50, 0, 0));
     assert!(redis.pause());
     let unanswered = press(100..220).await;
@@ -164,7 +147,7 @@ async fn units_that_a_redis_took_while_it_stood_still_are_sold_to_others() {
     // The breaker is open for a while yet.
     let mut after = (0, 0);
     for id in 300..500 {
-        let buyer = instances[usize::try_from(id).expect("small") % 2].buyer(id);
+        let buyer = buyer(id);
         let ask = || buyer.buy(STRATEGY, item);
         let told = until("Redis to be asked again", ask, |told| told.status != 503).await;
         after = if told.status == 201 { (after.0 + 1, after.1) } else { (after.0, after.1 + 1) };

@@ -1,15 +1,13 @@
 //! The shortest schedule that the search finds for an unsafe strategy, on the real strategy with real
 //! servers: it oversells there, too.
 
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use failpoint::hold::Director;
 use gates::{Breaks, LIST};
 use schedules::machine::Phase;
-use schedules::{Action, Bounds, Machine, Program, Settings, search};
+use schedules::{Action, Machine, Program, Settings, search};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -33,18 +31,10 @@ enum Scene {
     Ends(u8),
 }
 
-fn program(name: &str) -> Program {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/gates/src");
-    let file = folder.join(name.replace('-', "_")).with_extension("json");
-    let text = fs::read_to_string(file).expect("a program");
-    let shared = fs::read_to_string(folder.join("kit/shared_programs.json")).expect("the shared");
-    Program::parse(name, &text, &shared).expect("a program")
-}
-
 /// The scenes of the shortest schedule that oversells.
 fn scenes(program: &Program, settings: Settings) -> Vec<Scene> {
     let machine = Machine::new(program, settings);
-    let found = search(&machine, &Bounds { faults: Vec::new(), states_max: 1_000_000 });
+    let found = search(&machine, &[], 1_000_000);
     let schedule = found.oversells.expect("it oversells");
     let mut state = machine.start();
     let mut scenes = Vec::new();
@@ -128,7 +118,7 @@ async fn check(strategy: &str) {
         Breaks::WithTwoInstances => 2,
     };
     let settings = Settings { buyers: 2, instances, units: 1, arbiter: false };
-    let scenes = scenes(&program(strategy), settings);
+    let scenes = scenes(&Program::of(strategy).expect("a program"), settings);
     // A busy machine must not make a buyer who stands at a pause "contended".
     let shop = Shop::with(patient).await;
     let mut running = Vec::new();

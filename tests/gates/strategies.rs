@@ -7,6 +7,7 @@ use futures::future::join_all;
 use gates::{Breaks, LIST, WaitFor};
 use serde_json::{Value, json};
 
+use crate::http::order_id;
 use crate::support::crowd::metric;
 use crate::support::{Answer, Instance, Shop, assert_clean, patient};
 
@@ -54,11 +55,10 @@ async fn rush(
     item: i64,
 ) -> (Vec<Answer>, BTreeMap<String, usize>) {
     let _alone = RUSH.lock().await;
-    let presses = (1..=BUYERS).map(|id| {
+    let presses = (1..=BUYERS).map(async |id| {
         let index = usize::try_from(id).expect("positive");
         let buyer = instances[index % instances.len()].buyer(id);
-        let strategy = strategies[index % strategies.len()].to_owned();
-        async move { buyer.buy_for_good(&strategy, item).await }
+        buyer.buy_for_good(strategies[index % strategies.len()], item).await
     });
     let answers = join_all(presses).await;
     let mut codes = BTreeMap::new();
@@ -74,17 +74,10 @@ fn sold(answers: &[Answer]) -> i64 {
 
 /// Every accepted answer is an order in the ledger, and every order was accepted.
 async fn assert_ledger_has_exactly(shop: &Shop, item: i64, answers: &[Answer]) {
-    let mut accepted: Vec<String> = answers
-        .iter()
-        .filter(|answer| answer.status == 201)
-        .map(|answer| answer.json["id"].as_str().expect("an id").to_owned())
-        .collect();
-    let mut ledger: Vec<String> =
-        sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ? AND status <> 'rejected'")
-            .bind(item)
-            .fetch_all(&shop.pool)
-            .await
-            .expect("the ledger is read");
+    let mut accepted: Vec<String> =
+        answers.iter().filter(|answer| answer.status == 201).map(order_id).collect();
+    let read = "SELECT id FROM orders WHERE item_id = ? AND status <> 'rejected'";
+    let mut ledger: Vec<String> = shop.read_all(sqlx::query_scalar(read).bind(item)).await;
     accepted.sort();
     ledger.sort();
     assert_eq!(accepted, ledger, "accepted answers against the ledger");
@@ -101,9 +94,7 @@ mod each {
 
 /// Two instances: one sends an order as one call, the other its statements one by one.
 async fn two_instances(shop: &Shop) -> [Instance; 2] {
-    let mut one_by_one = shop.config.clone();
-    one_by_one.mysql.order_routine = false;
-    [shop.start().await, shop.start_with(one_by_one).await]
+    [shop.start().await, shop.start_with(|config| config.mysql.order_routine = false).await]
 }
 
 /// A shop whose purchases have time: each has to be sold or refused for good, and a busy machine must not
@@ -197,10 +188,7 @@ async fn losers_wait_as_they_are_told() {
     for wait in ["notify", "backoff", "spin-then-yield", "yield-then-sleep", "sleep-200", "yield"] {
         let item = instance.make_item(json!({ "stock": 6 })).await;
         let strategy = format!("lock-redis?wait={wait}");
-        let presses = (1..=6).map(|id| {
-            let (buyer, strategy) = (instance.buyer(id), strategy.clone());
-            async move { buyer.buy(&strategy, item).await }
-        });
+        let presses = (1..=6).map(async |id| instance.buyer(id).buy(&strategy, item).await);
         let answers = join_all(presses).await;
         assert_eq!(sold(&answers), 6, "{wait}: {answers:?}");
         assert_clean(&instance, item).await;
@@ -269,14 +257,16 @@ async fn sells_whole_or_not_at_all(instance: &Instance, strategy: &str) {
     assert_clean(instance, item).await;
 }
 
+/// One buyer presses twenty times at once, on two instances.
+async fn twenty_presses(instances: &[Instance], strategy: &str, item: i64) -> Vec<Answer> {
+    let clients = [instances[0].buyer(9), instances[1].buyer(9)];
+    join_all((0..20).map(|press| clients[press % 2].buy_for_good(strategy, item))).await
+}
+
 /// A buyer never gets more than the limit.
 async fn keeps_the_limit(instances: &[Instance], strategy: &str) {
     let item = instances[0].make_item(json!({ "stock": 40, "per_buyer_limit": 2 })).await;
-    let presses = (0..20).map(|press| {
-        let buyer = instances[press % 2].buyer(9);
-        async move { buyer.buy_for_good(strategy, item).await }
-    });
-    let answers = join_all(presses).await;
+    let answers = twenty_presses(instances, strategy, item).await;
     let codes: Vec<_> = answers.iter().map(Answer::brief).collect();
     assert!((1..=2).contains(&sold(&answers)), "{strategy}: {codes:?}");
     // What was queued may be rejected, if the ledger knew less when it was let through.
@@ -294,11 +284,7 @@ async fn a_gate_that_compares_does_not_deadlock_with_itself() {
     let instances = two_instances(&shop).await;
     for strategy in ["mysql-version", "mysql-timestamp"] {
         let item = instances[0].make_item(json!({ "stock": 40, "per_buyer_limit": 20 })).await;
-        let presses = (0..20).map(|press| {
-            let buyer = instances[press % 2].buyer(9);
-            async move { buyer.buy_for_good(strategy, item).await }
-        });
-        assert_eq!(sold(&join_all(presses).await), 20, "{strategy}");
+        assert_eq!(sold(&twenty_presses(&instances, strategy, item).await), 20, "{strategy}");
         for instance in &instances {
             assert_eq!(metric(instance, "seckill_arbiter_retries_total").await, 0.0, "{strategy}");
         }

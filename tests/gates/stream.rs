@@ -13,13 +13,14 @@ mod same_key;
 mod stopping;
 
 use futures::future::join_all;
-use gates::redis_store::{Counters, Queue, RedisClient};
+use gates::redis_store::Queue;
+use gates::redis_store::queue::Push;
+use seckill::config::Config;
 use shop_domain::{ItemId, Purchase};
-use shop_metrics::Metrics;
 use sqlx::{MySql, Transaction};
 
 use crate::http::order_id;
-use crate::support::{self, Answer, Client, Instance, Shop, eventually, hold_stock_row, redis_of};
+use crate::support::{self, Answer, Client, Instance, Shop, eventually, hold_stock_row};
 
 const STREAM: &str = "redis-stream";
 
@@ -31,6 +32,15 @@ async fn shop() -> Shop {
         config.mysql.lock_wait_timeout_seconds = 1;
     })
     .await
+}
+
+/// An instance whose own consumers stay out of it.
+async fn start_aside(shop: &Shop) -> Instance {
+    let aside = |config: &mut Config| {
+        config.queue.claim_idle_ms = 7_200_000;
+        config.queue.poll_ms = 3_600_000;
+    };
+    shop.start_with(aside).await
 }
 
 /// Nothing of the item can be decided until this is dropped or rolled back.
@@ -54,13 +64,8 @@ async fn ends_as(client: &Client, id: &str, status: &str) {
 
 /// The ids of an item's orders in the ledger that were not refused.
 async fn in_ledger(shop: &Shop, item: i64) -> Vec<String> {
-    sqlx::query_scalar(
-        "SELECT id FROM orders WHERE item_id = ? AND status <> 'rejected' ORDER BY id",
-    )
-    .bind(item)
-    .fetch_all(&shop.pool)
-    .await
-    .expect("the ledger is read")
+    let read = "SELECT id FROM orders WHERE item_id = ? AND status <> 'rejected' ORDER BY id";
+    shop.read_all(sqlx::query_scalar(read).bind(item)).await
 }
 
 fn key(shop: &Shop, item: i64, part: &str) -> String {
@@ -74,9 +79,13 @@ fn queue_of(shop: &Shop) -> Queue {
 
 /// The queues, as an instance with this limit of orders sees them.
 fn queue_with(shop: &Shop, backlog_max: usize) -> Queue {
-    let client = RedisClient::new(&shop.config).expect("the URL is fine");
-    let counters = Counters::new(client.clone(), shop.pool.clone(), Metrics::new());
-    Queue::new(client, shop.pool.clone(), counters, STREAM, backlog_max).0
+    let pool = shop.pool.clone();
+    Queue::new(shop.redis_client(), pool, shop.counters(), STREAM, backlog_max).0
+}
+
+/// Queues a purchase behind the service's back.
+async fn push(queue: &Queue, purchase: &Purchase) {
+    assert_eq!(queue.push(purchase, None, None).await.expect("asked"), Push::Queued);
 }
 
 /// A purchase of one unit by buyer 1.
@@ -86,32 +95,20 @@ pub async fn purchase(shop: &Shop, item: i64, key: &str) -> Purchase {
 
 /// How often each entry of the item's queue was delivered, as far as a consumer has it.
 async fn deliveries(shop: &Shop, item: i64) -> Vec<u64> {
-    let mut pending = redis::cmd("XPENDING");
-    pending.arg(key(shop, item, "queue")).arg("arbiter").arg("-").arg("+").arg(100);
-    let rows = pending.query_async(&mut redis_of(shop)).await;
-    let rows: Vec<(String, String, u64, u64)> = rows.expect("asked");
+    let pending = ["XPENDING", &key(shop, item, "queue"), "arbiter", "-", "+", "100"];
+    let rows: Vec<(String, String, u64, u64)> = shop.redis(&pending).await;
     rows.into_iter().map(|row| row.3).collect()
 }
 
 /// Units left by the counter in Redis.
 async fn counted(shop: &Shop, item: i64) -> i64 {
-    let mut command = redis::cmd("HGET");
-    command.arg(key(shop, item, "stock")).arg("available");
-    command.query_async(&mut redis_of(shop)).await.expect("a counter")
+    shop.redis(&["HGET", &key(shop, item, "stock"), "available"]).await
 }
 
 /// Queues one order for each of `buyers` buyers while nothing can be decided.
 async fn queue(instance: &Instance, item: i64, buyers: i64) -> Vec<String> {
-    let presses = (1..=buyers).map(|id| {
-        let buyer = instance.buyer(id);
-        async move { buyer.buy_with_key(STREAM, item, "k").await }
-    });
-    let answers = join_all(presses).await;
-    answers
-        .iter()
-        .map(|answer| {
-            assert_eq!(answer.status, 202, "{}", answer.text);
-            order_id(answer)
-        })
-        .collect()
+    let presses =
+        (1..=buyers).map(async |id| instance.buyer(id).buy_with_key(STREAM, item, "k").await);
+    let answers = join_all(presses).await.into_iter();
+    answers.map(|answer| order_id(&answer.expect_status(202))).collect()
 }

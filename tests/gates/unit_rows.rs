@@ -2,7 +2,6 @@
 //! counted after a crash.
 
 use extension::job::Job;
-use gates::redis_store::{Counters, RedisClient};
 use ledger::rows::tables::unit_rows::POOL_MAX;
 use seckill::job::Reconcile;
 use serde_json::json;
@@ -20,28 +19,22 @@ async fn shop() -> (Shop, Instance) {
 
 /// The free rows of an item, and those that are taken and not counted yet.
 async fn rows(shop: &Shop, item: i64) -> (i64, i64) {
-    sqlx::query_as(
-        "SELECT COUNT(*) - COUNT(order_id), COUNT(order_id) FROM unit_rows WHERE item_id = ?",
-    )
-    .bind(item)
-    .fetch_one(&shop.pool)
-    .await
-    .expect("counted")
+    let count =
+        "SELECT COUNT(*) - COUNT(order_id), COUNT(order_id) FROM unit_rows WHERE item_id = ?";
+    sqlx::query_as(count).bind(item).fetch_one(&shop.pool).await.expect("counted")
 }
 
 async fn available(shop: &Shop, item: i64) -> i64 {
     shop.read(sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ?").bind(item)).await
 }
 
-async fn execute(shop: &Shop, statement: &str, item: i64) -> u64 {
-    let done = sqlx::query(statement).bind(item).execute(&shop.pool).await;
-    done.expect("changed").rows_affected()
+async fn reconcile(shop: &Shop) -> String {
+    let job = Reconcile::new(shop.pool.clone(), shop.counters(), Metrics::new());
+    job.run().await.expect("it runs")
 }
 
-async fn reconcile(shop: &Shop) -> String {
-    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
-    let counters = Counters::new(redis, shop.pool.clone(), Metrics::new());
-    Reconcile::new(shop.pool.clone(), counters, Metrics::new()).run().await.expect("it runs")
+async fn execute(shop: &Shop, statement: &str, item: i64) {
+    shop.change(sqlx::query(statement).bind(item)).await;
 }
 
 async fn restock(instance: &Instance, item: i64, units: i64) -> Answer {
@@ -95,12 +88,9 @@ async fn a_locked_row_is_skipped_and_is_no_sold_out_and_comes_back_with_the_roll
     let item = instance.make_item(json!({ "stock": 3, "arbiter": "off" })).await;
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201);
     let mut other = shop.pool.for_locks().begin().await.expect("a connection");
-    let locked: u32 =
-        sqlx::query_scalar("SELECT unit FROM unit_rows WHERE item_id = ? LIMIT 1 FOR UPDATE")
-            .bind(item)
-            .fetch_one(&mut *other)
-            .await
-            .expect("locked");
+    let lock = "SELECT unit FROM unit_rows WHERE item_id = ? LIMIT 1 FOR UPDATE";
+    let lock = sqlx::query_scalar(lock).bind(item);
+    let locked: u32 = lock.fetch_one(&mut *other).await.expect("locked");
     assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.status, 201, "the other row");
     // A restock cannot take out what is just being bought.
     assert_eq!(restock(&instance, item, -1).await.status, 422);
@@ -140,12 +130,8 @@ async fn the_reconciliation_counts_what_a_crash_left_and_removes_rows_that_are_t
     assert_eq!(instance.audit(mixed).await["clean"], true);
     assert!(!reconcile(&shop).await.contains("settled"));
 
-    execute(
-        &shop,
-        "UPDATE items SET ends_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?",
-        mixed,
-    )
-    .await;
+    let end = "UPDATE items SET ends_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?";
+    execute(&shop, end, mixed).await;
     reconcile(&shop).await;
     assert_eq!(rows(&shop, mixed).await, (0, 0), "the sale is over");
 }

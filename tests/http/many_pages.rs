@@ -43,13 +43,8 @@ async fn watch_item(addr: String, item: i64, heard: watch::Sender<i64>) {
 
 /// Resident memory of a process, in kilobytes.
 pub fn memory_kb(pid: u32) -> u64 {
-    status_kb(pid, "VmRSS:")
-}
-
-/// A figure of the state of a process, in kilobytes.
-pub(super) fn status_kb(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with(name)).expect("its memory");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
     line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number")
 }
 

@@ -213,10 +213,11 @@ async fn a_silent_buyer_is_passed_by_and_keeps_the_number_for_a_while() {
 async fn without_redis_nobody_joins_and_who_has_a_ticket_buys() {
     let shop = shop_with(|room| room.silent_seconds = 3_000).await;
     let link = link_to(&redis_url().await).await;
-    let mut config: Config = shop.config.clone();
-    config.redis_url = Secret::new(link.url());
-    config.redis.command_timeout_ms = 400;
-    let instance = shop.start_with(config).await;
+    let by_link = |config: &mut Config| {
+        config.redis_url = Secret::new(link.url());
+        config.redis.command_timeout_ms = 400;
+    };
+    let instance = shop.start_with(by_link).await;
     let sold = item(&instance, json!({})).await;
     let held = ticket(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
     link.cut();

@@ -102,6 +102,8 @@ async fn purchases_refusals_and_the_times_of_locks_are_counted() {
     let again = instance.buyer(1).buy("mysql-atomic", item).await;
     assert_problem(&again, (409, "limit_reached"), "again");
     assert_eq!(instance.buyer(1).buy("no-such-strategy", item).await.status, 404);
+    let put = instance.stranger().request(reqwest::Method::PUT, "/api/session/password");
+    assert_eq!(put.send().await.expect("an answer").status(), 401);
     let answer = instance.stranger().get("/metrics").await;
     let kind = answer.headers["content-type"].to_str().expect("text");
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
@@ -112,6 +114,7 @@ async fn purchases_refusals_and_the_times_of_locks_are_counted() {
         (r#"seckill_arbiter_refusals_total{strategy="mysql-atomic"}"#, 1.0),
         (r#"seckill_purchase_seconds_count{strategy="mysql-atomic"}"#, 2.0),
         (r#"seckill_http_requests_total{method="POST",status="404"}"#, 1.0),
+        (r#"seckill_http_requests_total{method="PUT",status="401"}"#, 1.0),
         (r#"seckill_purchases_in_flight"#, 0.0),
         (r#"seckill_live_streams"#, 0.0),
     ] {

@@ -86,10 +86,11 @@ async fn an_instance_with_a_wrong_clock_neither_opens_a_line_nor_ends_tickets() 
 async fn a_ticket_ends_without_redis_too() {
     let shop = shop_with(|_| ()).await;
     let link = crate::support::link_to(&crate::support::redis_url().await).await;
-    let mut config = shop.config.clone();
-    config.redis_url = settings::Secret::new(link.url());
-    config.redis.command_timeout_ms = 400;
-    let instance = shop.start_with(config).await;
+    let by_link = |config: &mut seckill::config::Config| {
+        config.redis_url = settings::Secret::new(link.url());
+        config.redis.command_timeout_ms = 400;
+    };
+    let instance = shop.start_with(by_link).await;
     let sold = item(&instance, json!({ "per_buyer_limit": 2 })).await;
     let held = ticket(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
     link.cut();

@@ -3,9 +3,9 @@
 
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
+use loadtest::process::resident_mib_max;
 use serde_json::Value;
 
-use super::many_pages::status_kb;
 use super::{BOUND, assert_problem, until};
 use crate::ledger::draw::{drawn_item, insert_entries};
 use crate::process::program::{free_addr, serve};
@@ -86,9 +86,7 @@ async fn a_connection_holds_no_more_of_large_answers_than_it_may() {
 const ENTRIES: i64 = 40_000;
 const STREAMS: usize = 100;
 /// A fifth of what the lists of all streams would take, and several times what their first pages take.
-const GROWTH_KILOBYTES_MAX: u64 = 64 * 1024;
-/// The most memory that a process has had so far, in its state.
-const PEAK: &str = "VmHWM:";
+const GROWTH_MIB_MAX: f64 = 64.0;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
@@ -107,7 +105,8 @@ async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
     // Behind eight lines of rules, one of the head and one of the beacon.
     assert_eq!(whole.text.lines().count(), 10 + usize::try_from(ENTRIES).expect("a count"));
 
-    let before = status_kb(pid, PEAK);
+    let memory = || resident_mib_max(pid).expect("it runs");
+    let before = memory();
     let client = Http2::connect_with_window(addr, 0).await;
     let mut stalled = Vec::new();
     for number in 0..STREAMS {
@@ -115,7 +114,7 @@ async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
         assert_eq!(answer.status(), StatusCode::OK, "stream {number}");
         stalled.push(answer.into_body());
     }
-    let grown = status_kb(pid, PEAK) - before;
-    assert!(grown < GROWTH_KILOBYTES_MAX, "{STREAMS} streams took {grown} kB");
+    let grown = memory() - before;
+    assert!(grown < GROWTH_MIB_MAX, "{STREAMS} streams took {grown} MiB");
     drop(stalled);
 }

@@ -63,8 +63,9 @@ const short = await reserve(client, { lines: [{ itemId }], holdSeconds: 30 });
 const longer = await extend(client, all.id);
 await extend(client, short.id, 5);
 const bought = await buy(client, { itemId });
-const refused = await giveBack(client, bought.id).catch((error) => error.problem.code);
-console.log([all.quantity, short.quantity, longer.id === all.id, refused].join(' '));
+const refused = await giveBack(client, bought.id).catch((error) => error);
+const { problem, isSettled } = refused;
+console.log([all.quantity, short.quantity, longer.id === all.id, problem.code, isSettled].join(' '));
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -72,12 +73,13 @@ async fn the_client_reserves_extends_and_buys() {
     let Some(folder) = build() else { return };
     let (_shop, instance, item) =
         Shop::selling(json!({ "per_buyer_limit": 9, "extend_seconds": 60 })).await;
-    assert_prints(&folder, PROGRAM, &instance, item, "2 1 true order_state_conflict\n").await;
+    let printed = "2 1 true order_state_conflict true\n";
+    assert_prints(&folder, PROGRAM, &instance, item, printed).await;
     assert_clean(&instance, item).await;
 }
 
 /// Buys behind a proxy that answers with pages of its own: the order is made although its answer is lost. Then a page that
-/// refuses, which no try follows.
+/// refuses, which no try follows; and a refusal that says nothing about an earlier request with the key.
 const BEHIND_A_PROXY: &str = "
 import { buy, createClient, signIn } from './dist/src/index.js';
 const [baseUrl, token, item] = process.argv.slice(1);
@@ -90,6 +92,7 @@ const answers = [
   fetch,
   async () => page(403, '<html>Forbidden</html>'),
   async () => page(502, '<html>Bad Gateway</html>'),
+  async () => Response.json({ code: 'token_expired', retryable: false, status: 401, outcome: 'none' }, { status: 401 }),
 ];
 const client = createClient({ baseUrl, token, fetch: (request) => {
   keys.push(request.headers.get('Idempotency-Key'));
@@ -101,6 +104,8 @@ for (const send of [() => buy(client, { itemId: Number(item) }), () => signIn(cl
   const error = await send().catch((error) => error);
   console.log(error.name, error.problem);
 }
+const signedOut = await buy(client, { itemId: Number(item) }).catch((error) => error);
+console.log(signedOut.problem.code, signedOut.isSettled);
 console.log(keys.length);
 ";
 
@@ -108,7 +113,7 @@ console.log(keys.length);
 async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
     let Some(folder) = build() else { return };
     let (_shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 9, "stock": 9 })).await;
-    let printed = "1 4 1\nSeckillError undefined\nSeckillError undefined\n6\n";
+    let printed = "1 4 1\nSeckillError undefined\nSeckillError undefined\ntoken_expired false\n7\n";
     assert_prints(&folder, BEHIND_A_PROXY, &instance, item, printed).await;
     let orders = instance.buyer(1).get("/api/orders").await;
     assert_eq!(orders.json["orders"].as_array().map(Vec::len), Some(1), "{}", orders.text);

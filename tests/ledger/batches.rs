@@ -62,30 +62,15 @@ impl BatchTestbed {
 
     /// Counts units for a buyer, in a transaction that is not committed.
     async fn count(&self, buyer: i64, units: i64) -> Transaction<'static, MySql> {
-        self.in_transaction(
-            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, ?, ?, 2)",
-            &[self.item.id.get(), buyer, units],
-        )
-        .await
+        let insert =
+            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, ?, ?, 2)";
+        self.shop.hold(sqlx::query(insert).bind(self.item.id.get()).bind(buyer).bind(units)).await
     }
 
     /// Takes units, in a transaction that is not committed.
     async fn take(&self, units: i64) -> Transaction<'static, MySql> {
-        self.in_transaction(
-            "UPDATE stock SET available = available - ? WHERE item_id = ?",
-            &[units, self.item.id.get()],
-        )
-        .await
-    }
-
-    async fn in_transaction(&self, sql: &str, binds: &[i64]) -> Transaction<'static, MySql> {
-        let mut transaction = self.shop.pool.begin().await.expect("a transaction");
-        let mut query = sqlx::query(sql);
-        for bind in binds {
-            query = query.bind(*bind);
-        }
-        query.execute(&mut *transaction).await.expect("executed");
-        transaction
+        let update = "UPDATE stock SET available = available - ? WHERE item_id = ?";
+        self.shop.hold(sqlx::query(update).bind(units).bind(self.item.id.get())).await
     }
 
     /// Writes a batch; once it waits in a statement, `rival` is committed.
@@ -143,8 +128,13 @@ async fn those_for_whom_nothing_is_left_are_told_once_the_others_have_it() {
     let purchases: Vec<_> = (1..=8).map(|buyer| testbed.purchase(buyer, 1)).collect();
     let answers = write_batch(&testbed.batches, &purchases, None).await;
     let (sold, others) = answers.split_at(3);
-    assert!(sold.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
+    assert_sold(sold);
     assert!(others.iter().all(is_sold_out), "{answers:?}");
+}
+
+#[track_caller]
+fn assert_sold(answers: &[Answer]) {
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
 }
 
 fn is_sold_out(answer: &Answer) -> bool {
@@ -164,7 +154,7 @@ async fn a_key_that_comes_twice_does_not_spoil_its_batch() {
     let tried = testbed.metrics.arbiter_retries.get();
     let answers = write_batch(&testbed.batches, &purchases, None).await;
     let (last, others) = answers.split_last().expect("some");
-    assert!(others.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
+    assert_sold(others);
     assert!(matches!(last, Ok(Outcome::Replayed(_))), "{last:?}");
     assert_eq!(testbed.metrics.arbiter_retries.get(), tried, "the batch was rolled back");
 }
@@ -175,13 +165,9 @@ async fn a_key_that_comes_twice_does_not_spoil_its_batch() {
 async fn a_connection_that_was_closed_between_two_batches_is_replaced() {
     let testbed = BatchTestbed::new(5).await;
     let pool = &testbed.shop.pool;
-    let sessions: Vec<u64> = sqlx::query_scalar(
-        "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
-         WHERE DB = DATABASE() AND ID <> CONNECTION_ID()",
-    )
-    .fetch_all(pool)
-    .await
-    .expect("the list of sessions");
+    let sessions = "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
+         WHERE DB = DATABASE() AND ID <> CONNECTION_ID()";
+    let sessions: Vec<u64> = testbed.shop.read_all(sqlx::query_scalar(sessions)).await;
     assert!(!sessions.is_empty(), "the last batch has kept no connection");
     for id in sessions {
         // It may have ended by itself.
@@ -191,7 +177,7 @@ async fn a_connection_that_was_closed_between_two_batches_is_replaced() {
     assert_eq!(left.expect("read on another connection"), 5);
     let purchases = [testbed.purchase(1, 1), testbed.purchase(2, 1)];
     let answers = write_batch(&testbed.batches, &purchases, None).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
+    assert_sold(&answers);
 }
 
 /// What all orders of a batch have is no value of each row: the server would take longer for it.
@@ -200,16 +186,11 @@ async fn batch_binds_only_own_values() {
     let testbed = BatchTestbed::new(4).await;
     let purchases: Vec<_> = (1..=4).map(|buyer| testbed.purchase(buyer, 1)).collect();
     let key = purchases[0].key.as_str();
-    let mut rival = testbed.shop.pool.begin().await.expect("a transaction");
-    sqlx::query(
-        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, request_key, \
-         created_at, expires_at) VALUES ('-', ?, 1, 1, 1, 'pending', '-', ?, NOW(), NOW())",
-    )
-    .bind(testbed.item.id.get())
-    .bind(key)
-    .execute(&mut *rival)
-    .await
-    .expect("the first order's key is taken");
+    // The first order's key is taken.
+    let insert = "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, request_key, \
+         created_at, expires_at) VALUES ('-', ?, 1, 1, 1, 'pending', '-', ?, NOW(), NOW())";
+    let insert = sqlx::query(insert).bind(testbed.item.id.get()).bind(key);
+    let rival = testbed.shop.hold(insert).await;
     let looks = async {
         let text = eventually("the batch inserts its orders", || async {
             let running = "SELECT INFO FROM information_schema.PROCESSLIST \
@@ -223,7 +204,7 @@ async fn batch_binds_only_own_values() {
         text
     };
     let (answers, text) = tokio::join!(write_batch(&testbed.batches, &purchases, None), looks);
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
+    assert_sold(&answers);
     assert!(text.contains("'pending', 'mysql-batch', "), "bound in each row: {text}");
     assert!(!text.contains("fence") && !text.contains("line_count"), "no order has it: {text}");
 }
@@ -235,14 +216,11 @@ async fn orders_of_a_batch_keep_their_own_values() {
     let named = |buyer, strategy| Purchase { strategy, ..testbed.purchase(buyer, 1) };
     let purchases = [named(1, "mysql-batch"), named(2, "lock-redis"), named(3, "mysql-batch")];
     let answers = write_batch(&testbed.batches, &purchases, None).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
-    let rows: Vec<(i64, String)> = sqlx::query_as(
-        "SELECT user_id, strategy FROM orders WHERE item_id = ? AND user_id < 4 ORDER BY user_id",
-    )
-    .bind(testbed.item.id.get())
-    .fetch_all(&testbed.shop.pool)
-    .await
-    .expect("read");
+    assert_sold(&answers);
+    let rows =
+        "SELECT user_id, strategy FROM orders WHERE item_id = ? AND user_id < 4 ORDER BY user_id";
+    let rows = sqlx::query_as(rows).bind(testbed.item.id.get());
+    let rows: Vec<(i64, String)> = rows.fetch_all(&testbed.shop.pool).await.expect("read");
     let expected = purchases.map(|one| (one.buyer.get(), one.strategy.to_owned()));
     assert_eq!(rows, expected);
 }

@@ -12,7 +12,7 @@ use seckill::config::Config;
 use serde_json::json;
 use settings::Secret;
 
-use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, when};
+use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, until, when};
 
 /// The call of the procedure that writes an order, its COMMIT included.
 const CALL: &[u8] = b"\x03CALL write_order_";
@@ -38,6 +38,11 @@ fn loses_commits_in_silence() -> Trap {
     at_commit().cut_server_in_silence().always()
 }
 
+/// Waits until the link has caught more than this number of packets.
+async fn until_caught(link: &FaultyLink, before: u64) {
+    until("the fault to bite", || async { link.caught() }, |caught| *caught > before).await;
+}
+
 /// A shop whose instance reaches the ledger through a link, and an instance beside it.
 async fn linked_shop() -> (FaultyLink, Instance, Instance) {
     let (link, linked, beside, _) = linked_shop_with(|_| {}).await;
@@ -61,6 +66,12 @@ async fn linked_shop_with(
     shop.config.session.revocation_period_ms = 3_600_000;
     let linked = shop.start().await;
     (link, linked, beside, shop.pool)
+}
+
+/// Asserts that the audit of an item is clean at once, and that this number of its units is held.
+async fn assert_held(instance: &Instance, item: i64, units: i64) {
+    let audit = instance.audit(item).await;
+    assert_eq!((&audit["held"], &audit["clean"]), (&json!(units), &json!(true)), "{audit}");
 }
 
 /// Changes the shop's settings: new instances reach its ledger through the link.
@@ -105,7 +116,7 @@ async fn sells_one_although_the_link_breaks(
         link.trap(breaks);
         let answer = linked.buyer(buyer).buy_for_good(strategy, item).await;
         // A queued order can be seen in the ledger before the link has dropped the COMMIT's answer.
-        eventually("the fault to bite", || async { (link.caught() > cuts).then_some(()) }).await;
+        until_caught(link, cuts).await;
         assert_eq!(link.caught(), cuts + 1, "{strategy}: the fault bit more than once");
         assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
         // What was queued leaves the queue a moment after its COMMIT.

@@ -19,7 +19,7 @@ use verify::{Fault, Known, Proof};
 use crate::http::{BOUND, assert_problem};
 use crate::process::program::{free_addr, program, serve};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, until};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, item_body, until};
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.
 pub(crate) async fn shop() -> Shop {
@@ -37,11 +37,21 @@ pub(crate) fn from_now(seconds: i64) -> String {
 
 /// An item that is drawn `seconds` from now.
 pub(crate) async fn drawn_item(instance: &Instance, stock: i64, seconds: i64) -> i64 {
+    drawn_with(instance, stock, seconds, json!({})).await
+}
+
+/// An item that is drawn `seconds` from now, with other fields of its request.
+async fn drawn_with(instance: &Instance, stock: i64, seconds: i64, changes: Value) -> i64 {
     let body = json!({
         "kind": "shop", "stock": stock, "strategy": "mysql-batch", "offer_seconds": 600,
         "mode": "draw", "draw_closes_at": from_now(seconds),
     });
-    instance.make_item(body).await
+    instance.make_item(changed(body, changes)).await
+}
+
+/// An instance that draws nothing while a test runs: it makes the items.
+async fn idle_instance(shop: &Shop) -> Instance {
+    shop.start_with(|config| config.sections.set("draw", "poll_ms", 60_000)).await
 }
 
 pub(super) async fn enter(client: &Client, item: i64) -> Answer {
@@ -112,17 +122,14 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     // Nobody buys, and nobody stands in line without an entry.
     assert_problem(&instance.buyer(9).buy("default", item).await, (409, "draw_only"), "of a draw");
     let waiting = format!("/api/items/{item}/waiting");
-    assert_problem(
-        &instance.buyer(9).post(&waiting, &json!({})).await,
-        (409, "draw_only"),
-        "of a draw",
-    );
+    let waits = instance.buyer(9).post(&waiting, &json!({})).await;
+    assert_problem(&waits, (409, "draw_only"), "of a draw");
     let list = stranger.get(&format!("/api/items/{item}/draw/entries")).await;
     assert_problem(&list, (409, "entries_open"), "of a draw");
     // As if a writer had taken it whose clock was ahead.
     let ahead = "UPDATE draw_entries SET entered_at = \
                  (SELECT closes_at + INTERVAL 2 SECOND FROM draws WHERE item_id = ?) WHERE item_id = ? AND user_id = 2";
-    sqlx::query(ahead).bind(item).bind(item).execute(&shop.pool).await.expect("moved");
+    shop.change(sqlx::query(ahead).bind(item).bind(item)).await;
     let ahead = instance.buyer(2).get(&path).await.json["promise"].as_str().map(str::to_owned);
 
     until_drawn(&stranger, item).await;
@@ -189,10 +196,7 @@ async fn what_cannot_be_drawn_is_refused() {
         json!({ "ends_at": from_now(900) }),
         json!({ "arbiter": "off", "strategy": "mysql-naive" }),
     ] {
-        let mut body = crate::support::item_body(right.clone());
-        for (name, value) in change.as_object().expect("an object") {
-            body[name] = value.clone();
-        }
+        let body = item_body(changed(right.clone(), change.clone()));
         let refused = instance.admin().post("/api/admin/items", &body).await;
         assert_problem(&refused, (422, "invalid_draw"), "of a draw");
         let names_end = refused.text.contains("Send ends_at of 20");
@@ -216,8 +220,7 @@ async fn what_cannot_be_drawn_is_refused() {
 #[tokio::test]
 async fn a_draw_that_is_made_again_is_the_same() {
     let (_shop, instance) = shop().await.opened().await;
-    let body = json!({ "mode": "draw", "draw_closes_at": from_now(4) });
-    let body = crate::support::item_body(body);
+    let body = item_body(json!({ "mode": "draw", "draw_closes_at": from_now(4) }));
     let make = || {
         let request = instance.admin().request(Method::POST, "/api/admin/items");
         Client::send(request.header("idempotency-key", "one").json(&body))
@@ -257,15 +260,10 @@ pub(crate) async fn insert_entries(pool: &Database, item: i64, count: i64) {
 }
 
 /// Units that are available although they are enough for a buyer in the line.
-async fn idle_units(pool: &Database, item: i64) -> i64 {
-    sqlx::query_scalar(
-        "SELECT CAST(COALESCE(MAX(available), 0) AS SIGNED) FROM stock JOIN waiting_list USING (item_id) \
-         WHERE item_id = ? AND status = 'waiting' AND available >= party_size",
-    )
-    .bind(item)
-    .fetch_one(pool)
-    .await
-    .expect("read")
+async fn idle_units(shop: &Shop, item: i64) -> i64 {
+    let read = "SELECT CAST(COALESCE(MAX(available), 0) AS SIGNED) FROM stock JOIN waiting_list USING (item_id) \
+         WHERE item_id = ? AND status = 'waiting' AND available >= party_size";
+    shop.read(sqlx::query_scalar(read).bind(item)).await
 }
 
 /// `SECKILL_TEST_ENTRIES=100000` is the whole run, with 20 kills.
@@ -277,18 +275,9 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
     let count = asked.map_or(4_000, |text| text.parse().expect("a number"));
     let stock = 700;
     let shop = shop().await;
-    let maker = shop.start_with({
-        let mut config = shop.config.clone();
-        // It only makes the item.
-        config.sections.set("draw", "poll_ms", 60_000);
-        config
-    });
-    let maker = maker.await;
-    let body = json!({
-        "kind": "shop", "stock": stock, "strategy": "mysql-batch", "offer_seconds": 600,
-        "mode": "draw", "draw_closes_at": from_now(5 + count / 20_000), "draw_party_max": 4,
-    });
-    let item = maker.make_item(body).await;
+    let maker = idle_instance(&shop).await;
+    let parties = json!({ "draw_party_max": 4 });
+    let item = drawn_with(&maker, stock, 5 + count / 20_000, parties).await;
     insert_entries(&shop.pool, item, count).await;
     maker.stop().await;
     // Each process goes on where the one before was killed; the last point is reached with each part of the list.
@@ -304,7 +293,7 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
             !ended.unwrap_or_else(|_| panic!("{point} is not reached")).expect("it ran").success(),
             "{point}"
         );
-        assert_eq!(idle_units(&shop.pool, item).await, 0, "nobody is left to offer them: {point}");
+        assert_eq!(idle_units(&shop, item).await, 0, "nobody is left to offer them: {point}");
     }
     let addresses = [free_addr(), free_addr()];
     let mut services = Vec::new();
@@ -317,14 +306,11 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
     let proof = proof(&client, item).await;
     assert_eq!(faults(&proof, Known::default()), []);
     assert_eq!(proof.entries.len() as i64, count);
-    let line: Vec<(i64, i64, String, String)> = sqlx::query_as(
-        "SELECT CAST(draw_entries.place AS SIGNED), waiting_list.user_id, status, draw_entries.party FROM waiting_list \
-         JOIN draw_entries USING (item_id, user_id) WHERE item_id = ? ORDER BY waiting_list.place",
-    )
-    .bind(item)
-    .fetch_all(&shop.pool)
-    .await
-    .expect("read");
+    let line = "SELECT CAST(draw_entries.place AS SIGNED), waiting_list.user_id, status, draw_entries.party \
+         FROM waiting_list JOIN draw_entries USING (item_id, user_id) WHERE item_id = ? \
+         ORDER BY waiting_list.place";
+    let line = sqlx::query_as(line).bind(item).fetch_all(&shop.pool).await;
+    let line: Vec<(i64, i64, String, String)> = line.expect("read");
     let buyers: HashSet<i64> = line.iter().map(|(_, buyer, ..)| *buyer).collect();
     assert_eq!((line.len() as i64, buyers.len() as i64), (count, count), "lost or twice");
     let (mut left, mut at) = (stock, 0);

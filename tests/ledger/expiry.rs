@@ -19,7 +19,7 @@ use shop_metrics::Metrics;
 use sqlx::Executor;
 use web::token::Role;
 
-use crate::http::BOUND;
+use crate::http::{BOUND, order_id};
 use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::{
@@ -65,17 +65,13 @@ async fn the_sweep_reads_one_order_of_each_item() {
     const ORDERS: i64 = 3_000;
     let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 600_000).await;
     let full = instance.make_item(json!({})).await;
-    let statement = sqlx::query(
-        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+    let fill = "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
          request_key, buyer_bucket, created_at, expires_at) \
          WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < 60) \
          SELECT UUID(), ?, high.n * 60 + low.n, 1, 1, 'pending', 'filled', \
          'filled', 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 HOUR \
-         FROM numbers AS low JOIN numbers AS high WHERE high.n <= ? DIV 60",
-    )
-    .bind(full)
-    .bind(ORDERS);
-    shop.change(statement).await;
+         FROM numbers AS low JOIN numbers AS high WHERE high.n <= ? DIV 60";
+    shop.change(sqlx::query(fill).bind(full).bind(ORDERS)).await;
     shop.pool.execute("ANALYZE TABLE items, orders").await.expect("analysed");
     let pool = mysql_connection::pool_of(&shop.config, 1).expect("the URL is fine");
     let metrics = Metrics::new();
@@ -105,11 +101,8 @@ async fn an_order_that_cannot_expire_stops_no_other() {
     let beside_it = buy(&instance, 2, spoiled).await;
     let elsewhere = buy(&instance, 1, item).await;
     // To give back one unit more than was counted is what the table refuses.
-    sqlx::query("UPDATE buyer_limits SET bought = bought - 1 WHERE item_id = ? AND user_id = 1")
-        .bind(spoiled)
-        .execute(&shop.pool)
-        .await
-        .expect("planted");
+    let count = "UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = 1";
+    shop.change(sqlx::query(count).bind(-1).bind(spoiled)).await;
     shop.let_holds_pass(HOLD_SECONDS).await;
     wait_for_status(&instance, 1, &elsewhere, "expired").await;
     wait_for_status(&instance, 2, &beside_it, "expired").await;
@@ -117,11 +110,7 @@ async fn an_order_that_cannot_expire_stops_no_other() {
     let said = job["said"].to_string();
     assert!(said.contains("1 item failed"), "{said}");
     wait_for_status(&instance, 1, &stuck, "pending").await;
-    sqlx::query("UPDATE buyer_limits SET bought = bought + 1 WHERE item_id = ? AND user_id = 1")
-        .bind(spoiled)
-        .execute(&shop.pool)
-        .await
-        .expect("mended");
+    shop.change(sqlx::query(count).bind(1).bind(spoiled)).await;
     wait_for_status(&instance, 1, &stuck, "expired").await;
     for item in [spoiled, item] {
         let audit = instance.audit(item).await;
@@ -179,6 +168,36 @@ async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
     assert_clean(&beside, item).await;
 }
 
+/// Buyer 1 has the batch fail at once. The order behind never gets an answer, whenever its buyer's limit is asked for.
+#[tokio::test]
+async fn an_order_without_an_answer_stops_none_behind_it() {
+    // As a parameter it is found in no other request.
+    const SILENT: i64 = 0x0001_0203_0405_0607;
+    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
+    let beside = shop.start().await;
+    let item = beside.make_item(json!({})).await;
+    buy(&beside, 1, item).await;
+    let silent = buy(&beside, SILENT, item).await;
+    buy(&beside, 3, item).await;
+    let spoil = "UPDATE buyer_limits SET bought = bought - 1 WHERE item_id = ? AND user_id = 1";
+    assert_eq!(shop.change(sqlx::query(spoil).bind(item)).await, 1);
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    let link = link_to_ledger(&shop).await;
+    link.trap(Trap::at(&SILENT.to_le_bytes()).cut_server_in_silence().always());
+    shop.config.database_url = Secret::new(link.url());
+    shop.config.job.expire_period_ms = 20;
+    let _sweeping = shop.start().await;
+    // Longer than a transaction may take.
+    eventually(2 * BOUND, || async {
+        let audit = beside.audit(item).await;
+        when(audit["held"] == 2, audit)
+    })
+    .await;
+    assert!(link.caught() > 0, "it has an answer");
+    link.mend();
+    wait_for_status(&beside, SILENT, &silent, "expired").await;
+}
+
 #[tokio::test]
 async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
     let (shop, instance) = Shop::open_with(|config| {
@@ -200,15 +219,11 @@ async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
 
 /// How long the hold of an order still lasts by the database's clock.
 async fn seconds_left(shop: &Shop, order: &Value) -> i64 {
-    sqlx::query_scalar(
-        "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), expires_at) AS SIGNED) \
-         FROM orders WHERE id = ? AND status = 'pending'",
-    )
-    .bind(order["id"].as_str().expect("an id"))
-    .fetch_optional(&shop.pool)
-    .await
-    .expect("the ledger is read")
-    .unwrap_or_else(|| panic!("its hold is over: {order}"))
+    let left = "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), expires_at) AS SIGNED) \
+         FROM orders WHERE id = ? AND status = 'pending'";
+    let left = sqlx::query_scalar(left).bind(order["id"].as_str().expect("an id"));
+    let left: Vec<i64> = shop.read_all(left).await;
+    *left.first().unwrap_or_else(|| panic!("its hold is over: {order}"))
 }
 
 #[tokio::test]
@@ -250,9 +265,7 @@ async fn a_hold_lasts_by_the_databases_clock_whatever_an_instances_says() {
             let written = buyer.outcome(told.clone()).await;
             // What the buyer is shown is what counts.
             for field in ["created_at", "expires_at"] {
-                let kept = buyer
-                    .get(&format!("/api/orders/{}", told.json["id"].as_str().expect("an id")))
-                    .await;
+                let kept = buyer.get(&format!("/api/orders/{}", order_id(&told))).await;
                 assert_eq!(kept.json[field], told.json[field], "{strategy}: {field}");
             }
             orders.push(written.json);
@@ -278,12 +291,9 @@ async fn a_payment_is_stamped_by_the_databases_clock() {
     instance.clock.shift(time::Duration::HOUR);
     let id = order["id"].as_str().expect("an id");
     let paid = instance.buyer(1).step(id, "payment").await.expect_status(200);
-    let statement = sqlx::query_scalar(
-        "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), paid_at) AS SIGNED) \
-         FROM orders WHERE id = ?",
-    )
-    .bind(id);
-    let ahead: i64 = shop.read(statement).await;
+    let ahead = "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), paid_at) AS SIGNED) \
+         FROM orders WHERE id = ?";
+    let ahead: i64 = shop.read(sqlx::query_scalar(ahead).bind(id)).await;
     assert!((-LATE_SECONDS..=0).contains(&ahead), "paid {ahead} s from now");
     let kept = instance.buyer(1).get(&format!("/api/orders/{id}")).await.json;
     assert_eq!(kept["paid_at"], paid.json["paid_at"]);
@@ -329,12 +339,9 @@ async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
     let (last, first) = (buy(&maker, 9, item).await, buy(&maker, 3, item).await);
     shop.let_holds_pass(HOLD_SECONDS).await;
     // A batch with both buyers has counted the first of them.
-    let mut batch = shop.pool.begin().await.expect("a transaction");
     let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = ?";
-    sqlx::query(count).bind(item).bind(3).execute(&mut *batch).await.expect("counted");
-    let mut sweeping = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
-    sweeping.config.job.expire_period_ms = 20;
-    let sweeping = sweeping.start().await;
+    let mut batch = shop.hold(sqlx::query(count).bind(item).bind(3)).await;
+    let sweeping = shop.start_with(|config| config.job.expire_period_ms = 20).await;
     until_running(&shop.pool, "UPDATE buyer_limits SET bought = bought - %", 1).await;
     let counted = sqlx::query(count).bind(item).bind(9).execute(&mut *batch).await;
     counted.expect("the batch and the sweep wait for each other in a circle");
@@ -347,7 +354,7 @@ async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
 async fn deadlocks(shop: &Shop) -> i64 {
     let statement = "SELECT CAST(COUNT AS SIGNED) FROM information_schema.INNODB_METRICS \
                      WHERE NAME = 'lock_deadlocks'";
-    sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("the count of deadlocks")
+    shop.number(statement).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -363,19 +370,15 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
     })
     .await;
     let instances = [shop.start().await, shop.start().await];
-    let item = instances[0]
-        .make_item(
-            json!({ "stock": 100_000, "per_buyer_limit": 10_000, "hold_seconds": HOLD_SECONDS }),
-        )
-        .await;
+    let item = json!({ "stock": 100_000, "per_buyer_limit": 10_000, "hold_seconds": HOLD_SECONDS });
+    let item = instances[0].make_item(item).await;
     let press = async |round: usize, buyer: i64| {
-        let client =
-            instances[(round + usize::try_from(buyer).expect("positive")) % 2].buyer(buyer);
+        let turn = round + usize::try_from(buyer).expect("positive");
+        let client = instances[turn % 2].buyer(buyer);
         // A busy machine may say: try again.
         let bought = client.until_sold("mysql-batch", item).await;
         if buyer % 4 == 0 {
-            let id = bought.json["id"].as_str().expect("an id").to_owned();
-            client.step(&id, "cancellation").await;
+            client.step(&order_id(&bought), "cancellation").await;
         }
     };
     let expired = async || {

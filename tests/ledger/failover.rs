@@ -133,8 +133,7 @@ async fn a_payment_is_not_lost_at_a_failover() {
     let paid = until(RECOVERY_MAX, || said.send(&instance), |again| again.status == 200).await.text;
     assert!(paid.contains("paid"), "{paid}");
     let payments = "SELECT COUNT(*) FROM payments WHERE id = 'p1' AND status = 'accepted'";
-    let count: i64 = sqlx::query_scalar(payments).fetch_one(&shop.pool).await.expect("read");
-    assert_eq!(count, 1);
+    assert_eq!(shop.number(payments).await, 1);
     assert_clean(&instance, item).await;
 }
 
@@ -160,8 +159,7 @@ async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
     let stored = eventually(RECOVERY_MAX, || arbiter.reject(&refused)).await;
     assert_eq!(stored.status, OrderStatus::Rejected);
     let there = "SELECT COUNT(*) FROM orders WHERE status = 'rejected'";
-    let count: i64 = sqlx::query_scalar(there).fetch_one(&shop.pool).await.expect("read");
-    assert_eq!(count, 1);
+    assert_eq!(shop.number(there).await, 1);
 }
 
 /// The old writer lives on as a server that takes no writes, and still has its old rows.

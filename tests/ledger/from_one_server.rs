@@ -9,7 +9,7 @@ use settings::Secret;
 use sqlx::{Executor, MySqlPool};
 
 use crate::ledger::reparents::{assert_told_once, can_start};
-use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, endless};
+use crate::support::crowd::{Crowd, RECOVERY_MAX, assert_nothing_lost, endless};
 use crate::support::{Instance, Shop, until};
 
 /// Items of each strategy.
@@ -90,12 +90,6 @@ async fn assert_no_others(shop: &Shop, accepted: &[(i64, Vec<String>)]) {
     assert_eq!(usize::try_from(found), Ok(accepted));
 }
 
-/// Waits until the shop has sold some more, and prints the longest waits since the last step.
-async fn sells_on(crowd: &Crowd, step: &str) {
-    crowd.has_bought(ENOUGH).await;
-    println!("{step}, the longest waits: {}", crowd.longest_waits());
-}
-
 /// The old server becomes a keyspace of Vitess, its tables are copied into another one, the buyers move to vtgate, and
 /// then the writes move. Each accepted order is in the new keyspace and told once, nothing else was sold, and the old
 /// server is not needed any more.
@@ -116,20 +110,20 @@ async fn a_shop_moves_from_one_server() {
     let direct = shop.start().await;
     let sales = sales(&direct).await;
     let first = Crowd::slow(&direct, sales.clone(), PAUSE);
-    sells_on(&first, "on one server").await;
+    first.sells_on("on one server").await;
     let mut cluster = VitessCluster::start_temporary(2).await.expect("the cluster starts");
     let tablet = cluster.add_old(old).await.expect("the old server becomes a keyspace");
     assert_old_is_ready(&shop_at(&shop, cluster.old_url()).pool).await;
     let begin = Instant::now();
     cluster.copy_old().await.expect("the tables are copied");
     println!("copied after {:?}", begin.elapsed());
-    sells_on(&first, "with a copy").await;
+    first.sells_on("with a copy").await;
     // The names of the new keyspace lead to the old server still.
     let moved = shop_at(&shop, cluster.url());
     let through = moved.start().await;
     let second = Crowd::slow(&through, sales, PAUSE);
-    sells_on(&second, "through vtgate").await;
-    sells_on(&first, "past vtgate").await;
+    second.sells_on("through vtgate").await;
+    first.sells_on("past vtgate").await;
     let mut accepted = first.leaves().await;
     direct.stop().await;
     shop.pool.close().await;
@@ -137,12 +131,12 @@ async fn a_shop_moves_from_one_server() {
     let begin = Instant::now();
     cluster.leave_old().await.expect("the new keyspace serves");
     println!("switched within {:?}", begin.elapsed());
-    sells_on(&second, "after the switch").await;
+    second.sells_on("after the switch").await;
     cluster.forget_old_tables().await.expect("the move is complete");
-    sells_on(&second, "after the end of the move").await;
+    second.sells_on("after the end of the move").await;
     make_view(&moved).await;
     cluster.remove_old(tablet).await.expect("the old keyspace is removed");
-    sells_on(&second, "without the old server").await;
+    second.sells_on("without the old server").await;
     accepted.extend(second.leaves().await);
     assert_nothing_lost(&moved, &through, &accepted).await;
     assert_no_others(&moved, &accepted).await;

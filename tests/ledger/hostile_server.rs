@@ -59,26 +59,18 @@ async fn what_is_answered_is_written_whatever_the_server_sets() {
     assert_eq!(check::session_differences(&shop.pool).await.expect("read"), Vec::<String>::new());
 
     let mut other = MySqlConnection::connect(&url).await.expect("a session");
-    let read_only: Vec<(String, String)> = sqlx::query_as(
-        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('tx_read_only', 'transaction_read_only')",
-    )
-    .fetch_all(&mut other)
-    .await
-    .expect("shown");
+    let read_only =
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('tx_read_only', 'transaction_read_only')";
+    let read_only = sqlx::query_as(read_only).fetch_all(&mut other).await;
+    let read_only: Vec<(String, String)> = read_only.expect("shown");
     assert!(read_only.iter().all(|it| it.1 == "ON"), "the server is as others want it");
-    let there: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM users WHERE username = ?")
-        .bind(NAME)
-        .fetch_one(&mut other)
-        .await
-        .expect("counted");
-    assert_eq!(there, 1, "the account was answered 201");
-    for order in orders {
-        let there: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE id = ?")
-            .bind(&order)
-            .fetch_one(&mut other)
-            .await
-            .expect("counted");
-        assert_eq!(there, 1, "{order} was answered 201");
+    let answered =
+        orders.iter().map(|order| ("SELECT COUNT(*) FROM orders WHERE id = ?", &**order));
+    let account = ("SELECT COUNT(*) FROM users WHERE username = ?", NAME);
+    for (count, name) in answered.chain([account]) {
+        let there = sqlx::query_scalar(count).bind(name).fetch_one(&mut other).await;
+        let there: i64 = there.expect("counted");
+        assert_eq!(there, 1, "{name} was answered 201");
     }
 }
 

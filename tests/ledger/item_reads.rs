@@ -1,7 +1,7 @@
 //! Items that are asked for in the same moment are read together, and each has its own trouble.
 
 use futures::future::join_all;
-use gates::redis_store::{Counters, RedisClient};
+use gates::redis_store::Counters;
 use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::rows::outbox::Outbox;
@@ -21,8 +21,7 @@ const FRESH: std::time::Duration = std::time::Duration::ZERO;
 fn catalog(shop: &Shop) -> (Catalog, Database) {
     let pool = mysql_connection::pool_of(&shop.config, 1).expect("the URL is fine");
     let metrics = Metrics::new();
-    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
-    let counters = Counters::new(redis, pool.clone(), metrics.clone());
+    let counters = Counters::new(shop.redis_client(), pool.clone(), metrics.clone());
     let breaker = Breakers::new(&metrics).mysql;
     let clock = Clock::default();
     let line = WaitingLine::new(clock.clone(), Outbox::default(), metrics, 1);
@@ -40,11 +39,8 @@ async fn make_items(instance: &Instance, count: usize) -> Vec<ItemId> {
 
 /// The prepared statements that the catalog's connection has executed.
 async fn statements(pool: &Database) -> i64 {
-    let (_, count): (String, String) =
-        sqlx::query_as("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")
-            .fetch_one(pool)
-            .await
-            .expect("a figure of the session");
+    let read = sqlx::query_as("SHOW SESSION STATUS LIKE 'Com_stmt_execute'");
+    let (_, count): (String, String) = read.fetch_one(pool).await.expect("a figure of the session");
     count.parse().expect("a number")
 }
 
@@ -110,9 +106,8 @@ async fn a_list_after_a_change_has_the_change() {
 async fn a_damaged_or_missing_item_hides_no_other() {
     let (shop, instance) = Shop::open().await;
     let mut items = make_items(&instance, 3).await;
-    let statement = sqlx::query("UPDATE items SET kind = 'other', arbiter = 'on' WHERE id = ?")
-        .bind(items[1].get());
-    shop.change(statement).await;
+    let damage = "UPDATE items SET kind = 'other', arbiter = 'on' WHERE id = ?";
+    shop.change(sqlx::query(damage).bind(items[1].get())).await;
     items.push(ItemId::new(999_999).expect("positive"));
     let (catalog, _) = catalog(&shop);
     let found = join_all(items.iter().map(|id| catalog.find_recent(*id, FRESH))).await;

@@ -4,7 +4,9 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::{assert_problem, order_id};
-use crate::support::{Instance, Shop, assert_all_clean, assert_clean, until, until_running};
+use crate::support::{
+    Answer, Instance, Shop, assert_all_clean, assert_clean, until, until_running,
+};
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [
@@ -73,9 +75,8 @@ async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
     // Others of the same batches are not kept out.
     let free = one.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
     for strategy in ["mysql-batch", "mysql-atomic", "redis-lua"] {
-        let buyers: Vec<i64> = (1..=6)
-            .map(|buyer| buyer + i64::try_from(strategy.len()).expect("small") * 100)
-            .collect();
+        let first = strategy.len() as i64 * 100 + 1;
+        let buyers: Vec<i64> = (first..first + 6).collect();
         let clients: Vec<_> =
             buyers.iter().flat_map(|buyer| [one.buyer(*buyer), two.buyer(*buyer)]).collect();
         let grouped =
@@ -87,10 +88,8 @@ async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
                 || ["group_limit_reached", "contended", "overloaded"].contains(&answer.code());
             assert!(fine, "{strategy}: {}", answer.text);
         }
-        assert!(
-            others.iter().all(|answer| answer.status == 201 || answer.status == 503),
-            "{strategy}"
-        );
+        let is_fine = |answer: &Answer| [201, 503].contains(&answer.status);
+        assert!(others.iter().all(is_fine), "{strategy}: {others:?}");
         for buyer in buyers {
             let units = held(&one, buyer, &items).await;
             assert!(units <= 3, "{strategy}: buyer {buyer} has {units}");
@@ -144,21 +143,14 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
     assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
     // As a batch of purchases locks them: first (first, 2), then (second, 1).
     let lock = "SELECT bought FROM group_limits WHERE group_id = ? AND user_id = ? FOR UPDATE";
-    let mut batch = shop.pool.begin().await.expect("a transaction");
-    let locked: i64 =
-        sqlx::query_scalar(lock).bind(first).bind(2).fetch_one(&mut *batch).await.expect("locked");
-    assert_eq!(locked, 1);
+    let mut batch = shop.hold(sqlx::query(lock).bind(first).bind(2)).await;
     shop.let_holds_pass(301).await;
-    let mut config = shop.config.clone();
-    config.job.expire_period_ms = 20;
-    let sweeper = shop.start_with(config).await;
+    let sweeper = shop.start_with(|config| config.job.expire_period_ms = 20).await;
     until_running(&shop.pool, "UPDATE group_limits%", 1).await;
-    let locked = sqlx::query_scalar::<_, i64>(&format!("{lock} NOWAIT"))
-        .bind(second)
-        .bind(1)
-        .fetch_one(&mut *batch)
-        .await;
-    assert_eq!(locked.expect("the expiry has not locked it"), 1);
+    let lock = format!("{lock} NOWAIT");
+    let locked = sqlx::query_scalar(&lock).bind(second).bind(1).fetch_one(&mut *batch).await;
+    let locked: i64 = locked.expect("the expiry has not locked it");
+    assert_eq!(locked, 1);
     batch.rollback().await.expect("ended");
     let all = || async { held(&sweeper, 1, &[item]).await + held(&sweeper, 2, &[item]).await };
     until("both orders to expire", all, |held| *held == 0).await;
@@ -177,11 +169,8 @@ async fn an_order_stays_in_the_group_in_which_it_was_counted() {
     assert_problem(&buyer.buy("mysql-atomic", items[1]).await, (409, "group_limit_reached"), "old");
     assert_eq!(buyer.buy("mysql-batch", items[0]).await.status, 201, "the new group counts afresh");
     buyer.step(&order, "cancellation").await;
-    assert_eq!(
-        buyer.buy("mysql-atomic", items[1]).await.status,
-        201,
-        "it came back to the old one"
-    );
+    let back = buyer.buy("mysql-atomic", items[1]).await.status;
+    assert_eq!(back, 201, "it came back to the old one");
     assert_problem(&buyer.buy("mysql-batch", items[0]).await, (409, "group_limit_reached"), "new");
     let freed = instance.admin().edit(items[0], json!({ "limit_group_id": 0 })).await;
     assert_eq!(freed.json["limit_group"], Value::Null);
@@ -194,9 +183,8 @@ async fn nobody_waits_who_could_not_accept() {
     let (_shop, instance) = Shop::open().await;
     let group = instance.make_group(1).await;
     let items = make_items(&instance, group, 2).await;
-    let scarce = instance
-        .make_item(json!({ "stock": 1, "limit_group_id": group, "hold_seconds": 900 }))
-        .await;
+    let scarce = json!({ "stock": 1, "limit_group_id": group, "hold_seconds": 900 });
+    let scarce = instance.make_item(scarce).await;
     let sold = order_id(&instance.buyer(1).buy("mysql-atomic", scarce).await);
     let path = format!("/api/items/{scarce}/waiting");
     assert_eq!(instance.buyer(2).buy("mysql-atomic", items[0]).await.status, 201);
@@ -217,33 +205,23 @@ async fn only_operators_make_groups_and_items_name_groups_that_exist() {
     let body = json!({ "name": "Consoles", "per_buyer_limit": 2 });
     let path = "/api/admin/limit-groups";
     assert_problem(&instance.buyer(1).post(path, &body).await, (403, "forbidden"), "a buyer");
-    assert_problem(
-        &instance.admin().post(path, &json!({ "name": "x" })).await,
-        (422, "missing_field"),
-        "no limit",
-    );
-    assert_problem(
-        &instance.admin().post(path, &json!({ "name": "", "per_buyer_limit": 2 })).await,
-        (422, "invalid_text"),
-        "no name",
-    );
+    for (wrong, code) in [
+        (json!({ "name": "x" }), "missing_field"),
+        (json!({ "name": "", "per_buyer_limit": 2 }), "invalid_text"),
+    ] {
+        assert_problem(&instance.admin().post(path, &wrong).await, (422, code), "a wrong group");
+    }
     let group = instance.make_group(2).await;
     let listed = instance.admin().get(path).await.json;
-    assert_eq!(
-        listed["groups"],
-        json!([{ "id": group, "name": "Consoles", "per_buyer_limit": 2 }])
-    );
+    let expected = json!([{ "id": group, "name": "Consoles", "per_buyer_limit": 2 }]);
+    assert_eq!(listed["groups"], expected);
     let item = instance.make_item(json!({ "limit_group_id": group })).await;
     let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;
     assert_eq!(seen["limit_group"]["name"], "Consoles");
     let edited = instance.admin().edit(item, json!({ "limit_group_id": 77 })).await;
     assert_problem(&edited, (404, "limit_group_not_found"), "no such group");
     let log = instance.admin().get("/api/admin/actions").await.json;
-    let names: Vec<_> = log["actions"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|line| line["action"].clone())
-        .collect();
+    let lines = log["actions"].as_array().expect("a list").iter();
+    let names: Vec<_> = lines.map(|line| line["action"].clone()).collect();
     assert_eq!(names, ["item_created", "limit_group_created"]);
 }

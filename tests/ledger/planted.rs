@@ -10,95 +10,49 @@ use crate::support::{Instance, Shop};
 /// Units on sale, and buyers who get one each. The next buyer is refused.
 const STOCK: i64 = 3;
 
-/// A fault, and the invariants that each audit has to find broken; it may find more of them.
-struct Planted {
-    statements: &'static [&'static str],
-    load_test: &'static [&'static str],
-    service: &'static [&'static str],
-}
+/// Statements that make a fault, and the invariants that the audit of the load test and that of the service have to find
+/// broken; they may find more of them.
+type Planted = (&'static [&'static str], &'static str, &'static str);
 
 /// Of each statement, `:item` is the item. The last fault needs a table without its key.
 const ALL: &[Planted] = &[
-    Planted {
-        statements: &["UPDATE stock SET available = available + 1 WHERE item_id = :item"],
-        load_test: &["I1", "I3"],
-        service: &["I1", "I3"],
-    },
+    (&["UPDATE stock SET available = available + 1 WHERE item_id = :item"], "I1 I3", "I1 I3"),
     // A restock that was done twice.
-    Planted {
-        statements: &["UPDATE stock SET total = total + 1, available = available + 1 \
-             WHERE item_id = :item"],
-        load_test: &["I1"],
-        service: &["I1"],
-    },
-    Planted {
-        statements: &["UPDATE orders SET quantity = 2 WHERE item_id = :item LIMIT 1"],
-        load_test: &["I2", "I8", "I14"],
-        service: &["I2", "I14"],
-    },
-    Planted {
-        statements: &["DELETE FROM stock_movements WHERE item_id = :item LIMIT 1"],
-        load_test: &["I3", "I4"],
-        service: &["I3", "I4"],
-    },
-    Planted {
-        statements: &["UPDATE stock_movements SET order_id = UUID() WHERE item_id = :item LIMIT 1"],
-        load_test: &["I4"],
-        service: &["I4"],
-    },
-    Planted {
-        statements: &["UPDATE orders SET status = 'cancelled' WHERE item_id = :item LIMIT 1"],
-        load_test: &["I5"],
-        service: &["I5"],
-    },
-    Planted {
-        statements: &["UPDATE orders SET fence = 1 WHERE item_id = :item ORDER BY id DESC LIMIT 1"],
-        load_test: &["I6"],
-        service: &["I6"],
-    },
-    Planted {
-        statements: &["DELETE FROM orders WHERE item_id = :item LIMIT 1"],
-        load_test: &["I4", "I8"],
-        service: &["I4"],
-    },
-    Planted {
-        statements: &["UPDATE orders SET user_id = 99 WHERE item_id = :item LIMIT 1"],
-        load_test: &["I8", "I9"],
-        service: &["I2"],
-    },
-    Planted {
-        statements: &[
-            "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+    (
+        &["UPDATE stock SET total = total + 1, available = available + 1 WHERE item_id = :item"],
+        "I1",
+        "I1",
+    ),
+    (&["UPDATE orders SET quantity = 2 WHERE item_id = :item LIMIT 1"], "I2 I8 I14", "I2 I14"),
+    (&["DELETE FROM stock_movements WHERE item_id = :item LIMIT 1"], "I3 I4", "I3 I4"),
+    (&["UPDATE stock_movements SET order_id = UUID() WHERE item_id = :item LIMIT 1"], "I4", "I4"),
+    (&["UPDATE orders SET status = 'cancelled' WHERE item_id = :item LIMIT 1"], "I5", "I5"),
+    (&["UPDATE orders SET fence = 1 WHERE item_id = :item ORDER BY id DESC LIMIT 1"], "I6", "I6"),
+    (&["DELETE FROM orders WHERE item_id = :item LIMIT 1"], "I4 I8", "I4"),
+    (&["UPDATE orders SET user_id = 99 WHERE item_id = :item LIMIT 1"], "I8 I9", "I2"),
+    (
+        &["INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
              request_key, created_at, expires_at) SELECT UUID(), item_id, 4, 1, 250, 'pending', \
              'lock-redis', 'k-4', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 HOUR \
-             FROM stock WHERE item_id = :item",
-        ],
-        load_test: &["I11"],
-        service: &["I4"],
-    },
-    Planted {
-        statements: &[
+             FROM stock WHERE item_id = :item"],
+        "I11",
+        "I4",
+    ),
+    (
+        &[
             "DELETE stock_movements FROM stock_movements JOIN orders ON orders.id = order_id \
              WHERE orders.item_id = :item AND orders.user_id = 3",
             "DELETE FROM orders WHERE item_id = :item AND user_id = 3",
             "UPDATE stock SET available = available + 1 WHERE item_id = :item",
         ],
-        load_test: &["I8", "I12"],
-        service: &["I2"],
-    },
-    Planted {
-        statements: &["UPDATE stock SET offered = 1 WHERE item_id = :item"],
-        load_test: &["I13"],
-        service: &["I13"],
-    },
-    Planted {
-        statements: &["UPDATE orders SET line_count = 2 WHERE item_id = :item LIMIT 1"],
-        load_test: &["I20"],
-        service: &["I20"],
-    },
+        "I8 I12",
+        "I2",
+    ),
+    (&["UPDATE stock SET offered = 1 WHERE item_id = :item"], "I13", "I13"),
+    (&["UPDATE orders SET line_count = 2 WHERE item_id = :item LIMIT 1"], "I20", "I20"),
     // Behind more lines than one statement reads.
-    Planted {
-        statements: &[
+    (
+        &[
             "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
              request_key, created_at, expires_at, line_count) WITH RECURSIVE copies (n) AS \
              (SELECT 1 UNION ALL SELECT n + 1 FROM copies WHERE n < 900) \
@@ -108,12 +62,12 @@ const ALL: &[Planted] = &[
             "UPDATE orders SET line_count = 2 WHERE item_id = :item AND line_count = 1 \
              ORDER BY status DESC, expires_at DESC, id DESC LIMIT 1",
         ],
-        load_test: &[],
-        service: &["I20"],
-    },
+        "",
+        "I20",
+    ),
     // Behind more buyers of a group than one statement reads.
-    Planted {
-        statements: &[
+    (
+        &[
             "INSERT INTO group_limits (group_id, user_id, bought, allowed) WITH RECURSIVE \
              numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 299) \
              SELECT group_id, 1000 + 300 * high.n + low.n, 0, 1 FROM limit_group_items \
@@ -122,17 +76,13 @@ const ALL: &[Planted] = &[
              ON limit_group_items.group_id = group_limits.group_id SET bought = 1 \
              WHERE item_id = :item AND user_id = 90999",
         ],
-        load_test: &[],
-        service: &["I14"],
-    },
-    Planted {
-        statements: &["UPDATE orders SET amount_cents = 1 WHERE item_id = :item LIMIT 1"],
-        load_test: &["I22"],
-        service: &["I22"],
-    },
+        "",
+        "I14",
+    ),
+    (&["UPDATE orders SET amount_cents = 1 WHERE item_id = :item LIMIT 1"], "I22", "I22"),
     // The load test reads no payments: what it loads has no provider of them.
-    Planted {
-        statements: &[
+    (
+        &[
             "UPDATE orders SET status = 'paid', paid_at = created_at WHERE item_id = :item",
             "INSERT INTO payments \
              (id, order_id, amount_cents, status, next_try_at, created_at, changed_at) \
@@ -140,20 +90,20 @@ const ALL: &[Planted] = &[
              created_at - INTERVAL 1 HOUR FROM orders JOIN (SELECT 1 AS n UNION SELECT 2) AS twice \
              WHERE item_id = :item AND user_id = 1",
         ],
-        load_test: &[],
-        service: &["I22"],
-    },
-    Planted {
-        statements: &["INSERT INTO payments \
+        "",
+        "I22",
+    ),
+    (
+        &["INSERT INTO payments \
              (id, order_id, amount_cents, status, next_try_at, created_at, changed_at) \
              SELECT id, id, 250, 'accepted', created_at, created_at, created_at - INTERVAL 1 HOUR \
              FROM orders WHERE item_id = :item AND user_id = 1"],
-        load_test: &[],
-        service: &["I22"],
-    },
+        "",
+        "I22",
+    ),
     // Behind more orders than one statement reads, many of which end at the same time.
-    Planted {
-        statements: &[
+    (
+        &[
             "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
              request_key, created_at, expires_at) WITH RECURSIVE copies (n) AS \
              (SELECT 1 UNION ALL SELECT n + 1 FROM copies WHERE n < 900) SELECT UUID(), item_id, \
@@ -165,20 +115,20 @@ const ALL: &[Planted] = &[
              FROM orders WHERE item_id = :item \
              ORDER BY status DESC, expires_at DESC, id DESC LIMIT 1",
         ],
-        load_test: &[],
-        service: &["I22"],
-    },
-    Planted {
-        statements: &[
+        "",
+        "I22",
+    ),
+    (
+        &[
             "ALTER TABLE orders DROP INDEX orders_item_request",
             "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
              request_key, created_at, expires_at) SELECT UUID(), item_id, user_id, quantity, \
              amount_cents, status, strategy, request_key, created_at, expires_at \
              FROM orders WHERE item_id = :item LIMIT 1",
         ],
-        load_test: &["I10"],
-        service: &["I4"],
-    },
+        "I10",
+        "I4",
+    ),
 ];
 
 /// An item and the answers of its buyers.
@@ -224,24 +174,23 @@ async fn by_load_test(reader: &mut Reader, sale: &Sale) -> Vec<&'static str> {
 async fn both_audits_read_each_fault() {
     let (shop, instance) = Shop::open().await;
     let mut reader = Reader::connect(shop.config.database_url.reveal()).await.expect("connected");
-    for planted in ALL {
+    for &(statements, load_test, service) in ALL {
         let sale = sold_out(&instance).await;
         assert_eq!(by_load_test(&mut reader, &sale).await, [""; 0]);
         assert_eq!(instance.broken(sale.item).await, [""; 0]);
-        for statement in planted.statements {
+        for statement in statements {
             let statement = statement.replace(":item", &sale.item.to_string());
             let done = shop.change(sqlx::query(&statement)).await;
             let is_planted = done > 0 || statement.starts_with("ALTER");
             assert!(is_planted, "{statement}");
         }
         let broken = by_load_test(&mut reader, &sale).await;
-        for invariant in planted.load_test {
-            assert!(broken.contains(invariant), "{:?}: {broken:?}", planted.statements);
+        for invariant in load_test.split_whitespace() {
+            assert!(broken.contains(&invariant), "{statements:?}: {broken:?}");
         }
         let broken = instance.broken(sale.item).await;
-        for invariant in planted.service {
-            let found = broken.iter().any(|one| one == invariant);
-            assert!(found, "{:?}: {broken:?}", planted.statements);
+        for invariant in service.split_whitespace() {
+            assert!(broken.iter().any(|one| one == invariant), "{statements:?}: {broken:?}");
         }
     }
 }

@@ -73,25 +73,21 @@ async fn a_shard_sells_on_under_another_primary() {
     assert!(said.contains("3 of 3 primaries serve, a commit waits for a replica"), "{said}");
     let instance = shop.start().await;
     let crowd = crowd_everywhere(&shop, &instance).await;
-    crowd.has_bought(ENOUGH).await;
-    println!("undisturbed, the longest waits: {}", crowd.longest_waits());
+    crowd.sells_on("undisturbed").await;
     assert_lost_transactions_end(&mut cluster, &shop, &instance).await;
-    crowd.has_bought(ENOUGH).await;
-    println!("without a vtgate for a moment, the longest waits: {}", crowd.longest_waits());
+    crowd.sells_on("without a vtgate for a moment").await;
     for shard in ["80-", "-80"] {
         let before = cluster.primary_of(shard).await.expect("it has one");
         cluster.hand_over(shard).await.expect("another becomes the primary");
         assert_ne!(cluster.primary_of(shard).await.expect("it has one"), before);
-        crowd.has_bought(ENOUGH).await;
-        println!("as planned in {shard}, the longest waits: {}", crowd.longest_waits());
+        crowd.sells_on(&format!("as planned in {shard}")).await;
     }
     let killed = cluster.kill_primary("-80").await.expect("it has one");
     let told = until(RECOVERY_MAX, || replication(&instance), |told| told != "ok");
     assert_eq!(told.await, "a primary of the keyspace does not serve");
     cluster.take_over("-80").await.expect("another becomes the primary");
     assert_ne!(cluster.primary_of("-80").await.expect("it has one"), killed);
-    crowd.has_bought(ENOUGH).await;
-    println!("after a kill, the longest waits: {}", crowd.longest_waits());
+    crowd.sells_on("after a kill").await;
     let is_back = cluster.rejoin(killed).await.expect("its server starts");
     println!("the former primary is back: {is_back}");
     crowd.has_bought(ENOUGH).await;
@@ -142,16 +138,14 @@ async fn shards_are_split_while_they_sell() {
     let apart = items_in(&shop, &instance, &[0, 1]).await;
     cart(&instance, &apart).await.expect_status(201);
     let crowd = crowd_everywhere(&shop, &instance).await;
-    crowd.has_bought(ENOUGH).await;
-    println!("undisturbed, the longest waits: {}", crowd.longest_waits());
+    crowd.sells_on("undisturbed").await;
     let begin = Instant::now();
     let into = [("-40", 2), ("40-80", 2), ("80-c0", 2), ("c0-", 2)];
     cluster.split("-80,80-", &into).await.expect("the new shards start");
     cluster.is_copied(into.len()).await.expect("the rows are copied");
     println!("copied after {:?}, the longest waits: {}", begin.elapsed(), crowd.longest_waits());
     cluster.switch_over().await.expect("the new shards serve");
-    crowd.has_bought(ENOUGH).await;
-    println!("switched, the longest waits: {}", crowd.longest_waits());
+    crowd.sells_on("switched").await;
     let refused = until(RECOVERY_MAX, || cart(&instance, &apart), |answer| answer.status == 409);
     assert_eq!(refused.await.brief(), (409, "items_apart"));
     // The old primaries are there and do not serve, and nobody needs them.

@@ -42,12 +42,13 @@ async fn no_number_of_a_lost_account_or_item_comes_again() {
     let (shop, instance) = Shop::open().await;
     let (lost_account, token) = account(&instance, "lost").await;
     let lost_item = instance.make_item(json!({})).await;
-    let group = json!({ "name": "a group", "per_buyer_limit": 1 });
-    let lost_group = instance.admin().post("/api/admin/limit-groups", &group).await;
-    let lost_group = lost_group.json["id"].as_i64().expect("a number");
-    let product = json!({ "name": "a product" });
-    let lost_product = instance.admin().post("/api/admin/products", &product).await;
-    let lost_product = lost_product.json["id"].as_i64().expect("a number");
+    let make_product = async || {
+        let product = json!({ "name": "a product" });
+        let made = instance.admin().post("/api/admin/products", &product).await;
+        made.json["id"].as_i64().expect("a number")
+    };
+    let lost_group = instance.make_group(1).await;
+    let lost_product = make_product().await;
     for (table, id) in [
         ("users", lost_account),
         ("items", lost_item),
@@ -59,10 +60,8 @@ async fn no_number_of_a_lost_account_or_item_comes_again() {
     let (account, _) = account(&instance, "found").await;
     assert_ne!(account, lost_account, "the token of the lost account opens another one");
     assert_ne!(instance.make_item(json!({})).await, lost_item);
-    let again = instance.admin().post("/api/admin/limit-groups", &group).await;
-    assert_ne!(again.json["id"], lost_group);
-    let again = instance.admin().post("/api/admin/products", &product).await;
-    assert_ne!(again.json["id"], lost_product);
+    assert_ne!(instance.make_group(1).await, lost_group);
+    assert_ne!(make_product().await, lost_product);
     let session = instance.stranger().with_token(&token).get("/api/session").await;
     assert_ne!(session.json["user_id"], account);
 }
@@ -107,11 +106,8 @@ async fn a_generation_that_the_ledger_has_not_begun_is_refused() {
     let user = UserId::new(4_711).expect("positive");
     let until = OffsetDateTime::now_utc() + Duration::HOUR;
     let session = async |generation: u32| {
-        let token = tokens.sign_in_generation(
-            Holder::User { id: user, role: Role::Buyer },
-            until,
-            generation,
-        );
+        let holder = Holder::User { id: user, role: Role::Buyer };
+        let token = tokens.sign_in_generation(holder, until, generation);
         instance.stranger().with_token(&token).get("/api/session").await.status
     };
     assert_eq!((session(0).await, session(1).await), (200, 401));

@@ -12,9 +12,10 @@ use settings::Secret;
 use shop_domain::payment::PaymentId;
 use sqlx::{Connection, Row};
 
+use crate::ledger::reparents::can_start;
 use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost};
 use crate::support::shards::make_tables;
-use crate::support::{Instance, Shop, assert_all_clean, is_whole};
+use crate::support::{Instance, Shop, assert_all_clean};
 
 /// The databases of the shards on the server behind.
 const SHARDS: [&str; 2] = ["seckill_items_-80", "seckill_items_80-"];
@@ -25,13 +26,7 @@ const ITEMS_MAX: usize = 30;
 
 /// Vitess with two shards; `None` where this run has none.
 async fn two_shards() -> Option<VitessServer> {
-    if !is_whole() {
-        println!("left out: only `make test-all` starts Vitess with shards");
-        return None;
-    }
-    // It is built from its Go module.
-    if let Err(missing) = VitessServer::programs() {
-        println!("not tested: {missing}");
+    if !can_start() {
         return None;
     }
     Some(VitessServer::start_sharded().await.expect("it starts"))

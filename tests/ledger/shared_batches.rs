@@ -16,9 +16,10 @@ use shop_metrics::Metrics;
 use sqlx::{Executor, Row};
 use tokio_util::task::TaskTracker;
 
+use crate::http::order_id;
 use crate::support::{
-    Client, FaultyLink, Instance, Shop, assert_clean, eventually, hold_stock_row, link_to_ledger,
-    purchase_of, purchase_path, until,
+    Answer, Client, FaultyLink, Instance, Shop, assert_clean, eventually, hold_stock_row,
+    link_to_ledger, purchase_of, until,
 };
 
 /// Group commit with one shared queue, and some items.
@@ -103,10 +104,14 @@ impl Testbed {
     }
 }
 
+fn count_sold(outcomes: &[Outcome]) -> usize {
+    outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Sold(_))).count()
+}
+
+#[track_caller]
 fn assert_sold(outcomes: &[Outcome]) {
-    for outcome in outcomes {
-        assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
-    }
+    let other: Vec<_> = outcomes.iter().filter(|one| !matches!(one, Outcome::Sold(_))).collect();
+    assert!(other.is_empty(), "{other:?}");
 }
 
 #[tokio::test]
@@ -188,8 +193,7 @@ async fn a_sold_out_rush_next_door_costs_nobody_a_rollback() {
     testbed.shop.set_stock(item, 1).await;
     let rush = |wave: i64| (0..3).map(|one| testbed.purchase(0, wave * 10 + one)).collect();
     let rushed = nobody_else_pays(&testbed, rush).await;
-    let sold = rushed.iter().filter(|outcome| matches!(outcome, Outcome::Sold(_))).count();
-    assert_eq!(sold, 1, "{rushed:?}");
+    assert_eq!(count_sold(&rushed), 1, "{rushed:?}");
     let sold_out = rushed.iter().filter(|outcome| is_sold_out(outcome)).count();
     assert_eq!(sold_out, 23, "{rushed:?}");
 }
@@ -220,8 +224,7 @@ async fn buyers_over_their_limit_next_door_cost_nobody_a_rollback() {
     let testbed = Testbed::new(30, 100).await;
     let greedy = |_| (0..3).map(|_| testbed.purchase(0, 1_000)).collect();
     let bought = nobody_else_pays(&testbed, greedy).await;
-    let sold = bought.iter().filter(|outcome| matches!(outcome, Outcome::Sold(_))).count();
-    assert_eq!(sold, 2, "{bought:?}");
+    assert_eq!(count_sold(&bought), 2, "{bought:?}");
     let limit = Outcome::Refused(Refusal::LimitReached { limit: 2 });
     assert_eq!(bought.iter().filter(|outcome| **outcome == limit).count(), 22, "{bought:?}");
 }
@@ -249,19 +252,6 @@ async fn an_order_that_the_ledger_never_takes_spoils_no_other() {
     testbed.shop.pool.execute(sqlx::raw_sql(&trigger)).await.expect("a trigger");
     let bought = nobody_else_pays(&testbed, |wave| vec![testbed.purchase(0, wave)]).await;
     assert!(bought.iter().all(|outcome| matches!(outcome, Outcome::Unavailable(_))), "{bought:?}");
-}
-
-#[tokio::test]
-async fn one_key_twice_in_a_batch_is_one_order() {
-    let testbed = Testbed::new(10, 5).await;
-    let key = RequestKey::parse("k").expect("a key");
-    let twice = || Purchase { key: key.clone(), ..testbed.purchase(0, 50) };
-    let (others, twice) = testbed.wave(1, vec![twice(), twice()]).await;
-    assert_sold(&others);
-    let sold = twice.iter().filter(|outcome| matches!(outcome, Outcome::Sold(_))).count();
-    let replayed = twice.iter().filter(|outcome| matches!(outcome, Outcome::Replayed(_))).count();
-    assert_eq!((sold, replayed), (1, 1), "{twice:?}");
-    testbed.assert_clean().await;
 }
 
 #[tokio::test]
@@ -298,14 +288,10 @@ async fn the_stock_of_many_items_is_taken_by_the_primary_key() {
         let held = testbed.items[3].id.get();
         let holder = hold_stock_row(&testbed.shop.pool, held).await;
         let look = async {
+            let running = "SELECT INFO FROM information_schema.PROCESSLIST \
+                 WHERE DB = DATABASE() AND INFO LIKE 'UPDATE stock %CASE%'";
             let text: String = eventually("the stock to be taken", || async {
-                sqlx::query_scalar(
-                    "SELECT INFO FROM information_schema.PROCESSLIST \
-                     WHERE DB = DATABASE() AND INFO LIKE 'UPDATE stock %CASE%'",
-                )
-                .fetch_optional(&testbed.shop.pool)
-                .await
-                .expect("the list of sessions")
+                testbed.shop.read_all(sqlx::query_scalar(running)).await.pop()
             })
             .await;
             // A prepared statement is shown with its places.
@@ -379,14 +365,6 @@ async fn two_instances_share_a_hundred_items_without_a_deadlock() {
 
 /// Buys until the request is not in progress any more; answers the order's id.
 async fn buy_with_key(client: &Client, item: i64, key: &str) -> String {
-    loop {
-        let request = client.request(reqwest::Method::POST, &purchase_path("mysql-batch", item));
-        let answer = Client::send(request.header("idempotency-key", key)).await;
-        if answer.code() == "request_in_progress" {
-            tokio::task::yield_now().await;
-            continue;
-        }
-        assert_eq!(answer.status, 201, "{}", answer.text);
-        return answer.json["id"].as_str().expect("an id").to_owned();
-    }
+    let is_over = |answer: &Answer| answer.code() != "request_in_progress";
+    order_id(&client.buy_until("mysql-batch", item, key, is_over).await)
 }

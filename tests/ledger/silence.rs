@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use faulty_link::Trap;
 use gates::redis_store::RedisClient;
+use mysql_connection::limits::TRANSACTION_MAX;
+use mysql_connection::{is_unconfirmed, transact};
 use seckill::config::Config;
 use serde_json::json;
 use settings::Secret;
@@ -151,15 +153,9 @@ async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_ba
     let mut left = pool.acquire().await.expect("a connection");
     left.execute(sqlx::raw_sql("START TRANSACTION")).await.expect("begun");
     drop(left);
-    sqlx::query("INSERT INTO redis_queues (item_id) VALUES (7)")
-        .execute(&pool)
-        .await
-        .expect("inserted");
-    assert_eq!(
-        shop.number("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7").await,
-        1,
-        "what was answered as written is committed"
-    );
+    pool.execute("INSERT INTO redis_queues (item_id) VALUES (7)").await.expect("inserted");
+    let committed = shop.number("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7").await;
+    assert_eq!(committed, 1, "what was answered as written is committed");
 }
 
 /// A caller that goes away while the server prepares its statement leaves an answer of which sqlx does not know.
@@ -177,28 +173,39 @@ async fn an_answer_that_nobody_waits_for_is_nobody_elses() {
     {
         let statement = format!("{statement}{})", ", ?".repeat(parameters));
         link.trap(Trap::at(b"FROM orders").hold());
-        let given_up = tokio::spawn({
-            let (pool, statement) = (pool.clone(), statement.clone());
-            async move {
-                let start = sqlx::query(&statement);
-                (0..parameters)
-                    .fold(start, |query, _| query.bind(""))
-                    .fetch_all(&pool)
-                    .await
-                    .map(drop)
-            }
+        let on = pool.clone();
+        let sent = statement.clone();
+        let given_up = tokio::spawn(async move {
+            let query = (0..parameters).fold(sqlx::query(&sent), |query, _| query.bind(""));
+            query.fetch_all(&on).await.map(drop)
         });
         link.until_sprung().await;
         given_up.abort();
         let _ = given_up.await;
         link.mend();
         for number in 1..=3_i64 {
-            let said: i64 = sqlx::query_scalar("SELECT CAST(? AS SIGNED)")
-                .bind(number)
-                .fetch_one(&pool)
-                .await
-                .unwrap_or_else(|error| panic!("after {statement}: {error}"));
-            assert_eq!(said, number, "after {statement}");
+            let asked = sqlx::query_scalar::<_, i64>("SELECT CAST(? AS SIGNED)").bind(number);
+            let said = asked.fetch_one(&pool).await.map_err(|error| error.to_string());
+            assert_eq!(said, Ok(number), "after {statement}");
         }
     }
+}
+
+/// The work has had half of a transaction's time when its COMMIT is sent, and nobody answers: the change may be made.
+#[tokio::test]
+async fn a_commit_after_long_work_has_a_time_of_its_own() {
+    let shop = Shop::new().await;
+    let link = link_to_ledger(&shop).await;
+    let mut config: Config = shop.config.clone();
+    config.database_url = Secret::new(link.url());
+    let pool = mysql_connection::pool_of(&config, 1).expect("a pool");
+    link.trap(Trap::at(b"\x03COMMIT").hold());
+    let ended = transact(&pool, |_| {
+        Box::pin(async {
+            sleep(TRANSACTION_MAX / 2).await;
+            Ok::<_, sqlx::Error>(())
+        })
+    });
+    let error = ended.await.expect_err("nobody answers");
+    assert!(link.caught() == 1 && is_unconfirmed(&error), "{error:?}");
 }

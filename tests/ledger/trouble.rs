@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use gates::redis_store::RedisClient;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
 use seckill::config::Config;
@@ -33,7 +32,7 @@ fn impatient(config: &mut Config) {
 
 /// Takes the lock that `lock-redis` would sell the item under.
 async fn hold_lock(shop: &Shop, item: i64) -> Guard {
-    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+    let redis = shop.redis_client();
     let (prefix, tasks) = (&shop.config.redis.prefix, TaskTracker::new());
     let subscriber = Subscriber::start(redis.shared(), prefix, &tasks).expect("a prefix");
     let mutex = redis_locks::token::notified(redis.shared(), &subscriber, prefix, &tasks);
@@ -45,11 +44,8 @@ async fn hold_lock(shop: &Shop, item: i64) -> Guard {
 
 /// Purchases of many buyers, beginning with buyer `first`.
 async fn many_buyers(instance: &Instance, strategy: &str, item: i64, first: i64) -> Vec<Answer> {
-    join_all((first..first + BUYERS).map(|id| {
-        let buyer = instance.buyer(id);
-        async move { buyer.buy(strategy, item).await }
-    }))
-    .await
+    let buyers = first..first + BUYERS;
+    join_all(buyers.map(async |id| instance.buyer(id).buy(strategy, item).await)).await
 }
 
 /// While many buyers wait for an item that cannot be had, and after they were answered, others are sold
@@ -73,6 +69,13 @@ async fn others_go_on(
     sell(11..21).await;
     assert_clean(instance, other).await;
     answers
+}
+
+/// Each of the answers is one of these.
+fn assert_told(answers: &[Answer], told: &[(u16, &str)]) {
+    for answer in answers {
+        assert!(told.contains(&answer.brief()), "{}", answer.text);
+    }
 }
 
 fn assert_contended(answers: &[Answer]) {
@@ -146,10 +149,7 @@ async fn entries_into_a_draw_whose_row_is_held_are_the_trouble_of_its_item_alone
     let (shop, instance) = Shop::open_with(impatient).await;
     let drawn = drawn_item(&instance, 1, 300).await;
     let holder = hold_stock_row(&shop.pool, drawn).await;
-    let entries = join_all((100..160).map(|id| {
-        let buyer = instance.buyer(id);
-        async move { enter(&buyer, drawn).await }
-    }));
+    let entries = join_all((100..160).map(async |id| enter(&instance.buyer(id), drawn).await));
     assert_contended(&others_go_on(&instance, entries).await);
     holder.rollback().await.expect("the row is free");
 }
@@ -179,10 +179,7 @@ async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_i
     };
     let buyers = many_buyers(&instance, "mysql-version", item, 100);
     let (answers, ()) = tokio::join!(buyers, others);
-    let told = [(201, ""), (503, "contended")];
-    for answer in &answers {
-        assert!(told.contains(&answer.brief()), "{}", answer.text);
-    }
+    assert_told(&answers, &[(201, ""), (503, "contended")]);
     assert_clean(&instance, other).await;
 }
 
@@ -203,10 +200,7 @@ async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() 
     };
     let buyers = many_buyers(&instance, "mysql-atomic", item, 100);
     let (answers, ()) = tokio::join!(buyers, others);
-    let told = [(503, "contended"), (503, "overloaded")];
-    for answer in &answers {
-        assert!(told.contains(&answer.brief()), "{}", answer.text);
-    }
+    assert_told(&answers, &[(503, "contended"), (503, "overloaded")]);
     holder.rollback().await.expect("the row is free");
     assert_clean(&instance, other).await;
 }
@@ -239,11 +233,8 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
     }
     let mut holder = hold_stock_row(&shop.pool, held[0]).await;
     for item in &held {
-        sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-            .bind(item)
-            .execute(&mut *holder)
-            .await
-            .expect("the row is locked");
+        let lock = sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE");
+        lock.bind(item).execute(&mut *holder).await.expect("the row is locked");
     }
     let buy = async |id: i64, item: i64| instance.buyer(id).buy("mysql-atomic", item).await;
     let waiting = join_all(held.iter().map(|item| buy(2, *item)));
@@ -252,10 +243,7 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
         let reads = join_all((0..ITEMS_WITHOUT).map(|_| reader.get("/api/orders")));
         let purchases = join_all(others.iter().map(|item| buy(buyer, *item)));
         let (answers, reads) = tokio::join!(purchases, reads);
-        let told = [(201, ""), (503, "overloaded")];
-        for answer in &answers {
-            assert!(told.contains(&answer.brief()), "{}", answer.text);
-        }
+        assert_told(&answers, &[(201, ""), (503, "overloaded")]);
         let refused = |answers: &[Answer]| answers.iter().filter(|one| one.status == 503).count();
         [refused(&answers), refused(&reads)]
     };
@@ -272,15 +260,13 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
         }
         let are_most = refused.iter().all(|count| *count > ITEMS_WITHOUT / 2);
         assert!(are_most, "{refused:?} purchases and reads without a connection");
-        let path = format!("/api/orders/{}/payment", orders[0]);
-        let payment = instance.buyer(1).post(&path, &json!({})).await;
+        let payment = instance.buyer(1).step(&orders[0], "payment").await;
         assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
         holder.rollback().await.expect("the rows are free");
         payment
     };
     let (waiting, payment) = tokio::join!(waiting, beside);
-    let told = [(200, ""), (503, "overloaded")];
-    assert!(told.contains(&payment.brief()), "{}", payment.text);
+    assert_told(&[payment], &[(200, ""), (503, "overloaded")]);
     for answer in waiting {
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
@@ -294,12 +280,9 @@ const IDLE_SECONDS: u64 = 3;
 /// returns their number.
 async fn end_idle_sessions(shop: &Shop) -> usize {
     tokio::time::sleep(Duration::from_secs(IDLE_SECONDS)).await;
-    let statement = sqlx::query_scalar(
-        "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
-         WHERE DB = DATABASE() AND COMMAND = 'Sleep' AND TIME >= ? AND ID <> CONNECTION_ID()",
-    )
-    .bind(IDLE_SECONDS - 1);
-    let idle: Vec<u64> = shop.read_all(statement).await;
+    let idle = "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
+         WHERE DB = DATABASE() AND COMMAND = 'Sleep' AND TIME >= ? AND ID <> CONNECTION_ID()";
+    let idle: Vec<u64> = shop.read_all(sqlx::query_scalar(idle).bind(IDLE_SECONDS - 1)).await;
     for id in &idle {
         // It may have ended by itself.
         let _ = sqlx::raw_sql(&format!("KILL {id}")).execute(&shop.pool).await;
@@ -317,16 +300,16 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
     // One buyer has one lock, so each item has buyers of its own.
     let buyers_of = |item: i64| (item + 1) * 100;
     for item in &items[1..] {
-        assert_eq!(instance.buyer(1).buy("lock-redis", *item).await.status, 201);
+        instance.buyer(1).buy("lock-redis", *item).await.expect_status(201);
     }
     let ended = end_idle_sessions(&shop).await;
     assert!(ended > 0, "no session idled");
     let crowds =
         items.iter().map(|item| many_buyers(&instance, "lock-redis", *item, buyers_of(*item)));
-    for answer in join_all(crowds).await.into_iter().flatten() {
+    let crowds = async { join_all(crowds).await.into_iter().flatten().collect::<Vec<_>>() };
+    for answer in others_go_on(&instance, crowds).await {
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
-    assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
     assert_all_clean(&instance, &items).await;
 }
 
@@ -344,10 +327,7 @@ async fn a_stopped_redis_is_not_the_ledgers_fault() {
     assert!(redis.pause(), "Redis was not stopped");
     let answers = others_go_on(&instance, many_buyers(&instance, "redis-stream", item, 100)).await;
     // Whether the first ones are queued is unknown; the later ones were refused before Redis.
-    let told = [(504, "outcome_unknown"), (503, "dependency_unavailable")];
-    for answer in &answers {
-        assert!(told.contains(&answer.brief()), "{}", answer.text);
-    }
+    assert_told(&answers, &[(504, "outcome_unknown"), (503, "dependency_unavailable")]);
     assert!(is_breaker_open(&instance, "redis").await, "Redis does not answer, and nobody noticed");
     assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
     assert!(redis.resume(), "Redis was not continued");

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::http::assert_problem;
+use crate::http::{assert_problem, order_id};
 use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, until};
 
 /// Forms in which orders are written: the procedure, batches, and a lock with its fence.
@@ -22,7 +22,7 @@ async fn abandon(shop: &Shop, instance: &Instance, buyer: &Client, item: i64) ->
     let held = buyer.buy_for_good("default", item).await.expect_status(201);
     shop.let_holds_pass(HOLD_SECONDS).await;
     instance.until_available(item, before["available"].as_i64().expect("units")).await;
-    held.json["id"].as_str().expect("an id").to_owned()
+    order_id(&held)
 }
 
 /// Sends a purchase of each buyer, through all forms in turn.
@@ -31,7 +31,7 @@ async fn rush(
     item: i64,
     buyers: impl Iterator<Item = i64>,
 ) -> Vec<(i64, Answer)> {
-    let each = buyers.map(|buyer| async move {
+    let each = buyers.map(async |buyer| {
         let strategy = STRATEGIES[usize::try_from(buyer).expect("an id") % STRATEGIES.len()];
         (buyer, instance.buyer(buyer).buy_for_good(strategy, item).await)
     });
@@ -39,8 +39,7 @@ async fn rush(
 }
 
 async fn pay(instance: &Instance, buyer: i64, bought: &Answer) {
-    let order = bought.json["id"].as_str().expect("an id");
-    instance.buyer(buyer).step(order, "payment").await.expect_status(200);
+    instance.buyer(buyer).step(&order_id(bought), "payment").await.expect_status(200);
 }
 
 /// Fifty accounts that never pay are always the first. The others have all units after two hold times.
@@ -110,10 +109,9 @@ async fn an_offer_is_accepted_after_unpaid_holds() {
     let refused = buyer.buy("default", item).await;
     assert_problem(&refused, (409, "unpaid_limit_reached"), "a third hold");
     let other = instance.buyer(2);
-    let held = other.buy("default", item).await.expect_status(201);
+    let held = order_id(&other.buy("default", item).await);
     let waiting = format!("/api/items/{item}/waiting");
     assert_eq!(buyer.post(&waiting, &json!({})).await.status, 200);
-    let held = held.json["id"].as_str().expect("an id").to_owned();
     assert_eq!(other.step(&held, "cancellation").await.status, 200);
     buyer.post(&format!("{waiting}/purchase"), &json!({})).await.expect_status(201);
     assert_clean(&instance, item).await;
@@ -147,6 +145,6 @@ async fn an_operator_chooses_how_many_holds_may_expire() {
     // The rows of before the upgrade: no hold was counted, and no item has a limit.
     let defaults = "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
          AND column_name IN ('unpaid_max', 'expired') AND column_default = '0'";
-    assert_eq!(shop.read::<i64>(sqlx::query_scalar(defaults)).await, 3);
+    assert_eq!(shop.number(defaults).await, 3);
     assert_clean(&instance, item).await;
 }

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use ledger::schema;
 use serde_json::{Value, json};
 use sqlx::Executor;
+use tokio::time::timeout;
 use web::token::Role;
 
 use super::draw::{self, drawn_item};
 use crate::http::assert_problem;
 use crate::process::program::{free_addr, press, program, run, serve, signal, told};
 use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, patient_transaction, purchase_path, when,
+    BOUND, Client, Instance, Shop, assert_clean, eventually, patient_transaction, purchase_path,
+    until_running, when,
 };
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
@@ -59,11 +61,11 @@ async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced
         for statement in EXPANSIONS {
             eventually("a step of the migration", || async {
                 // A deadlock or a lock wait is tried again, as an operator would.
-                match sqlx::query(statement).execute(&shop.pool).await {
-                    Ok(_) => Ok(()),
-                    Err(error) if error.to_string().contains("Duplicate column") => Ok(()),
-                    Err(error) => Err(error.to_string()),
-                }
+                let done = sqlx::query(statement).execute(&shop.pool).await.map(drop);
+                done.or_else(|error| match error.to_string() {
+                    text if text.contains("Duplicate column") => Ok(()),
+                    text => Err(text),
+                })
             })
             .await;
         }
@@ -94,11 +96,18 @@ const OF_THE_BUILD_BEFORE: [&str; 5] = [
     "UPDATE schema_needs SET known_version_min = 1",
 ];
 
+/// Makes of a ledger what an earlier build had.
+async fn execute_all(shop: &Shop, statements: &[&str]) {
+    for statement in statements {
+        shop.pool.execute(*statement).await.expect("as before");
+    }
+}
+
 /// The names of the indexes of `orders`.
 async fn indexes(shop: &Shop) -> Vec<String> {
     let names = "SELECT DISTINCT CAST(index_name AS CHAR) AS name FROM information_schema.statistics \
          WHERE table_schema = DATABASE() AND table_name = 'orders' ORDER BY name";
-    sqlx::query_scalar(names).fetch_all(&shop.pool).await.expect("the indexes are read")
+    shop.read_all(sqlx::query_scalar(names)).await
 }
 
 /// The order of a buyer's key, which is made now or was before.
@@ -127,9 +136,7 @@ async fn the_indexes_of_orders_are_replaced_during_a_sale() {
     let (shop, instance) = Shop::open().await;
     let new = indexes(&shop).await;
     assert_eq!(new, ["orders_buyer", "orders_item_request", "orders_item_status", "PRIMARY"]);
-    for statement in OF_THE_BUILD_BEFORE {
-        shop.pool.execute(statement).await.expect("undone");
-    }
+    execute_all(&shop, &OF_THE_BUILD_BEFORE).await;
     let item = instance.make_item(json!({ "stock": 1_000, "per_buyer_limit": 2 })).await;
     let buyers = 1..31;
     sells_during(&instance, (item, buyers.clone()), async { Ok(()) }).await;
@@ -182,18 +189,63 @@ async fn a_long_migration_keeps_its_lock() {
     assert!(indexes(&shop).await.contains(&"orders_buyer".to_owned()));
 }
 
+/// As a crash leaves them: each is written down and has no mark, and of two of them only the first statement is done.
+#[tokio::test]
+async fn migrations_that_were_broken_off_go_on() {
+    let shop = Shop::new().await;
+    for statement in [
+        "ALTER TABLE items DROP COLUMN first_stock",
+        OF_SEVERAL_LEDGERS[0],
+        "UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 40 OR version = 18",
+    ] {
+        shop.pool.execute(statement).await.expect("broken off");
+    }
+    schema::migrate(&shop.config, &shop.pool).await.expect("they go on");
+    let state = schema::schema_state(&shop.pool).await.expect("read");
+    assert_eq!(state, schema::SchemaState::Current);
+    for done in ["SELECT first_stock FROM items", "SELECT home_epoch FROM stock"] {
+        shop.pool.execute(done).await.expect("the further statements are done");
+    }
+}
+
+/// A change of a table waits for whoever uses it, and purchases would wait behind the change.
+#[tokio::test]
+async fn a_migration_that_waits_for_a_table_holds_nobody_else() {
+    let shop = Shop::new().await;
+    for statement in [
+        "ALTER TABLE outbox DROP COLUMN item_id",
+        "DELETE FROM _sqlx_migrations WHERE version = 50",
+    ] {
+        shop.pool.execute(statement).await.expect("undone");
+    }
+    let mut holder = patient_transaction(&shop.pool).await;
+    let using = "SELECT COUNT(*) FROM outbox";
+    sqlx::query(using).fetch_one(&mut *holder).await.expect("the table is used");
+    let read = async {
+        until_running(&shop.pool, "%ALTER TABLE outbox%", 1).await;
+        let read = timeout(BOUND, shop.pool.execute(using)).await;
+        holder.rollback().await.expect("no longer used");
+        read
+    };
+    let (migrated, read) = tokio::join!(schema::migrate(&shop.config, &shop.pool), read);
+    migrated.expect("the column is made");
+    read.expect("nobody waits behind the change").expect("read");
+}
+
+/// Runs the program with everything in its log; its exit code and what it says.
+async fn run_logged(shop: &Shop, arguments: &[&str]) -> (i32, String) {
+    let output = program(shop, arguments).env("SECKILL_LOG_FILTER", "info").output().await;
+    told(&output.expect("it runs"))
+}
+
 #[tokio::test]
 async fn what_is_left_to_remove_is_said_only_where_it_is_left() {
     let shop = Shop::new().await;
-    for statement in OF_THE_BUILD_BEFORE {
-        shop.pool.execute(statement).await.expect("undone");
-    }
+    execute_all(&shop, &OF_THE_BUILD_BEFORE).await;
     for (arguments, is_left) in
         [(&["migrate"][..], true), (&["migrate", "--contract"], false), (&["migrate"], false)]
     {
-        let mut migrate = program(&shop, arguments);
-        let output = migrate.env("SECKILL_LOG_FILTER", "info").output().await;
-        let (code, text) = told(&output.expect("it runs"));
+        let (code, text) = run_logged(&shop, arguments).await;
         assert_eq!((code, text.contains("--contract")), (0, is_left), "{arguments:?}: {text}");
     }
 }
@@ -212,28 +264,21 @@ const OF_BUILDS_WITH_AN_ARCHIVE: [&str; 5] = [
 #[tokio::test]
 async fn orders_in_files_stop_an_upgrade_and_endpoints_that_were_streams_go_with_it() {
     let shop = Shop::new().await;
-    for statement in OF_BUILDS_WITH_AN_ARCHIVE {
-        shop.pool.execute(statement).await.expect("as before");
-    }
-    let run = async |arguments: &[&str]| {
-        let mut migrate = program(&shop, arguments);
-        let output = migrate.env("SECKILL_LOG_FILTER", "info").output().await;
-        told(&output.expect("it runs"))
-    };
+    execute_all(&shop, &OF_BUILDS_WITH_AN_ARCHIVE).await;
     for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
-        let (code, text) = run(arguments).await;
+        let (code, text) = run_logged(&shop, arguments).await;
         assert_eq!(code, 2, "{text}");
         assert!(text.contains("orders of items (1) have left the ledger for files"), "{text}");
     }
     shop.pool.execute("DELETE FROM archives").await.expect("loaded again");
-    let (code, text) = run(&["migrate"]).await;
+    let (code, text) = run_logged(&shop, &["migrate"]).await;
     assert!(code == 0 && text.contains("1 endpoints of events are Redis streams"), "{text}");
-    let (code, text) = run(&["migrate", "--contract"]).await;
+    let (code, text) = run_logged(&shop, &["migrate", "--contract"]).await;
     assert_eq!(code, 0, "{text}");
     let left = "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
          AND (table_name = 'archives' OR (table_name = 'stock' AND column_name = 'archive') \
           OR (table_name = 'event_endpoints' AND column_name = 'kind'))";
-    let left: i64 = sqlx::query_scalar(left).fetch_one(&shop.pool).await.expect("counted");
+    let left = shop.number(left).await;
     let targets: Vec<String> =
         shop.read_all(sqlx::query_scalar("SELECT target FROM event_endpoints")).await;
     assert_eq!((left, targets), (0, vec!["https://shop.example/".to_owned()]));
@@ -260,9 +305,7 @@ const LEFT_OF_THEM: &str = "SELECT \
 async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
     let (shop, instance, item) = Shop::selling(json!({ "stock": 9 })).await;
     shop.make_operator().await;
-    for statement in OF_SEVERAL_LEDGERS {
-        shop.pool.execute(statement).await.expect("as before");
-    }
+    execute_all(&shop, &OF_SEVERAL_LEDGERS).await;
     for (plant, remove, sentence) in [
         (
             "INSERT INTO item_homes (item_id, shard) VALUES (4711, 1)",
@@ -315,9 +358,7 @@ async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
     let item = drawn_item(&instance, 1, 600).await;
     assert_eq!(draw::enter(&instance.buyer(1), item).await.status, 200);
     instance.stop().await;
-    for statement in OF_DRAWS_WITH_A_SEED {
-        shop.pool.execute(statement).await.expect("as before");
-    }
+    execute_all(&shop, &OF_DRAWS_WITH_A_SEED).await;
     let sentence = format!("draws that an earlier build has announced are not over: {item};");
     let (code, text) = run(&shop, &["migrate"]).await;
     assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");

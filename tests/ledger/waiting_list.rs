@@ -4,14 +4,17 @@ mod busy;
 mod rush;
 mod timeline;
 
+use std::ops::RangeInclusive;
+
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::http::{BOUND, assert_problem, available, order_id};
-use crate::support::event_stream::Events;
+use crate::support::event_stream::{Event, Events};
 use crate::support::{
-    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, until, when,
+    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, until,
+    until_running, when,
 };
 
 fn path(item: i64) -> String {
@@ -20,6 +23,13 @@ fn path(item: i64) -> String {
 
 async fn join(client: &Client, item: i64) -> Answer {
     client.post(&path(item), &json!({})).await
+}
+
+/// Buyers with these ids join the line, one after the other.
+async fn all_join(instance: &Instance, buyers: RangeInclusive<i64>, item: i64) {
+    for buyer in buyers {
+        join(&instance.buyer(buyer), item).await.expect_status(200);
+    }
 }
 
 async fn leave(client: &Client, item: i64) -> Answer {
@@ -77,14 +87,8 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     // The counter in Redis is loaded, so that it must not see the unit either.
     let (item, orders) = sold_out(&instance, 2, json!({ "strategy": "redis-lua" })).await;
     for (buyer, ahead) in [(11, 0), (12, 1), (13, 2)] {
-        let place = join(&instance.buyer(buyer), item).await;
-        assert_eq!(
-            (place.status, &place.json["status"]),
-            (200, &json!("waiting")),
-            "{}",
-            place.text
-        );
-        assert_eq!(place.json["ahead"], ahead);
+        let place = join(&instance.buyer(buyer), item).await.expect_status(200).json;
+        assert_eq!((&place["status"], &place["ahead"]), (&json!("waiting"), &json!(ahead)));
     }
     let again = join(&instance.buyer(11), item).await;
     assert_eq!(again.json["ahead"], 0, "a second request is the same place");
@@ -94,9 +98,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     assert_eq!(instance.buyer(1).step(&orders[0], "cancellation").await.status, 200);
     let offered = instance.buyer(11).get(&path(item)).await.json;
     assert_eq!(offered["status"], "offered", "{offered}");
-    let told = |event: &crate::support::event_stream::Event| {
-        event.name == "waiting" && event.data["status"] == "offered"
-    };
+    let told = |event: &Event| event.name == "waiting" && event.data["status"] == "offered";
     let told = events.seek(BOUND, told).await.expect("the offer is told");
     assert_eq!(told.data["offer_expires_at"], offered["offer_expires_at"]);
     assert_eq!(status(&instance, 12, item).await, "waiting");
@@ -105,24 +107,17 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
         let rush = instance.buyer(99).buy(strategy, item).await;
         assert_eq!(rush.brief(), (409, "sold_out"), "{strategy} saw the offered unit");
     }
-    assert_problem(
-        &accept(&instance.buyer(12), item, "k").await,
-        (409, "no_offer"),
-        "another's offer",
-    );
-    let audit = assert_clean(&instance, item).await;
-    assert_eq!(audit["offered"], 1);
+    let other = accept(&instance.buyer(12), item, "k").await;
+    assert_problem(&other, (409, "no_offer"), "another's offer");
+    assert_eq!(assert_clean(&instance, item).await["offered"], 1);
 
     let bought = accept(&instance.buyer(11), item, "k").await.expect_status(201);
     assert_eq!(bought.json["strategy"], "waiting-list");
     let replayed = accept(&instance.buyer(11), item, "k").await;
     assert_eq!((replayed.status, &replayed.json["id"]), (201, &bought.json["id"]));
     assert_eq!(replayed.headers["idempotency-replayed"], "true");
-    assert_problem(
-        &accept(&instance.buyer(11), item, "other").await,
-        (409, "limit_reached"),
-        "once",
-    );
+    let more = accept(&instance.buyer(11), item, "other").await;
+    assert_problem(&more, (409, "limit_reached"), "once");
     let place = instance.buyer(11).get(&path(item)).await.json;
     assert_eq!((&place["status"], &place["order_id"]), (&json!("accepted"), &bought.json["id"]));
     assert_problem(&join(&instance.buyer(11), item).await, (409, "limit_reached"), "at the limit");
@@ -130,10 +125,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     instance.buyer(11).step(&order_id(&bought), "cancellation").await;
     assert_eq!(status(&instance, 12, item).await, "offered");
     let audit = assert_clean(&instance, item).await;
-    assert_eq!(
-        (&audit["offered"], &audit["available"], &audit["held"]),
-        (&json!(1), &json!(0), &json!(1))
-    );
+    assert_eq!(["offered", "available", "held"].map(|figure| &audit[figure]), [1, 0, 1]);
 
     let statuses = eventually("the events of the offers", || async {
         let log = instance.admin().get("/api/admin/events").await.json;
@@ -151,9 +143,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
 async fn an_offer_that_lapses_is_declined_or_expires_with_its_order_goes_to_the_next_one() {
     let (shop, instance) = shop().await;
     let (item, _) = sold_out(&instance, 1, json!({ "offer_seconds": 600 })).await;
-    for buyer in 11..=14 {
-        assert_eq!(join(&instance.buyer(buyer), item).await.status, 200);
-    }
+    all_join(&instance, 11..=14, item).await;
     assert_eq!(leave(&instance.buyer(12), item).await.status, 204);
     assert_eq!(leave(&instance.buyer(12), item).await.status, 204, "once more changes nothing");
     shop.let_holds_pass(900).await;
@@ -189,9 +179,7 @@ async fn an_offer_is_over_at_its_time_although_nobody_has_swept_it_yet() {
 async fn restocked_units_go_to_the_line_first_and_the_rest_to_everybody() {
     let (_shop, instance) = shop().await;
     let (item, _) = sold_out(&instance, 1, json!({ "strategy": "redis-lua" })).await;
-    for buyer in 11..=13 {
-        join(&instance.buyer(buyer), item).await;
-    }
+    all_join(&instance, 11..=13, item).await;
     let edit = format!("/api/admin/items/{item}");
     let edited = instance.admin().patch(&edit, &json!({ "stock_delta": 2 })).await;
     assert_eq!((edited.status, &edited.json["available"]), (200, &json!(0)), "{}", edited.text);
@@ -212,9 +200,7 @@ async fn restocked_units_go_to_the_line_first_and_the_rest_to_everybody() {
 async fn a_pause_and_the_end_of_the_sale_end_the_line() {
     let (_shop, instance) = shop().await;
     let (item, orders) = sold_out(&instance, 2, json!({})).await;
-    for buyer in 11..=12 {
-        join(&instance.buyer(buyer), item).await;
-    }
+    all_join(&instance, 11..=12, item).await;
     instance.buyer(1).step(&orders[0], "cancellation").await;
     let paused = instance.admin().edit(item, json!({ "paused": true })).await;
     assert_eq!(paused.json["available"], 1, "the offered unit is back");
@@ -228,9 +214,7 @@ async fn a_pause_and_the_end_of_the_sale_end_the_line() {
     assert_clean(&instance, item).await;
 
     let (item, orders) = sold_out(&instance, 2, json!({})).await;
-    for buyer in 11..=12 {
-        join(&instance.buyer(buyer), item).await;
-    }
+    all_join(&instance, 11..=12, item).await;
     instance.buyer(1).step(&orders[0], "cancellation").await;
     instance.clock.shift(time::Duration::days(2));
     until_status(&instance, 11, item, "ended").await;
@@ -259,10 +243,7 @@ async fn who_cannot_wait_is_told_why() {
     let far = instance.admin().edit(item, json!({ "offer_seconds": 86_401 })).await;
     assert_problem(&far, (422, "offer_out_of_range"), "too long");
 
-    let mut config = shop.config.clone();
-    config.waiting_list.line_max = 1;
-    let small = Shop { config, pool: shop.pool.clone() };
-    let small = small.start().await;
+    let small = shop.start_with(|config| config.waiting_list.line_max = 1).await;
     let (item, _) = sold_out(&small, 1, json!({})).await;
     assert_eq!(join(&small.buyer(11), item).await.status, 200);
     assert_problem(&join(&small.buyer(12), item).await, (409, "waiting_list_full"), "full");
@@ -278,28 +259,39 @@ async fn joining_and_returning_at_once_leaves_nobody_waiting_for_an_available_un
     let rounds = if is_whole() { 12 } else { 4 };
     for round in 0..rounds {
         let (item, orders) = sold_out(&one, 4, json!({})).await;
-        let cancelled = orders.iter().zip(1..).map(|(order, buyer)| {
-            let client = if buyer % 2 == 0 { one.buyer(buyer) } else { two.buyer(buyer) };
-            async move { client.step(order, "cancellation").await.status }
+        let client = |id: i64| if id % 2 == 0 { one.buyer(id) } else { two.buyer(id) };
+        let cancelled = orders.iter().zip(1..).map(|(order, id)| {
+            let buyer = client(id);
+            async move { buyer.step(order, "cancellation").await.status }
         });
-        let joined = (11..=18).map(|buyer| {
-            let client = if buyer % 2 == 0 { two.buyer(buyer) } else { one.buyer(buyer) };
-            async move { join(&client, item).await.code().to_owned() }
-        });
-        let rushed = (31..=36).map(|buyer| {
-            let client = if buyer % 2 == 0 { one.buyer(buyer) } else { two.buyer(buyer) };
-            async move { client.buy("mysql-atomic", item).await.status }
-        });
+        let joined = (11..=18).map(async |id| join(&client(id), item).await.code().to_owned());
+        let rushed = (31..=36).map(async |id| client(id).buy("mysql-atomic", item).await.status);
         let (cancelled, joined, _) =
             tokio::join!(join_all(cancelled), join_all(joined), join_all(rushed));
         assert_eq!(cancelled, [200; 4], "round {round}");
-        assert!(
-            joined.iter().all(|code| ["", "units_left"].contains(&code.as_str())),
-            "{joined:?}"
-        );
+        let is_told = |code: &String| ["", "units_left"].contains(&code.as_str());
+        assert!(joined.iter().all(is_told), "{joined:?}");
         let audit = one.audit(item).await;
         assert_eq!(audit["clean"], true, "round {round}: {audit}");
     }
+}
+
+/// Another request of the buyer commits the place while this one waits for its row.
+#[tokio::test]
+async fn the_slower_of_two_joins_finds_the_place_of_the_quicker() {
+    let (shop, instance) = shop().await;
+    let (item, _) = sold_out(&instance, 1, json!({})).await;
+    let mut quicker = shop.pool.begin().await.expect("a transaction");
+    let insert = "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+                  VALUES (?, 11, 'waiting', 1, UTC_TIMESTAMP(6))";
+    sqlx::query(insert).bind(item).execute(&mut *quicker).await.expect("joined");
+    let commit = async {
+        until_running(&shop.pool, "INSERT INTO waiting_list%", 1).await;
+        quicker.commit().await.expect("committed");
+    };
+    let buyer = instance.buyer(11);
+    let (slower, ()) = tokio::join!(join(&buyer, item), commit);
+    assert_eq!((slower.status, &slower.json["ahead"]), (200, &json!(0)), "{}", slower.text);
 }
 
 /// Two instances tend one line at once, for the same lapsed offers.
@@ -308,23 +300,14 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
     let shop = Shop::with(|config| config.waiting_list.sweep_ms = 10).await;
     let (one, two) = (shop.start().await, shop.start().await);
     let (item, orders) = sold_out(&one, 6, json!({ "offer_seconds": 600 })).await;
-    for buyer in 11..=60 {
-        join(&one.buyer(buyer), item).await;
-    }
+    all_join(&one, 11..=60, item).await;
     for (order, buyer) in orders.iter().zip(1..) {
         one.buyer(buyer).step(order, "cancellation").await;
     }
     for round in 1..=7 {
         shop.let_holds_pass(601).await;
-        eventually("the lapsed offers to be given to the next ones", || async {
-            let lapsed: i64 = shop
-                .read(sqlx::query_scalar(
-                    "SELECT COUNT(*) FROM waiting_list WHERE status = 'lapsed'",
-                ))
-                .await;
-            when(lapsed >= round * 6, lapsed)
-        })
-        .await;
+        let lapsed = "SELECT COUNT(*) FROM waiting_list WHERE status = 'lapsed'";
+        until("lapsed offers", || shop.number(lapsed), |lapsed| *lapsed >= round * 6).await;
         let audit = two.audit(item).await;
         assert_eq!(audit["clean"], true, "{audit}");
         assert_eq!(audit["offered"], 6);
@@ -339,9 +322,7 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
 async fn the_metrics_tell_of_lines_and_units_that_lie_idle() {
     let (shop, instance) = shop().await;
     let (item, orders) = sold_out(&instance, 1, json!({})).await;
-    for buyer in 11..=12 {
-        join(&instance.buyer(buyer), item).await;
-    }
+    all_join(&instance, 11..=12, item).await;
     instance.buyer(1).step(&orders[0], "cancellation").await;
     eventually("the metrics", || async {
         let metrics = instance.stranger().get("/metrics").await.text;
@@ -355,9 +336,8 @@ async fn the_metrics_tell_of_lines_and_units_that_lie_idle() {
     })
     .await;
     // As an instance of an older version would return a unit: the sweep offers it.
-    let statement = sqlx::query("UPDATE stock SET total = total + 1, available = available + 1, version = version + 1 WHERE item_id = ?")
-        .bind(item);
-    shop.change(statement).await;
+    let unit = "UPDATE stock SET total = total + 1, available = available + 1, version = version + 1 WHERE item_id = ?";
+    shop.change(sqlx::query(unit).bind(item)).await;
     shop.change(sqlx::query("UPDATE items SET first_stock = NULL WHERE id = ?").bind(item)).await;
     until_status(&instance, 12, item, "offered").await;
     assert_clean(&instance, item).await;

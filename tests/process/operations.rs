@@ -210,6 +210,9 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     seen(r#"seckill_audit_broken_items{invariant="I20"}"#, "0").await;
     shop.change(sqlx::query("UPDATE orders SET line_count = 3")).await;
     seen(r#"seckill_audit_broken_items{invariant="I20"}"#, "2").await;
+    seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
+    shop.change(sqlx::query("DELETE FROM stock WHERE item_id = ?").bind(item)).await;
+    seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "1").await;
 }
 
 /// The damaged sale is the first of each pass.

@@ -267,6 +267,10 @@ async fn the_audit_command_says_clean_broken_or_nothing_read() {
     let (code, text) = run(&shop, &["audit"]).await;
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("I1    BROKEN"), "{text}");
+    // Its stock is left.
+    shop.change(sqlx::query("DELETE FROM items WHERE id = ?").bind(item)).await;
+    let (code, text) = run(&shop, &["audit"]).await;
+    assert!(code == 1 && text.contains(&format!("item {item}: BROKEN")), "{code}: {text}");
     assert_eq!(run(&shop, &["audit", "--item", "4711"]).await.0, 2);
     let mut unreachable = program(&shop, &["audit"]);
     unreachable.env("DATABASE_URL", "mysql://seckill:x@127.0.0.1:9/seckill");

@@ -12,6 +12,8 @@ mod steps;
 use reqwest::Method;
 use seckill::failpoint::hold::Director;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::http::{assert_problem, available, order_id};
 use crate::support::{
@@ -36,11 +38,27 @@ async fn reserve_with_key(buyer: &Client, of: &[(i64, u32)], key: &str) -> Answe
 
 /// Items with units for ten orders each.
 async fn items(instance: &Instance, count: usize) -> Vec<i64> {
+    items_of(instance, count, 10).await
+}
+
+/// Items of which each has this number of units.
+async fn items_of(instance: &Instance, count: usize, stock: i64) -> Vec<i64> {
     let mut items = Vec::new();
     for _ in 0..count {
-        items.push(instance.make_item(json!({ "stock": 10, "per_buyer_limit": 4 })).await);
+        items.push(instance.make_item(json!({ "stock": stock, "per_buyer_limit": 4 })).await);
     }
     items
+}
+
+/// A unit of each of these items.
+fn one_of_each(items: &[i64]) -> Vec<(i64, u32)> {
+    items.iter().map(|item| (*item, 1)).collect()
+}
+
+/// A time of an order.
+fn instant(answer: &Answer, field: &str) -> OffsetDateTime {
+    let text = answer.json[field].as_str().unwrap_or_else(|| panic!("{field}: {}", answer.text));
+    OffsetDateTime::parse(text, &Rfc3339).expect("a time")
 }
 
 /// Units left of each item.
@@ -77,18 +95,11 @@ async fn all_lines_are_one_order() {
     // The lines of the answer are in the order of the items.
     let made = reserve(&buyer, &[(items[2], 2), (items[0], 1), (items[1], 3)]).await;
     let order = order_id(&made);
-    assert_eq!(
-        (made.status, made.json["status"].as_str()),
-        (201, Some("pending")),
-        "{}",
-        made.text
-    );
+    assert_eq!((made.status, &made.json["status"]), (201, &json!("pending")), "{}", made.text);
     let price = made.json["lines"][0]["amount_cents"].as_i64().expect("cents");
     let line = |item: i64, units: i64| json!({ "item_id": item, "quantity": units, "amount_cents": price * units });
-    assert_eq!(
-        made.json["lines"],
-        json!([line(items[0], 1), line(items[1], 3), line(items[2], 2)])
-    );
+    let expected = json!([line(items[0], 1), line(items[1], 3), line(items[2], 2)]);
+    assert_eq!(made.json["lines"], expected);
     assert_eq!(made.json["amount_cents"], price * 6);
     assert_eq!((&made.json["item_id"], &made.json["quantity"]), (&json!(items[0]), &json!(1)));
     assert_eq!(left(&instance, &items).await, [9, 7, 8]);
@@ -103,12 +114,9 @@ async fn all_lines_are_one_order() {
     assert_eq!(ids, [&single.json["id"], &json!(order)], "a list shows whole orders");
     assert_eq!(listed["orders"][1]["lines"], made.json["lines"]);
     // Outside tools read the lines by the order's id.
-    let seen: Vec<(i64, u32)> =
-        sqlx::query_as("SELECT item_id, quantity FROM order_lines WHERE order_id = ? ORDER BY 1")
-            .bind(&order)
-            .fetch_all(&shop.pool)
-            .await
-            .expect("the view");
+    let read = "SELECT item_id, quantity FROM order_lines WHERE order_id = ? ORDER BY 1";
+    let read = sqlx::query_as(read).bind(&order).fetch_all(&shop.pool).await;
+    let seen: Vec<(i64, u32)> = read.expect("the view");
     assert_eq!(seen, [(items[0], 1), (items[1], 3), (items[2], 2)]);
     let single_id = order_id(&single);
     let of_single = format!("SELECT COUNT(*) FROM order_lines WHERE order_id = '{single_id}'");
@@ -201,12 +209,7 @@ async fn the_shortest_hold_is_that_of_the_order() {
     let (_shop, instance, long) = Shop::selling(json!({ "hold_seconds": 900 })).await;
     let short = instance.make_item(json!({ "hold_seconds": 600 })).await;
     let hold = |answer: &Answer| {
-        let time = |name: &str| {
-            let text = answer.json[name].as_str().expect("a time");
-            let format = &time::format_description::well_known::Rfc3339;
-            time::OffsetDateTime::parse(text, format).expect("a time")
-        };
-        (time("expires_at") - time("created_at")).whole_seconds()
+        (instant(answer, "expires_at") - instant(answer, "created_at")).whole_seconds()
     };
     let mut body = lines(&[(long, 1), (short, 1)]);
     let made = instance.buyer(1).post("/api/reservations", &body).await;
@@ -270,12 +273,9 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
     let (shop, instance) = Shop::open().await;
     let beside = shop.start().await;
     let items = items(&instance, 3).await;
-    let cart: Vec<(i64, u32)> = items.iter().map(|item| (*item, 1)).collect();
-    let sent = (0..20).map(|number| {
-        let buyer = if number % 2 == 0 { instance.buyer(1) } else { beside.buyer(1) };
-        let cart = cart.clone();
-        async move { reserve_with_key(&buyer, &cart, "k").await }
-    });
+    let cart = one_of_each(&items);
+    let clients = [instance.buyer(1), beside.buyer(1)];
+    let sent = (0..20).map(|number| reserve_with_key(&clients[number % 2], &cart, "k"));
     let answers = futures::future::join_all(sent).await;
     let made: std::collections::BTreeSet<String> =
         answers.iter().filter(|one| one.status == 201).map(order_id).collect();

@@ -106,11 +106,8 @@ async fn a_replay_that_names_another_order_is_caught() {
     let mut sale = Sale::start(Shop::new().await, json!({ "stock": 2 })).await;
     let order = sale.buy(0, 1).await.order_id.expect("sold");
     let other = "00000000-0000-7000-8000-000000000001";
-    sale.plant(
-        "UPDATE orders SET id = '00000000-0000-7000-8000-000000000001' WHERE id = ?",
-        &order,
-    )
-    .await;
+    let swap = "UPDATE orders SET id = '00000000-0000-7000-8000-000000000001' WHERE id = ?";
+    sale.plant(swap, &order).await;
     let replay = sale.repeat(1, 1).await;
     assert_eq!(replay.order_id.as_deref(), Some(other));
     let broken = sale.judge().await.broken();
@@ -137,10 +134,7 @@ async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
     let (shop, instance) = Shop::open_with(patient).await;
     let item = instance.make_item(json!({ "stock": 3 })).await;
     let bought = instance.buyer(1).buy(STRATEGY, item).await;
-    let buy = |buyer| {
-        let client = instance.buyer(buyer);
-        tokio::spawn(async move { client.buy(STRATEGY, item).await })
-    };
+    let buy = |buyer| instance.buyer(buyer).buying(STRATEGY, item);
     // The first batch waits for the stock row, so that the next two buyers share the second one.
     let stock = hold_stock_row(&shop.pool, item).await;
     let first = buy(2);
@@ -151,12 +145,8 @@ async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
     let other = buy(4);
     until_in_flight(&instance, 3).await;
     // The second batch waits for the limit of the buyer that fits.
-    let mut limit = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 3, 0, 1)")
-        .bind(item)
-        .execute(&mut *limit)
-        .await
-        .expect("the row is locked");
+    let limit = "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES (?, 3, 0, 1)";
+    let limit = shop.hold(sqlx::query(limit).bind(item)).await;
     stock.rollback().await.expect("rolled back");
     assert_eq!(first.await.expect("no panic").status, 201);
     until_running(&shop.pool, "%buyer_limits%", 1).await;

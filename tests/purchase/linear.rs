@@ -142,9 +142,8 @@ impl Caller {
 async fn history_of(strategy: &'static str, arbiter: &str) -> Recorder<StockOp> {
     let shop = Shop::with(|config| config.purchase.sold_out_ms = 0).await;
     let link = link_to_ledger(&shop).await;
-    let mut second = shop.config.clone();
-    second.database_url = Secret::new(link.url());
-    let instances = Arc::new(vec![shop.start().await, shop.start_with(second).await]);
+    let second = shop.start_with(|config| config.database_url = Secret::new(link.url())).await;
+    let instances = Arc::new(vec![shop.start().await, second]);
     let item = json!({ "stock": STOCK, "arbiter": arbiter });
     let item = instances[0].make_item(item).await;
     let breaking = Breaking::start(link);

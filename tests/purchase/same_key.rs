@@ -1,17 +1,15 @@
 //! One key is one order, and a definite refusal stays one: also while the first try still runs,
 //! here or on another instance, and while its order waits in a queue.
 
-use gates::redis_store::RedisClient;
 use leaselock::redis::plain;
 use leaselock::{AcquireOptions, LockName, Mutex, Wait};
 use reqwest::Method;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
-use crate::http::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use crate::http::{BOUND, assert_clean, assert_problem, order_id, until};
 use crate::support::{
-    Answer, Client, Instance, Shop, hold_stock_row, patient, redis_of, send_and_leave,
-    until_in_flight,
+    Answer, Client, Instance, Shop, hold_stock_row, patient, send_and_leave, until_in_flight,
 };
 
 const STREAM: &str = "redis-stream";
@@ -85,36 +83,24 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
     let there = shop.start().await;
     let item = here.make_item(json!({ "stock": 5 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    let ahead = {
-        let buyers = (10..14).map(|id| here.buyer(id));
-        futures::future::join_all(
-            buyers
-                .map(|buyer| async move { buyer.buy_with_key("lock-redis", item, "ahead").await }),
-        )
-    };
-    let ahead = tokio::spawn(ahead);
+    let ahead = (10..14).map(|id| {
+        let buyer = here.buyer(id);
+        async move { buyer.buy_with_key("lock-redis", item, "ahead").await }
+    });
+    let ahead = tokio::spawn(futures::future::join_all(ahead));
     until_in_flight(&here, 4).await;
     let buyer = here.buyer(1);
     let press = async move { buyer.buy_with_key("lock-redis", item, "k").await };
     send_and_leave(&here, 5, press).await;
     // It is said at once that a client went away while its request ran.
-    eventually(BOUND, || async {
-        let statement = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM running_requests WHERE user_id = 1 AND request_key = 'k'",
-        );
-        let rows: i64 = shop.read(statement).await;
-        when(rows == 1, "it is not announced")
-    })
-    .await;
+    let announced = "SELECT COUNT(*) FROM running_requests WHERE user_id = 1 AND request_key = 'k'";
+    shop.until_count(announced, 1).await;
     edit(&shop, item, "paused = 1").await;
     // More than a buyer may have: a request that is looked at too early does not wait in the line.
     let path = format!("/api/seckill/lock-redis/{item}");
-    eventually(BOUND, || async {
-        let other = there.buyer(99).request(Method::POST, &path);
-        let other = Client::send(other.json(&json!({ "quantity": 9 }))).await;
-        when(other.code() == "sale_paused", other).map_err(|other| other.text)
-    })
-    .await;
+    let nine = json!({ "quantity": 9 });
+    let other = || async { there.buyer(99).post(&path, &nine).await };
+    until(BOUND, other, |other| other.code() == "sale_paused").await;
     assert_in_progress(&there.buyer(1), "lock-redis", item, "k", "while the sale is paused").await;
     holder.rollback().await.expect("the row is free");
     ahead.await.expect("no panic");
@@ -122,10 +108,8 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
     let has_ended = |end: &Answer| end.code() != "request_in_progress";
     let end = there.buyer(1).buy_until("lock-redis", item, "k", has_ended).await;
     assert!(end.status == 201 || end.code() == "sale_paused", "{}", end.text);
-    assert_eq!(
-        shop.number("SELECT COUNT(*) FROM orders WHERE user_id = 1").await,
-        i64::from(end.status == 201)
-    );
+    let orders = shop.number("SELECT COUNT(*) FROM orders WHERE user_id = 1").await;
+    assert_eq!(orders, i64::from(end.status == 201));
     shop.until_count("SELECT COUNT(*) FROM running_requests", 0).await;
 }
 
@@ -135,8 +119,8 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
 async fn a_key_behind_its_buyers_own_lock_is_not_refused() {
     let (shop, instance) = Shop::open_with(patient).await;
     let item = instance.make_item(json!({ "stock": 5 })).await;
-    let (client, tasks) = (RedisClient::new(&shop.config).expect("a URL"), TaskTracker::new());
-    let buyers = plain::mutex(client.shared(), &shop.config.redis.prefix, &tasks);
+    let tasks = TaskTracker::new();
+    let buyers = plain::mutex(shop.redis_client().shared(), &shop.config.redis.prefix, &tasks);
     let name = LockName::new("user:1").expect("a name");
     let options = AcquireOptions { lease: std::time::Duration::from_secs(30), wait: Wait::Never };
     let guard = buyers.expect("a prefix").acquire(&name, options).await.expect("it is free");
@@ -166,7 +150,7 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
     same(&there, "lock-redis", "another strategy").await;
     // The memory of requests runs out while the order is still queued.
     let requests = format!("{}{{item:{item}}}:requests", shop.config.redis.prefix);
-    redis::cmd("DEL").arg(&requests).exec_async(&mut redis_of(&shop)).await.expect("deleted");
+    let () = shop.redis(&["DEL", &requests]).await;
     same(&here, "mysql-atomic", "after the memory ran out").await;
     same(&there, STREAM, "queued again after the memory ran out").await;
     // Another quantity is another request, and a pause does not refuse the key.
@@ -196,10 +180,6 @@ async fn a_decided_order_leaves_nothing_in_the_queue() {
         let _ = instance.buyer(buyer).outcome(answer).await;
     }
     let queued = format!("{}{{item:{item}}}:queued", shop.config.redis.prefix);
-    eventually(BOUND, || async {
-        let fields: Vec<String> =
-            redis::cmd("HKEYS").arg(&queued).query_async(&mut redis_of(&shop)).await.expect("read");
-        when(fields.is_empty(), fields)
-    })
-    .await;
+    let fields = || async { shop.redis::<Vec<String>>(&["HKEYS", &queued]).await };
+    until(BOUND, fields, Vec::is_empty).await;
 }

@@ -8,6 +8,7 @@ use std::sync::Once;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::{eventually, until};
 
@@ -168,6 +169,12 @@ impl Client {
     /// Buys one unit without a key.
     pub async fn buy(&self, strategy: &str, item: i64) -> Answer {
         Self::send(self.request(Method::POST, &purchase_path(strategy, item))).await
+    }
+
+    /// Buys one unit without a key, in a task of its own.
+    pub fn buying(&self, strategy: &'static str, item: i64) -> JoinHandle<Answer> {
+        let buyer = self.clone();
+        tokio::spawn(async move { buyer.buy(strategy, item).await })
     }
 
     /// Buys with a key.

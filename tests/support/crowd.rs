@@ -105,6 +105,12 @@ impl Crowd {
         .await;
     }
 
+    /// Waits until some more purchases were accepted, and prints the longest waits since the last step.
+    pub async fn sells_on(&self, step: &str) {
+        self.has_bought(ENOUGH).await;
+        println!("{step}, the longest waits: {}", self.longest_waits());
+    }
+
     /// The longest wait for an accepted purchase of each item since the last call.
     pub fn longest_waits(&self) -> String {
         let longest = |sale: &Arc<Sale>| {

@@ -4,9 +4,7 @@
 use std::net::SocketAddr;
 
 use dev_servers::{RedisServer, Replication};
-use gates::redis_store::{RedisClient, SharedConnection};
 use ledger::rows::shops::{self, Creation};
-use ledger::schema;
 use lifecycle::{Lifecycle, StopResult};
 use mysql_connection::Database;
 use seckill::app::App;
@@ -96,20 +94,20 @@ impl Shop {
         }
         let mut own = config.clone();
         own.mysql.acquire_timeout_ms = own.mysql.acquire_timeout_ms.max(ACQUIRE_MS_MIN);
-        let pool = mysql_connection::pool(&own).expect("the URL is fine");
-        schema::migrate(&config, &pool).await.expect("the schema is made");
-        pool.close().await;
+        ledger_copy::migrated(&own).await.close().await;
         let pool = mysql_connection::pool(&own).expect("the URL is fine");
         Self { config, pool }
     }
 
     /// Starts an instance.
     pub async fn start(&self) -> Instance {
-        self.start_with(self.config.clone()).await
+        self.start_with(|_| {}).await
     }
 
-    /// Starts an instance with settings of its own.
-    pub async fn start_with(&self, config: Config) -> Instance {
+    /// Starts an instance with some settings changed.
+    pub async fn start_with(&self, change: impl FnOnce(&mut Config)) -> Instance {
+        let mut config = self.config.clone();
+        change(&mut config);
         self.start_app(App::build(config)).await
     }
 
@@ -278,11 +276,6 @@ pub fn patient(config: &mut Config) {
     config.lock.lease_ms = PATIENT_MS / 5;
 }
 
-/// A connection to the shop's Redis, whatever its shape.
-pub fn redis_of(shop: &Shop) -> SharedConnection {
-    RedisClient::new(&shop.config).expect("the URL is fine").shared()
-}
-
 /// A request for an item: a lab item of ten units, open for a day, with `changes` on top.
 pub fn item_body(changes: Value) -> Value {
     let now = OffsetDateTime::now_utc();
@@ -330,10 +323,14 @@ pub async fn patient_transaction(pool: &Database) -> Transaction<'static, MySql>
 }
 
 /// How many sessions of the shop's database, this one apart, are in the middle of a statement that
-/// is `LIKE` this. Behind a vtgate a keyspace's database has another name.
+/// is `LIKE` this. Behind a vtgate a keyspace's database has another name, and items in shards have servers of their
+/// own.
 pub async fn statements_running(pool: &Database, like: &str) -> i64 {
     if super::has_shards() {
-        return super::sharded_vitess().await.statements_running(like).await;
+        let cluster = super::sharded_vitess().await;
+        if cluster.is_led_to_by(pool) {
+            return cluster.statements_running(like).await;
+        }
     }
     sqlx::query_scalar(
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST \

@@ -147,7 +147,7 @@ async fn a_copy_is_what_a_migration_makes() {
 }
 
 /// The settings of a shop with this database.
-fn config(url: &str) -> Config {
+pub(super) fn config(url: &str) -> Config {
     let mut config = Config::defaults();
     config.database_url = Secret::new(url.to_owned());
     config
@@ -159,9 +159,13 @@ fn pool(config: &Config) -> Database {
 
 /// A database after a migration.
 async fn migrated_pool(url: &str) -> Database {
-    let config = config(url);
-    let pool = pool(&config);
-    schema::migrate(&config, &pool).await.expect("the schema is made");
+    migrated(&config(url)).await
+}
+
+/// The database of these settings after a migration.
+pub(super) async fn migrated(config: &Config) -> Database {
+    let pool = pool(config);
+    schema::migrate(config, &pool).await.expect("the schema is made");
     pool
 }
 

@@ -1,6 +1,7 @@
 //! What tests have in common: private servers that all share, and a service of one's own.
 
 mod client;
+mod counters;
 pub mod crowd;
 pub mod event_stream;
 mod files;
@@ -20,6 +21,7 @@ pub mod trace_collector;
 mod waiting;
 pub mod webhook_receiver;
 
+use std::fmt::Debug;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,11 +37,12 @@ use tokio::sync::OnceCell;
 use self::shards::SharedCluster;
 
 pub use client::{Answer, Client, purchase_path};
+pub use counters::redis_of;
 pub use faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
 pub use instance::{
     DRAW_KEY, Instance, Shop, changed, hold_stock_row, item_body, patient, patient_transaction,
-    redis_of, statements_running, until_running,
+    statements_running, until_running,
 };
 pub use purchase::{
     is_breaker_open, purchase, purchase_of, send_and_leave, until_in_flight, until_metric,
@@ -59,6 +62,14 @@ static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         .build()
         .expect("a runtime for the servers")
 });
+
+/// Starts a server beside the tests' own runtimes.
+async fn started<T: Send + 'static, E: Debug + Send + 'static>(
+    start: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> T {
+    RUNTIME.spawn(start).await.expect("no panic").expect("the private server starts")
+}
+
 /// The database server and the Redis of this run.
 pub struct Servers {
     pub mysql: &'static MysqlServer,
@@ -100,10 +111,9 @@ pub async fn own_redis(count: usize, extra_lines: &[&str]) -> Vec<RedisServer> {
     let start = (0..count).map(|_| {
         let mut options = RedisOptions::temporary();
         options.extra_lines = extra_lines.iter().map(|line| (*line).to_owned()).collect();
-        RUNTIME.spawn(RedisServer::start(options))
+        started(RedisServer::start(options))
     });
-    let started = join_all(start).await.into_iter();
-    started.map(|server| server.expect("no panic").expect("the private Redis starts")).collect()
+    join_all(start).await
 }
 
 /// A database server of a test's own. It never waits for the disk, where most of a run's time would go: the tests kill
@@ -111,8 +121,7 @@ pub async fn own_redis(count: usize, extra_lines: &[&str]) -> Vec<RedisServer> {
 pub async fn own_mysql(mut options: MysqlOptions) -> MysqlServer {
     // MySQL has no such option.
     options.extra_arguments.push("--loose-debug-no-sync".to_owned());
-    let started = RUNTIME.spawn(MysqlServer::start(options)).await;
-    started.expect("no panic").expect("the private database starts")
+    started(MysqlServer::start(options)).await
 }
 
 /// How often a test repeats what must come out the same every time: `SECKILL_TEST_ROUNDS`, else a
@@ -146,15 +155,10 @@ pub fn seed() -> u64 {
     seed
 }
 
-static ETCD: OnceCell<EtcdServer> = OnceCell::const_new();
-
 /// The address of the run's etcd, started when the first test asks.
 pub async fn etcd_url() -> String {
-    let server = ETCD.get_or_init(|| async {
-        let started = RUNTIME.spawn(EtcdServer::start(EtcdOptions::temporary())).await;
-        started.expect("no panic").expect("the private etcd starts")
-    });
-    server.await.url()
+    static ETCD: OnceCell<EtcdServer> = OnceCell::const_new();
+    ETCD.get_or_init(|| started(EtcdServer::start(EtcdOptions::temporary()))).await.url()
 }
 
 /// The TCP address of the run's Redis, which a proxy can stand in front of.
@@ -168,8 +172,7 @@ pub async fn tls_redis() -> &'static RedisServer {
     let start = async || {
         let certificates = Some(Certificates::make(true).expect("random numbers"));
         let options = RedisOptions { certificates, ..RedisOptions::temporary() };
-        let started = RUNTIME.spawn(RedisServer::start(options)).await;
-        started.expect("no panic").expect("the private Redis starts")
+        started(RedisServer::start(options)).await
     };
     TLS.get_or_init(start).await
 }
@@ -177,20 +180,13 @@ pub async fn tls_redis() -> &'static RedisServer {
 /// The run's Redis with Sentinels, started when the first test asks.
 pub async fn sentinels() -> &'static RedisSentinels {
     static SENTINELS: OnceCell<RedisSentinels> = OnceCell::const_new();
-    let start = async || {
-        let started = RUNTIME.spawn(RedisSentinels::start(None)).await;
-        started.expect("no panic").expect("the private group starts")
-    };
-    SENTINELS.get_or_init(start).await
+    SENTINELS.get_or_init(|| started(RedisSentinels::start(None))).await
 }
 
 /// The run's Redis Cluster, started when the first test asks.
 pub async fn cluster() -> &'static RedisCluster {
     static CLUSTER: OnceCell<RedisCluster> = OnceCell::const_new();
-    let start = async || {
-        let started = RUNTIME.spawn(RedisCluster::start(RedisClusterOptions::default())).await;
-        started.expect("no panic").expect("the private cluster starts")
-    };
+    let start = || started(RedisCluster::start(RedisClusterOptions::default()));
     CLUSTER.get_or_init(start).await
 }
 
@@ -210,11 +206,7 @@ pub async fn replicated_url(engine: Replication, database: &str) -> String {
 /// The run's Vitess, started when the first test asks.
 pub async fn vitess() -> &'static VitessServer {
     static VITESS: OnceCell<VitessServer> = OnceCell::const_new();
-    let start = async || {
-        let started = RUNTIME.spawn(VitessServer::start_temporary()).await;
-        started.expect("no panic").expect("the private Vitess starts")
-    };
-    VITESS.get_or_init(start).await
+    VITESS.get_or_init(|| started(VitessServer::start_temporary())).await
 }
 
 /// The run's cluster of Vitess with the items in two shards, started when the first test asks. All shops share its
@@ -233,14 +225,10 @@ pub fn has_shards() -> bool {
     std::env::var("SECKILL_TEST_MYSQL").is_ok_and(|engine| engine == "vitess-shards")
 }
 
-static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();
-
 /// The address of the run's ZooKeeper, started when the first test asks.
 pub async fn zookeeper_hosts() -> String {
-    let start = async || {
-        let started = RUNTIME.spawn(ZookeeperServer::start(ZookeeperOptions::temporary())).await;
-        started.expect("no panic").expect("the private ZooKeeper starts")
-    };
+    static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();
+    let start = || started(ZookeeperServer::start(ZookeeperOptions::temporary()));
     ZOOKEEPER.get_or_init(start).await.hosts()
 }
 

@@ -1,12 +1,12 @@
 //! A real nginx before an instance, with its defaults but for the lines that a test adds.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-use super::{BOUND, Client, eventually, unique};
+use super::{Client, unique};
 
 /// A running nginx. It ends with this value.
 pub struct Nginx {
@@ -19,9 +19,8 @@ pub struct Nginx {
 impl Nginx {
     /// Starts it before `instance`, with more lines in its `location`, and waits until it passes requests on.
     pub async fn before(instance: SocketAddr, lines: &str) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let addr = free.local_addr().expect("an address");
-        drop(free);
+        let port = dev_servers::free_port().expect("a port");
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
         let folder = std::env::temp_dir().join(unique("nginx"));
         std::fs::create_dir(&folder).expect("a folder");
         let here = folder.display();
@@ -53,14 +52,8 @@ impl Nginx {
             .spawn()
             .expect("nginx starts; scripts/install-packages proxies installs it");
         let client = Client::new(addr, None);
-        eventually(BOUND, || async {
-            let answer = client.request(reqwest::Method::GET, "/healthz").send().await;
-            match answer.map(|answer| answer.status().as_u16()) {
-                Ok(200) => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        })
-        .await;
+        client.until_answered().await;
+        client.until("/healthz", |answer| answer.status == 200).await;
         Self { addr, folder, _child: child }
     }
 }

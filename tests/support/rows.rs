@@ -1,15 +1,32 @@
 //! Rows of the ledger, read and changed behind the service's back.
 
+use ledger::rows::items::{self, StockRow};
+use shop_domain::ItemId;
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::{Query, QueryScalar};
-use sqlx::{FromRow, MySql};
+use sqlx::{FromRow, MySql, Transaction};
 
-use super::{Shop, until};
+use super::{Shop, patient_transaction, until};
 
 impl Shop {
     /// Changes rows; returns how many.
     pub async fn change(&self, statement: Query<'_, MySql, MySqlArguments>) -> u64 {
         statement.execute(&self.pool).await.expect("rows are changed").rows_affected()
+    }
+
+    /// Begins a transaction with a statement, whose locks it has until it ends or is dropped.
+    pub async fn hold(
+        &self,
+        statement: Query<'_, MySql, MySqlArguments>,
+    ) -> Transaction<'static, MySql> {
+        let mut holder = patient_transaction(&self.pool).await;
+        statement.execute(&mut *holder).await.expect("the rows are held");
+        holder
+    }
+
+    /// Reads the stock of an item.
+    pub async fn stock_row(&self, item: ItemId) -> StockRow {
+        items::read_stock(&self.pool, item).await.expect("read").expect("a row")
     }
 
     /// Sets the units of an item, which are then written down nowhere else.

@@ -3,23 +3,20 @@
 use std::time::Duration;
 
 use dev_servers::{DATABASE, NewShard, ONLY_SHARD, VitessCluster, VitessServer};
-use ledger::schema;
+use mysql_connection::Database;
 use seckill::config::Config;
 use settings::Secret;
 use sqlx::{Connection, Executor, MySqlConnection, Row};
 
 use super::crowd::endless;
-use super::{Instance, Shop, eventually, when};
+use super::{Instance, Shop, eventually, ledger_copy, when};
 
 /// Makes the tables beside those of the items, on the server behind.
 pub async fn make_tables(vitess: &mut VitessServer) {
-    let mut config = Config::defaults();
-    config.database_url = Secret::new(vitess.server_url(DATABASE));
+    let mut config = ledger_copy::config(&vitess.server_url(DATABASE));
     // A migration through vtgate makes no procedure, and a call of one would run beside the shards.
     config.mysql.order_routine = false;
-    let pool = mysql_connection::pool(&config).expect("the URL is fine");
-    schema::migrate(&config, &pool).await.expect("the schema is made");
-    pool.close().await;
+    ledger_copy::migrated(&config).await.close().await;
     // The tablets read the tables when they start.
     vitess.gate().kill().await;
     vitess.gate().restart().await.expect("vtgate starts again");
@@ -60,6 +57,11 @@ impl SharedCluster {
             let mut server = connect(server).await;
             server.execute(sqlx::raw_sql(statements)).await.expect("the tables are emptied");
         }
+    }
+
+    /// Whether the connections of a pool lead to this cluster, and not to a server that a test has of its own.
+    pub fn is_led_to_by(&self, pool: &Database) -> bool {
+        self.url.contains(&format!(":{}/", pool.connect_options().get_port()))
     }
 
     /// How many sessions are in the middle of a statement that is `LIKE` this.
@@ -129,11 +131,7 @@ pub async fn clustered_shop(shards: &[NewShard<'_>], tells_events: bool) -> (Vit
 /// Starts a cluster with this number of tablets beside the items, with all tables, and these shards of items.
 async fn sharded_cluster(tablets: u32, shards: &[NewShard<'_>]) -> VitessCluster {
     let mut cluster = VitessCluster::start_temporary(tablets).await.expect("the cluster starts");
-    let mut config = Config::defaults();
-    config.database_url = Secret::new(cluster.url());
-    let pool = mysql_connection::pool(&config).expect("the URL is fine");
-    schema::migrate(&config, &pool).await.expect("the tables are made");
-    pool.close().await;
+    ledger_copy::migrated(&ledger_copy::config(&cluster.url())).await.close().await;
     cluster.add_items(shards).await.expect("the items get their shards");
     cluster
 }

@@ -36,14 +36,7 @@ impl Collector {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let router = Router::new().route("/v1/traces", post(receive)).with_state(Arc::clone(&seen));
         let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let service = hyper_util::service::TowerToHyperService::new(router.clone());
-                let io = hyper_util::rt::TokioIo::new(stream);
-                tokio::spawn(async move {
-                    let server = hyper::server::conn::http1::Builder::new();
-                    let _ = server.serve_connection(io, service).await;
-                });
-            }
+            let _ = axum::serve(listener, router).await;
         });
         Self { seen, url, _task: tokio_util::task::AbortOnDropHandle::new(task) }
     }

@@ -96,7 +96,6 @@ mod tests {
     fn sold(request: u32, item: u32, id: &str) -> Answer {
         Answer {
             request,
-            attempt: 0,
             last: true,
             buyer: 1,
             key: Some(id.to_owned()),
@@ -104,14 +103,9 @@ mod tests {
             status: 201,
             code: "sold".to_owned(),
             outcome: Outcome::Accepted,
-            retryable: false,
             order_id: Some(id.to_owned()),
             order_quantity: Some(1),
-            order_status: None,
-            refused_item: None,
-            answered_at_us: 1,
-            from_plan_us: 1,
-            from_send_us: 1,
+            ..Answer::default()
         }
     }
 

@@ -124,7 +124,7 @@ impl Shapes {
         environment: &Environment,
         logs: &Path,
     ) -> Result<(), CannotJudge> {
-        let mut cluster = VitessCluster::start_temporary(1).await.or_cannot_judge(shape)?;
+        let mut cluster = VitessCluster::start_measured().await.or_cannot_judge(shape)?;
         let mut shards = vec![ONLY_SHARD];
         if shape.shards > 1 {
             let own = environment.with("DATABASE_URL", cluster.url());

@@ -58,7 +58,8 @@ async function press(): Promise<void> {
   } catch (error) {
     if (!(error instanceof SeckillError)) throw error;
     if (error.problem?.status === 401) token = undefined;
-    if (error.problem?.outcome === 'none') sessionStorage.removeItem(KEY);
+    // A refusal to sign in says nothing about the purchase.
+    if (token !== undefined && error.isSettled) sessionStorage.removeItem(KEY);
     show('outcome', error.problem?.title ?? 'No answer. Press again: you will not pay twice.');
   }
   await refresh();

@@ -21,6 +21,9 @@ const TRIES_MAX = 8;
 /** The longest pause between two tries, in milliseconds. */
 const PAUSE_MS_MAX = 5_000;
 
+/** The statuses of a refusal for which the service has looked for an order with the key. */
+const LOOKED = [404, 409, 422];
+
 /** How a client reaches the service. */
 export interface Options {
   /** Such as `https://sale.example`. */
@@ -39,6 +42,11 @@ export class SeckillError extends Error {
     super(problem === undefined ? 'no answer of the service' : `${problem.status} ${problem.code}: ${problem.detail}`);
     this.name = 'SeckillError';
     this.problem = problem;
+  }
+
+  /** Whether the request has made no order, also earlier. Until then keep its key: a new one may buy twice. */
+  get isSettled(): boolean {
+    return this.problem?.outcome === 'none' && LOOKED.includes(this.problem.status);
   }
 }
 

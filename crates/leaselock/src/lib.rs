@@ -94,13 +94,11 @@
 //! | feature | backend | module |
 //! |---|---|---|
 //! | (always) | this process only | [`local`] |
-//! | `redis-tls` | `redis`, and TLS by rustls | |
-//! | `mysql-tls` | `mysql`, and TLS by rustls | |
-//! | `etcd-tls` | `etcd`, and TLS by rustls | |
 //! | `redis` (default) | Redis or Valkey; with a connection of the crate `redis-connection` also with Sentinels or as a cluster | `redis`, and `demo` for textbook locks with their faults |
 //! | `mysql` | MySQL or MariaDB | `mysql` |
 //! | `etcd` | etcd 3 | `etcd` |
 //! | `zookeeper` | ZooKeeper 3.5 or newer | `zookeeper` |
+//! | `redis-tls`, `mysql-tls`, `etcd-tls` | the backend of that name, with TLS by rustls | |
 //!
 //! To add a backend of your own, implement [`store::LeaseStore`].
 

@@ -15,6 +15,9 @@ pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// How long [`Locks::lock`] waits unless [`Locks::with_wait_max`] sets another limit.
 pub const WAIT_MAX_DEFAULT: Duration = Duration::from_secs(60);
 
+/// The longest wait of [`Locks::lock`].
+const WAIT_LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Locks by name, with a lease and a limit of waiting that are set once. Cheap to clone; all clones
 /// are one lock object.
 ///
@@ -53,10 +56,10 @@ impl Locks {
         Self { lease: lease.clamp(LEASE_MIN, LEASE_MAX), ..self }
     }
 
-    /// Sets how long [`lock`](Self::lock) waits.
+    /// Sets how long [`lock`](Self::lock) waits, at most a year.
     #[must_use]
     pub fn with_wait_max(self, wait_max: Duration) -> Self {
-        Self { wait_max, ..self }
+        Self { wait_max: wait_max.min(WAIT_LONGEST), ..self }
     }
 
     /// Acquires `name` and waits for it while another caller holds it.

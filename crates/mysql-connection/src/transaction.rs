@@ -76,25 +76,34 @@ impl<R> WorkError for Rollback<R> {
 /// `work` is boxed: only so the compiler sees that the whole may run on any thread.
 ///
 /// # Errors
-/// Those of `work`, of BEGIN, and of [`LedgerTransaction::commit`]; a missing answer after [`TRANSACTION_MAX`].
+/// Those of `work`, of BEGIN, and of [`LedgerTransaction::commit`], which has a time of its own; a missing answer when
+/// the others have taken [`TRANSACTION_MAX`].
 pub async fn transact<'w, T, E: WorkError>(
     pool: &Database,
     work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
 ) -> Result<T, E> {
     // Boxed: it would make the future of each caller larger.
-    within_limit(TRANSACTION_MAX, Box::pin(run(pool, work))).await
+    Box::pin(run(pool, work)).await
 }
 
 async fn run<'w, T, E: WorkError>(
     pool: &Database,
     work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
 ) -> Result<T, E> {
+    // Without the COMMIT: one that was sent must not look like work that was not done in time.
+    let (transaction, value) = within_limit(TRANSACTION_MAX, write(pool, work)).await?;
+    transaction.commit().await?;
+    Ok(value)
+}
+
+/// Begins, and does the work; after any error of it the transaction is rolled back.
+async fn write<'w, T, E: WorkError>(
+    pool: &Database,
+    work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
+) -> Result<(LedgerTransaction<'w>, T), E> {
     let mut transaction: LedgerTransaction<'w> = begin(pool).await?;
     match work(&mut transaction).await {
-        Ok(value) => {
-            transaction.commit().await?;
-            Ok(value)
-        }
+        Ok(value) => Ok((transaction, value)),
         Err(error) => {
             match error.database() {
                 Some(failed) => transaction.roll_back_after(failed).await,

@@ -317,10 +317,10 @@ impl WriterState {
     /// That it is another server: the pool then tries again.
     pub(crate) fn confirm_again(&self, identity: &str) -> sqlx::Result<()> {
         let is_it = |known: &CurrentWriter| known.identity == identity;
-        match self.hosts.len() < 2 || self.writer.borrow().as_ref().is_some_and(is_it) {
-            true => Ok(()),
-            false => Err(not_the_writer("this host is not the writer any more")),
+        if self.hosts.len() < 2 || self.writer.borrow().as_ref().is_some_and(is_it) {
+            return Ok(());
         }
+        Err(not_the_writer("this host is not the writer any more"))
     }
 
     /// Checks that a new connection leads to the writer, and returns the name that the server gives itself. With one

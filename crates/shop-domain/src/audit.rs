@@ -8,7 +8,6 @@ use super::{ArbiterMode, ItemId};
 /// The figures of one item, read in one consistent snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The item.
     pub item_id: ItemId,
     /// Whether its arbiter is on.
     pub arbiter: ArbiterMode,
@@ -30,7 +29,6 @@ pub struct Facts {
     pub buyers_over_limit: i64,
     /// Buyers whose counted units differ from their live orders.
     pub buyers_miscounted: i64,
-    /// The sum of all movements.
     pub movements_sum: i64,
     /// Orders whose movements do not add up to what their state holds.
     pub orders_without_their_movements: i64,

@@ -33,13 +33,9 @@ pub const LINES_MAX: u8 = 16;
 /// first line has its id. All lines have one buyer, key, status and times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The public id.
     pub id: OrderId,
-    /// The item.
     pub item_id: ItemId,
-    /// The buyer.
     pub user_id: UserId,
-    /// The number of units.
     pub quantity: Quantity,
     /// The price of all units at the time of the order.
     pub amount: Cents,
@@ -52,13 +48,11 @@ pub struct Order {
     pub fence: Option<u64>,
     /// The group in whose limit its units are counted, if the item was in one.
     pub limit_group: Option<LimitGroupId>,
-    /// The time of the order.
     pub created_at: OffsetDateTime,
     /// The end of its hold.
     pub expires_at: OffsetDateTime,
     /// By how many seconds its hold was extended, if it was.
     pub extended_seconds: Option<u32>,
-    /// The time of its payment.
     pub paid_at: Option<OffsetDateTime>,
     /// The number of its lines; `None` for a single purchase.
     pub line_count: Option<u8>,
@@ -141,7 +135,6 @@ pub struct Purchase {
     pub order_id: OrderId,
     pub item: Arc<Item>,
     pub buyer: UserId,
-    /// The number of units.
     pub quantity: Quantity,
     /// The price of all units.
     pub amount: Cents,
@@ -200,7 +193,6 @@ word_enum! {
         Queued = "queued",
         /// In the ledger, unpaid, holding its stock.
         Pending = "pending",
-        /// Paid.
         Paid = "paid",
         /// Given back by its owner.
         Cancelled = "cancelled",
@@ -232,8 +224,6 @@ pub enum Step {
     Pay,
     /// The owner cancels.
     Cancel,
-    /// The hold ran out.
-    Expire,
     /// The owner extends the hold by these seconds, or by as many as the items allow.
     Extend(Option<u32>),
     /// The owner gives the paid order back.
@@ -266,7 +256,7 @@ impl Transition {
 }
 
 impl OrderStatus {
-    /// The table of transitions: what `step` does in this state.
+    /// The table of transitions: what `step` does in this state. The expiry has its condition in its SQL.
     ///
     /// A payment that comes after the hold ran out but before the sweep noticed is in time: the
     /// stock is still held.
@@ -277,17 +267,13 @@ impl OrderStatus {
             (Pending, Step::Pay) => Transition::To(Paid),
             (Expired, Step::Pay) => Transition::TakeAgain(Paid, MovementReason::LatePayment),
             (Pending, Step::Cancel) => Transition::GiveBack(Cancelled, MovementReason::Cancelled),
-            (Pending, Step::Expire) => Transition::GiveBack(Expired, MovementReason::Expired),
             (Pending, Step::Extend(seconds)) => Transition::Extend(seconds),
             (Paid, Step::Return) => Transition::GiveBack(Cancelled, MovementReason::Cancelled),
-            (Paid, Step::Pay)
-            | (Cancelled, Step::Cancel | Step::Return)
-            | (Expired, Step::Expire) => Transition::Already,
+            (Paid, Step::Pay) | (Cancelled, Step::Cancel | Step::Return) => Transition::Already,
             (Queued | Rejected | Cancelled, Step::Pay)
             | (Queued | Rejected | Paid | Expired, Step::Cancel | Step::Extend(_))
             | (Cancelled, Step::Extend(_))
-            | (Queued | Rejected | Pending | Expired, Step::Return)
-            | (Queued | Rejected | Paid | Cancelled, Step::Expire) => Transition::Conflict,
+            | (Queued | Rejected | Pending | Expired, Step::Return) => Transition::Conflict,
         }
     }
 
@@ -302,8 +288,7 @@ impl OrderStatus {
 mod tests {
     use super::*;
 
-    const STEPS: [Step; 5] =
-        [Step::Pay, Step::Cancel, Step::Expire, Step::Extend(None), Step::Return];
+    const STEPS: [Step; 4] = [Step::Pay, Step::Cancel, Step::Extend(None), Step::Return];
 
     #[test]
     fn stock_moves_exactly_when_a_state_begins_or_stops_to_hold_it() {

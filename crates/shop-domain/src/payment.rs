@@ -63,7 +63,6 @@ impl CurrencyCode {
 }
 
 word_enum! {
-    /// The status of a payment.
     PaymentStatus {
         /// The money has paid its order.
         Accepted = "accepted",
@@ -105,7 +104,6 @@ word_enum! {
 pub struct ReceivedPayment {
     /// The id of the provider's message.
     pub message: String,
-    /// The payment.
     pub id: PaymentId,
     pub order: OrderId,
     pub amount: Cents,

@@ -96,9 +96,7 @@ pub enum SpanKind {
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// A text.
     Text(String),
-    /// A number.
     Number(i64),
 }
 

@@ -34,8 +34,9 @@ pub mod stream_limiter;
 pub mod streams;
 pub mod token;
 
+pub use body::instant;
 pub use detached::detached;
-pub use problem::{instant, too_long};
+pub use problem::too_long;
 
 use std::convert::Infallible;
 

@@ -20,8 +20,6 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
-use crate::problems;
-
 /// A failure on its way to the client. It is made from a [`ProblemType`].
 #[derive(Clone, Debug)]
 pub struct Problem {
@@ -90,6 +88,14 @@ impl Problem {
             headers: Vec::new(),
             close: false,
         }
+    }
+
+    /// Replaces the status, for an answer that has one already.
+    #[must_use]
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self.row = None;
+        self
     }
 
     /// Replaces the detail.
@@ -184,44 +190,6 @@ impl Problem {
     fn is_retryable(&self) -> bool {
         self.outcome_unknown || self.retry_after_seconds.is_some()
     }
-
-    /// A server that is needed does not answer; nothing changed. `name` is the server's.
-    #[must_use]
-    pub fn dependency(name: &str) -> Self {
-        problems::DEPENDENCY_UNAVAILABLE
-            .detail(format!("{name} does not answer and nothing changed; try again."))
-    }
-
-    /// A server that was asked for a change did not answer: the change may have been made.
-    #[must_use]
-    pub fn dependency_lost(name: &str) -> Self {
-        let detail = format!(
-            "{name} did not answer, and the change may or may not have been made; look before you try again."
-        );
-        problems::DEPENDENCY_UNAVAILABLE.detail(detail).outcome_unknown()
-    }
-
-    /// The database answers, but takes no writes.
-    #[must_use]
-    pub fn read_only() -> Self {
-        problems::DEPENDENCY_UNAVAILABLE
-            .detail("mysql takes no writes at the moment and nothing changed; try again.")
-    }
-
-    /// The problem of a failure that axum or a layer answered by its status alone.
-    #[must_use]
-    pub fn of_status(status: StatusCode) -> Self {
-        match status.as_u16() {
-            404 => problems::NOT_FOUND.problem(),
-            405 => problems::METHOD_NOT_ALLOWED.problem(),
-            408 => problems::REQUEST_TIMEOUT.problem(),
-            413 => problems::PAYLOAD_TOO_LARGE.problem().close(),
-            415 => problems::UNSUPPORTED_MEDIA_TYPE.problem(),
-            400..=499 => Self { status, row: None, ..problems::BAD_REQUEST.problem() },
-            503 => problems::OVERLOADED.problem(),
-            _ => problems::INTERNAL.problem(),
-        }
-    }
 }
 
 impl IntoResponse for Problem {
@@ -247,17 +215,6 @@ impl IntoResponse for Problem {
 #[must_use]
 pub fn rfc3339(instant: OffsetDateTime) -> String {
     instant.format(&Rfc3339).unwrap_or_default()
-}
-
-/// Reads an RFC 3339 time with a zone.
-///
-/// # Errors
-/// 422 `invalid_schedule`.
-pub fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| &problems::INVALID_SCHEDULE)?;
-    // At both ends of the calendar a time may have a year in its own zone that MySQL has not in UTC.
-    let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC).filter(|time| time.year() >= 0);
-    in_utc.ok_or_else(|| problems::INVALID_SCHEDULE.problem())
 }
 
 /// The sentence about a value that is too long, which names it: whose length is `length`, and could be `most`.
@@ -393,11 +350,14 @@ pub fn fault_of(tables: &[&[&ProblemType]]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::problems;
+    crate::problem_types! {
+        SOLD_OUT: 409 "sold_out", "Item sold out", "Fewer units are left than you want.";
+        OVERLOADED: 503 "overloaded", "Service overloaded", "Say \"again\" in a moment.", retry 1;
+    }
 
     #[test]
     fn a_prebuilt_body_is_the_body_that_is_written() {
-        for kind in problems::ALL {
+        for kind in ALL {
             let problem = kind.problem();
             assert!(problem.row.is_some());
             let id = "0123456789abcdef";
@@ -407,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_problem_with_more_than_its_row_is_written() {
-        let plain = problems::SOLD_OUT.problem();
+        let plain = SOLD_OUT.problem();
         let others = [
             plain.clone().detail("Two units are left."),
             plain.clone().member("left", 2),

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use axum::http::StatusCode;
 use shop_domain::{LedgerError, Refusal, Unavailable, Unreachable};
 use time::OffsetDateTime;
 
@@ -155,6 +156,46 @@ static BY_CODE: LazyLock<HashMap<&str, &'static ProblemType>> =
 /// The type of a code; a test sees to it that each code of an outcome has one.
 fn type_of(code: &str) -> &'static ProblemType {
     BY_CODE.get(code).copied().unwrap_or(&INTERNAL)
+}
+
+impl Problem {
+    /// A server that is needed does not answer; nothing changed. `name` is the server's.
+    #[must_use]
+    pub fn dependency(name: &str) -> Self {
+        let detail = format!("{name} does not answer and nothing changed; try again.");
+        DEPENDENCY_UNAVAILABLE.detail(detail)
+    }
+
+    /// A server that was asked for a change did not answer: the change may have been made.
+    #[must_use]
+    pub fn dependency_lost(name: &str) -> Self {
+        let detail = format!(
+            "{name} did not answer, and the change may or may not have been made; look before you try again."
+        );
+        DEPENDENCY_UNAVAILABLE.detail(detail).outcome_unknown()
+    }
+
+    /// The database answers, but takes no writes.
+    #[must_use]
+    pub fn read_only() -> Self {
+        DEPENDENCY_UNAVAILABLE
+            .detail("mysql takes no writes at the moment and nothing changed; try again.")
+    }
+
+    /// The problem of a failure that axum or a layer answered by its status alone.
+    #[must_use]
+    pub fn of_status(status: StatusCode) -> Self {
+        match status.as_u16() {
+            404 => NOT_FOUND.problem(),
+            405 => METHOD_NOT_ALLOWED.problem(),
+            408 => REQUEST_TIMEOUT.problem(),
+            413 => PAYLOAD_TOO_LARGE.problem().close(),
+            415 => UNSUPPORTED_MEDIA_TYPE.problem(),
+            400..=499 => BAD_REQUEST.problem().with_status(status),
+            503 => OVERLOADED.problem(),
+            _ => INTERNAL.problem(),
+        }
+    }
 }
 
 impl From<Refusal> for Problem {

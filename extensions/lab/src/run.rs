@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_audit::{Answer, Outcome};
-use mysql_connection::Database;
+use mysql_connection::limits::LONG_READ_MAX;
+use mysql_connection::{Database, within};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::evaluate::{self, Evidence, note};
@@ -116,7 +117,8 @@ impl Work<'_> {
         let orders = self.decided_orders(item, pool, &answers).await.map_err(unread)?;
         cell.arbiter_refusals =
             self.core.kit.metrics.arbiter_refusals_of(strategy) - refused_before;
-        let facts = rows::audit::facts(pool, item).await.map_err(unread)?;
+        let facts = Box::pin(rows::audit::facts(pool, item));
+        let facts = within(LONG_READ_MAX, facts).await.map_err(unread)?;
         let facts = facts.ok_or("its item is gone")?;
         answers.sort_unstable_by_key(|answer| answer.request);
         let evidence = Evidence {

@@ -120,6 +120,16 @@ impl ServiceSays {
         let detail = finding["detail"].as_str().unwrap_or_default().to_owned();
         Some((finding["holds"].as_bool(), detail))
     }
+
+    /// The invariants that the service says are broken.
+    pub fn broken(&self) -> Vec<&str> {
+        let Self::Audit(audit) = self else {
+            return Vec::new();
+        };
+        let findings = audit["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let broken = findings.iter().filter(|finding| finding["holds"] == false);
+        broken.filter_map(|finding| finding["invariant"].as_str()).collect()
+    }
 }
 
 impl Verdict {
@@ -144,13 +154,12 @@ impl Verdict {
                 Self { exit_code: EXIT_BROKEN, sentence }
             };
         }
-        let mut broken: Vec<String> = audit.broken().into_iter().map(str::to_owned).collect();
+        let ours = audit.broken();
+        let mut broken: Vec<String> =
+            ours.iter().map(|invariant| (*invariant).to_owned()).collect();
         // The service's word is no proof that something holds, but its own alarm counts.
-        for invariant in ["I6", "I7", "I20"] {
-            if matches!(service_says.of(invariant), Some((Some(false), _))) {
-                broken.push(format!("{invariant} (the service says so)"));
-            }
-        }
+        let alarms = service_says.broken().into_iter().filter(|alarm| !ours.contains(alarm));
+        broken.extend(alarms.map(|alarm| format!("{alarm} (the service says so)")));
         if audit.is_clean() && broken.is_empty() {
             let sold = items.units_sold;
             let of = stock * i64::from(items.judged);
@@ -234,7 +243,7 @@ mod tests {
         assert_eq!(exit_code(&sound, &silent, false), EXIT_CLEAN);
         assert_eq!(exit_code(&audit(State::Broken, 0), &silent, false), EXIT_BROKEN);
         assert_eq!(exit_code(&audit(State::Holds, 1), &silent, false), EXIT_BROKEN);
-        for invariant in ["I6", "I7", "I20"] {
+        for invariant in ["I2", "I6", "I7", "I20"] {
             let says = |holds: bool| {
                 let finding = json!({ "invariant": invariant, "holds": holds, "detail": "" });
                 ServiceSays::Audit(json!({ "findings": [finding] }))

@@ -255,8 +255,7 @@ fn secret(path: &Path) -> Result<String, String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
     }
-    let secret: String =
-        rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let secret = hex::encode(rand::random::<[u8; 32]>());
     write_private(path, &secret).map_err(failed)?;
     Ok(secret)
 }

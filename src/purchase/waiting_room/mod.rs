@@ -49,7 +49,6 @@ const KEPT_AFTER_SALE: time::Duration = time::Duration::DAY;
 /// Buyers that are taken out at once; when there are more, their tickets run out.
 const EXITS_MAX: usize = 1_000;
 
-/// The parts of the waiting rooms.
 pub struct WaitingRoomParts {
     pub room: Room,
     /// The breaker of Redis.
@@ -83,7 +82,6 @@ pub struct Shown<'a> {
 pub enum QueueStatus {
     /// Waiting: it is not the buyer's turn.
     Waiting(Box<Wait>),
-    /// Admitted.
     Admitted {
         /// The ticket, to be sent with the purchase.
         ticket: String,

@@ -18,7 +18,7 @@ let sent = { key: '', written: '', isLost: false };
 export function startCreating(onCreated) {
   const dialog = byId('new-dialog');
   byId('new').addEventListener('click', () => {
-    if (!sent.isLost) suggestTimes();
+    if (!busy && !sent.isLost) suggestTimes();
     setText(byId('new-error'), '');
     dialog.showModal();
   });
@@ -30,9 +30,14 @@ export function startCreating(onCreated) {
     if (busy) return;
     busy = true;
     try {
-      const created = await send(body(new FormData(event.target)));
-      dialog.close();
-      event.target.reset();
+      const read = () => body(new FormData(event.target));
+      const wanted = read();
+      const created = await send(wanted);
+      // Another sale may be typed by now.
+      if (JSON.stringify(read()) === JSON.stringify(wanted)) {
+        dialog.close();
+        event.target.reset();
+      }
       onCreated(created);
     } catch (error) {
       setText(byId('new-error'), reasonOfKeyed(error));

@@ -26,27 +26,27 @@ const BUTTONS = {
   strategy: '#strategy-form [type=submit]',
 };
 
+/** The fields that show how the sale is, by their names in a request. */
+const FIELDS = {
+  schedule: { starts_at: 'edit-starts', ends_at: 'edit-ends' },
+  waiting: {
+    unpaid_max: 'edit-unpaid',
+    offer_seconds: 'edit-offer',
+    extend_seconds: 'edit-extend',
+    return_seconds: 'edit-return',
+    limit_group_id: 'edit-group',
+  },
+};
+/** What the page has filled in, by field. */
+const filled = {};
+
 /** Wire the forms once. @param {(item: object) => void} edited called with what the server answered */
 export function startEditing(edited) {
   onEdited = edited;
   onPress('pause', () => edit('pause', { paused: !item.paused }, 'edit-result'));
   onPress('room', () => edit('room', { waiting_room: !item.waiting_room }, 'edit-result'));
   on('restock', restock);
-  on('schedule', () =>
-    edit('schedule', {
-      starts_at: fieldInstant(byId('edit-starts').value),
-      ends_at: fieldInstant(byId('edit-ends').value),
-    }),
-  );
-  on('waiting', () =>
-    edit('waiting', {
-      unpaid_max: whole('edit-unpaid'),
-      offer_seconds: whole('edit-offer'),
-      extend_seconds: whole('edit-extend'),
-      return_seconds: whole('edit-return'),
-      limit_group_id: Number(byId('edit-group').value),
-    }),
-  );
+  for (const form of Object.keys(FIELDS)) on(form, () => edit(form, changed(form)));
   on('variant', () => edit('variant', variantFields(byId('edit-product').value, byId('edit-options').value)));
   on('strategy', () => edit('strategy', { strategy: byId('edit-strategy').value }));
   byId('edit-strategy').addEventListener('change', drawHint);
@@ -54,6 +54,28 @@ export function startEditing(edited) {
   byId('audit-download').addEventListener('click', () =>
     download(`seckill-audit-${lastAudit.item_id}.json`, 'application/json', JSON.stringify(lastAudit, null, 2)),
   );
+}
+
+/** What the operator has changed in a form. The rest is left to other operators. */
+function changed(form) {
+  const typed = Object.entries(FIELDS[form]).filter(([, id]) => byId(id).value !== filled[id]);
+  const read = (name, id) => (name.endsWith('_at') ? fieldInstant(byId(id).value) : whole(id));
+  return Object.fromEntries(typed.map(([name, id]) => [name, read(name, id)]));
+}
+
+/** Fill in how the sale is now. What the operator has typed stays. */
+function fillIn() {
+  const times = { starts_at: fieldTime(item.starts_at), ends_at: fieldTime(item.ends_at) };
+  const facts = { ...item, ...times, limit_group_id: item.limit_group?.id ?? 0 };
+  for (const [name, id] of Object.values(FIELDS).flatMap(Object.entries)) {
+    const field = byId(id);
+    const fact = String(facts[name]);
+    if (field.value === filled[id] && filled[id] !== fact) {
+      if (name === 'limit_group_id') showGroup(item);
+      else field.value = fact;
+    }
+    if (field.value === fact) filled[id] = fact;
+  }
 }
 
 function whole(id) {
@@ -67,11 +89,7 @@ export function editSale(chosen) {
   byId('audit-result').hidden = true;
   for (const id of ['edit-result', 'restock-result', 'schedule-result', 'waiting-result', 'variant-result', 'strategy-result', 'audit-failed'])
     setText(byId(id), '');
-  byId('edit-starts').value = fieldTime(item.starts_at);
-  byId('edit-ends').value = fieldTime(item.ends_at);
-  for (const name of ['offer', 'extend', 'return']) byId(`edit-${name}`).value = String(item[`${name}_seconds`]);
-  byId('edit-unpaid').value = String(item.unpaid_max);
-  showGroup(item);
+  for (const id of Object.values(FIELDS).flatMap(Object.values)) filled[id] = byId(id).value;
   showProduct(item);
   showDraw(item);
   choose(byId('edit-strategy'), { value: item.strategy, words: item.strategy });
@@ -80,9 +98,10 @@ export function editSale(chosen) {
   drawHint();
 }
 
-/** Newer facts of the same sale. Fields that may be being filled in stay as they are. @param {object} newer */
+/** Newer facts of the same sale. @param {object} newer */
 export function drawSale(newer) {
   item = newer;
+  fillIn();
   setText(byId('pause'), text(item.paused ? 'edit.resume' : 'edit.pause'));
   setText(byId('room'), text(item.waiting_room ? 'edit.roomClose' : 'edit.roomOpen'));
 }

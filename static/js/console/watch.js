@@ -110,7 +110,7 @@ function drawReasons(purchases) {
     return el(
       'li',
       {},
-      el('span', { class: 'reason-name', title: code, text: nameOf(code) }),
+      el('span', { title: code, text: nameOf(code) }),
       el('span', { class: 'digits', text: count(number) }),
       bar,
     );

@@ -37,7 +37,7 @@ export function exportReport(run, lanes) {
 }
 
 /** The file's content. @param {object} run @param {ReturnType<import('./lane.js').createLane>[]} lanes */
-export function reportOf(run, lanes) {
+function reportOf(run, lanes) {
   const { stock, buyers, concurrency } = run.request;
   const told = { stock: count(stock), buyers: count(buyers), concurrency: count(concurrency) };
   const page = document.implementation.createHTMLDocument(text('lab.reportTitle'));

@@ -5,7 +5,7 @@ import { put, remove } from '../api.js';
 import { byId, setText } from '../dom.js';
 import { setError, startFields } from '../form.js';
 import { startFrame } from '../frame.js';
-import { currentSession, forgetSession, rememberSession, signInAddress } from '../session.js';
+import { currentSession, forgetSession, keepToBuyer, rememberSession, signInAddress } from '../session.js';
 import { explain, text } from '../strings.js';
 
 /** The field beside which a refusal is shown. */
@@ -15,6 +15,7 @@ let busy = false;
 let asked = false;
 
 startFrame('title.account');
+keepToBuyer();
 const session = currentSession();
 if (session === null) {
   location.replace(signInAddress());

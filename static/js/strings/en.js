@@ -222,7 +222,6 @@ export default {
   'attempt.pending': 'Your last attempt had no answer yet',
   'attempt.pendingText': 'Press the button to find out. It repeats the same request, so it cannot buy twice.',
   'attempt.retry': { one: 'Asking again in {count} second', other: 'Asking again in {count} seconds' },
-  'attempt.retryNow': 'Asking again…',
   'attempt.count': 'Try {attempt} of {attempts}. The same request each time: it never buys twice.',
 
   'outcome.sold': 'It’s yours',
@@ -344,7 +343,6 @@ export default {
   'order.loading': 'Fetching your order…',
   'order.missing': 'No such order',
   'order.missingText': 'It does not exist, or it belongs to another account.',
-  'order.signIn': 'Sign in to see this order',
   'order.queued': 'In the queue',
   'order.queuedText': 'Your order is taken and waits for its turn. This page tells you the moment it is decided.',
   'order.pending': 'Held for you',

@@ -195,7 +195,6 @@ export default {
   'attempt.pending': '上一次下单还没有答复',
   'attempt.pendingText': '点击按钮即可查询结果。这会重复同一个请求，不会重复购买。',
   'attempt.retry': { other: '{count} 秒后再次询问' },
-  'attempt.retryNow': '正在再次询问……',
   'attempt.count': '第 {attempt} 次，共 {attempts} 次。每次都是同一个请求，绝不会重复购买。',
 
   'outcome.sold': '抢到了',
@@ -315,7 +314,6 @@ export default {
   'order.loading': '正在读取订单……',
   'order.missing': '没有这个订单',
   'order.missingText': '订单不存在，或者属于其他账号。',
-  'order.signIn': '登录后查看订单',
   'order.queued': '排队中',
   'order.queuedText': '订单已收到，正在排队。一有结果，本页会立刻告诉您。',
   'order.pending': '已为您保留',

@@ -2,17 +2,13 @@
 //! orders share a transaction.
 
 use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
-
-use rand::RngExt;
-use tokio::time::sleep;
 
 use super::proven;
-use crate::TrialResult;
 use crate::service::Service;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, RUSH, Wanted, run_trial};
 use crate::workload::Pace;
+use crate::{Said, TrialResult};
 
 /// The longest random pause before the kill, in milliseconds: a rush is soon over.
 const KILL_AFTER_MS: u64 = 25;
@@ -52,8 +48,7 @@ async fn all_die(testbed: &mut Testbed, plan: Plan) -> TrialResult {
         let batches = trial.metric("seckill_batch_orders_count", "").await;
         let orders = trial.metric("seckill_batch_orders_sum", "").await;
         let items = trial.metric("seckill_batch_items_sum", "").await;
-        let after = trial.random.random_range(0..KILL_AFTER_MS);
-        sleep(Duration::from_millis(after)).await;
+        let after = trial.wait_a_moment(KILL_AFTER_MS).await;
         testbed.mysql.kill().await;
         let mut signals = Vec::new();
         for service in &mut trial.services {
@@ -61,7 +56,7 @@ async fn all_die(testbed: &mut Testbed, plan: Plan) -> TrialResult {
         }
         trial.injections += 1;
         trial.fault_ended();
-        testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+        testbed.mysql.restart().await.said()?;
         let starts = trial.services.iter_mut().map(Service::restart);
         futures::future::try_join_all(starts).await?;
         let proof =

@@ -17,7 +17,7 @@ use crate::checker::TrialOutcome;
 use crate::service::Setup;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, RECOVERY_MAX, Wanted, run_trial, when_it_stops};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Holds a new database and its log, and little else.
 const DISK_MIB: u32 = 480;
@@ -111,7 +111,7 @@ async fn writes_again(testbed: &mut Testbed) -> Run<MySqlConnection> {
     let end = Instant::now() + RECOVERY_MAX;
     loop {
         if !testbed.mysql.resume() {
-            testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+            testbed.mysql.restart().await.said()?;
         }
         let why = match testbed.operator().await {
             Ok(mut operator) => {
@@ -156,14 +156,13 @@ async fn indexes(operator: &mut MySqlConnection) -> Run<String> {
          FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'orders' \
          AND index_name IN ('orders_request', 'orders_item_request', 'orders_buyer')";
     let names: Result<Option<String>, _> = sqlx::query_scalar(names).fetch_one(operator).await;
-    names.map(Option::unwrap_or_default).map_err(|error| error.to_string())
+    names.map(Option::unwrap_or_default).said()
 }
 
 /// Runs the program to its end; returns whether it succeeded, and what it said of errors.
 async fn told(setup: &Setup, arguments: &[&str]) -> Run<(bool, String)> {
     let ended = timeout(COMMAND_MAX, setup.command(arguments, None).output()).await;
-    let ended = ended.map_err(|_| format!("{arguments:?} hangs"))?;
-    let ended = ended.map_err(|error| error.to_string())?;
+    let ended = ended.map_err(|_| format!("{arguments:?} hangs"))?.said()?;
     Ok((ended.status.success(), String::from_utf8_lossy(&ended.stderr).into_owned()))
 }
 

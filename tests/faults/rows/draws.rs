@@ -19,7 +19,7 @@ use super::proven;
 use crate::service::Setup;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 const ENTRIES: usize = 6_000;
 const STOCK: i64 = 2_300;
@@ -66,8 +66,7 @@ pub(super) async fn drawn(
             match &point {
                 Some(point) => {
                     let ended = timeout(REACHED_MAX, doomed.wait()).await;
-                    let ended = ended.map_err(|_| format!("{point} was not reached"))?;
-                    let ended = ended.map_err(|error| error.to_string())?;
+                    let ended = ended.map_err(|_| format!("{point} was not reached"))?.said()?;
                     if ended.signal().is_none() {
                         return Err(format!("{point} was not reached: {ended}"));
                     }
@@ -75,7 +74,7 @@ pub(super) async fn drawn(
                 None => {
                     let after = Duration::from_millis(trial.random.random_range(300..900));
                     tokio::time::sleep(after).await;
-                    doomed.kill().await.map_err(|error| error.to_string())?;
+                    doomed.kill().await.said()?;
                 }
             }
             match power {
@@ -105,7 +104,7 @@ pub(super) async fn drawn(
 /// An item with entries, every third with a friend, that is closed in a moment.
 async fn drawn_item(testbed: &Testbed, trial: &Trial) -> Run<i64> {
     let closes_at = OffsetDateTime::now_utc() + time::Duration::seconds(4);
-    let closes_at = closes_at.format(&Rfc3339).map_err(|error| error.to_string())?;
+    let closes_at = closes_at.format(&Rfc3339).said()?;
     let draw = json!({
         "stock": STOCK, "mode": "draw", "draw_closes_at": closes_at, "draw_party_max": 2,
     });
@@ -126,8 +125,7 @@ async fn drawn_item(testbed: &Testbed, trial: &Trial) -> Run<i64> {
             row.push_bind(item).push_bind((FIRST_BUYER + entry) as i64);
             row.push_bind(ids[entry].clone()).push_bind(party).push("UTC_TIMESTAMP(6)");
         });
-        let inserted = rows.build().persistent(false).execute(&mut operator).await;
-        inserted.map_err(|error| error.to_string())?;
+        rows.build().persistent(false).execute(&mut operator).await.said()?;
     }
     Ok(item)
 }
@@ -141,7 +139,7 @@ fn serve(setup: &Setup, point: Option<&str>) -> Run<tokio::process::Child> {
     let mut command = setup.command(&["serve"], point);
     command.env("SECKILL_HTTP_ADDR", "127.0.0.1:0").env("SECKILL_HTTP_STATIC_DIR", "none");
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map_err(|error| error.to_string())
+    command.spawn().said()
 }
 
 /// Units that are available although they are enough for a buyer or for friends in the line.
@@ -151,8 +149,7 @@ async fn idle(testbed: &Testbed, item: i64) -> Run<i64> {
          JOIN waiting_list ON waiting_list.item_id = stock.item_id \
          WHERE stock.item_id = ? AND status = 'waiting' AND available >= party_size",
     );
-    let idle = idle.bind(item).fetch_one(&mut testbed.operator().await?).await;
-    idle.map_err(|error| error.to_string())
+    idle.bind(item).fetch_one(&mut testbed.operator().await?).await.said()
 }
 
 async fn until_drawn(trial: &Trial, item: i64) -> Run<()> {
@@ -168,13 +165,12 @@ async fn until_drawn(trial: &Trial, item: i64) -> Run<()> {
 
 /// What the database executes now, the longest first: it says why an answer does not come.
 async fn executed(testbed: &Testbed) -> Run<String> {
-    let executed: sqlx::Result<Vec<(i64, String)>> = sqlx::query_as(
-        "SELECT CAST(TIME AS SIGNED), CAST(LEFT(INFO, 200) AS CHAR) \
-         FROM information_schema.PROCESSLIST WHERE INFO IS NOT NULL ORDER BY TIME DESC LIMIT 5",
-    )
-    .fetch_all(&mut testbed.operator().await?)
-    .await;
-    executed.map(|rows| format!("{rows:?}")).map_err(|error| error.to_string())
+    let read = "SELECT CAST(TIME AS SIGNED), CAST(LEFT(INFO, 200) AS CHAR) \
+         FROM information_schema.PROCESSLIST WHERE INFO IS NOT NULL ORDER BY TIME DESC LIMIT 5";
+    let mut operator = testbed.operator().await?;
+    let executed: sqlx::Result<Vec<(i64, String)>> =
+        sqlx::query_as(read).fetch_all(&mut operator).await;
+    executed.map(|rows| format!("{rows:?}")).said()
 }
 
 /// Checks the audit of the service, and the proof and the line by the ledger alone. Returns the number of entries.

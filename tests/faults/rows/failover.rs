@@ -15,12 +15,12 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use web::token::Role;
 
-use super::mysql_engines::{followed, look_at_writer, on, said, take_over};
+use super::mysql_engines::{followed, look_at_writer, on, take_over};
 use super::{FAULT, proven};
 use crate::service::{Service, Setup, ask_with};
 use crate::testbed::{Testbed, until};
 use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Buyers at once, beside those of the workload.
 const AT_ONCE: i64 = 4;
@@ -84,7 +84,7 @@ impl Till {
     pub(super) async fn close(mut self, url: &str) -> Run<usize> {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.buyers.join_next().await {
-            ended.map_err(|error| error.to_string())??;
+            ended.said()??;
         }
         let paid = std::mem::take(&mut *self.paid.lock().unwrap_or_else(PoisonError::into_inner));
         match not_paid(url, &paid).await? {
@@ -126,17 +126,12 @@ pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// Acknowledged payments that the ledger has not, or whose order is not paid.
 async fn not_paid(url: &str, acknowledged: &[(String, String)]) -> Run<Vec<String>> {
-    let mut ledger = MySqlConnection::connect(url).await.map_err(|error| error.to_string())?;
+    let mut ledger = MySqlConnection::connect(url).await.said()?;
     let mut missing = Vec::new();
     for (payment, order) in acknowledged {
-        let (of_payment, of_order): (Option<String>, Option<String>) = sqlx::query_as(
-            "SELECT (SELECT status FROM payments WHERE id = ?), (SELECT status FROM orders WHERE id = ?)",
-        )
-        .bind(payment)
-        .bind(order)
-        .fetch_one(&mut ledger)
-        .await
-        .map_err(|error| error.to_string())?;
+        let read = "SELECT (SELECT status FROM payments WHERE id = ?), (SELECT status FROM orders WHERE id = ?)";
+        let read = sqlx::query_as(read).bind(payment).bind(order).fetch_one(&mut ledger).await;
+        let (of_payment, of_order): (Option<String>, Option<String>) = read.said()?;
         if (of_payment.as_deref(), of_order.as_deref()) != (Some("accepted"), Some("paid")) {
             missing.push(format!("{payment}: {of_payment:?}, order {of_order:?}"));
         }
@@ -159,13 +154,13 @@ pub async fn keys(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let asking = tokio::spawn(ask_for_orders(others, items, token, Arc::clone(&stop)));
         sleep(FAULT).await;
         trial.injections += 1;
-        set.switch_over().await.map_err(said)?;
+        set.switch_over().await.said()?;
         trial.fault_ended();
         look_at_writer(&mut set, testbed);
         let took = followed(trial, true, "switched over".to_owned()).await;
         sleep(FAULT).await;
         stop.store(true, Ordering::Relaxed);
-        let asked = asking.await.map_err(|error| error.to_string())??;
+        let asked = asking.await.said()??;
         proven(asked > 0, format!("{}; {asked} orders found by their keys", took?))
     })
     .await

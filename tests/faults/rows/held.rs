@@ -11,9 +11,9 @@ use web::token::Role;
 
 use super::proven;
 use super::waiting::{OTHER_STOCK, STRANGERS, ask, sell_meanwhile};
-use crate::TrialResult;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
+use crate::{Said, TrialResult};
 
 /// Clients that reserve carts of both items, cancel them, and join the waiting list of the held item.
 const CARTS: i64 = 30;
@@ -39,22 +39,18 @@ pub async fn beside_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let other = make_item(testbed, &trial.services[0], false, &more).await?;
         let held = make_item(testbed, &trial.services[0], false, &more).await?;
         let mut side = testbed.operator().await?;
-        let said = |error: sqlx::Error| error.to_string();
         let progress = Progress::default();
         let phases = async {
             sleep(PHASE).await;
-            let mut transaction = side.begin().await.map_err(said)?;
-            sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-                .bind(held)
-                .execute(&mut *transaction)
-                .await
-                .map_err(said)?;
+            let mut transaction = side.begin().await.said()?;
+            let lock = sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE");
+            lock.bind(held).execute(&mut *transaction).await.said()?;
             let free = progress.others.get();
             let carts = progress.carts.get();
             sleep(PHASE).await;
             let beside = progress.others.get() - free;
             let carts_beside = progress.carts.get() - carts;
-            transaction.rollback().await.map_err(said)?;
+            transaction.rollback().await.said()?;
             progress.is_over.set(true);
             Ok::<_, String>(Phases { free, beside, carts, carts_beside })
         };

@@ -14,7 +14,7 @@ use crate::service::{Service, Setup};
 use crate::testbed::{Testbed, until};
 use crate::trial::{Plan, Wanted, make_item, run_trial};
 use crate::wire::{Link, Wire};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Locks with a lease and a fence that means something to every instance.
 const FENCED: &[&str] = &[
@@ -216,7 +216,7 @@ impl Member for ZookeeperServer {
 
 /// Two of three members of etcd are killed.
 pub async fn etcd_quorum(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let mut members = EtcdServer::start_cluster(3).await.map_err(|error| error.to_string())?;
+    let mut members = EtcdServer::start_cluster(3).await.said()?;
     let urls: Vec<String> = members.iter().map(EtcdServer::url).collect();
     let setup = testbed.setup().with("SECKILL_LOCK_ETCD_ENDPOINTS", urls.join(","));
     let plan = Plan::new(seed, Wanted::These(&["lock-etcd", "mysql-atomic", "redis-lua"]), &setup);
@@ -225,8 +225,7 @@ pub async fn etcd_quorum(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// Two of three members of ZooKeeper are killed.
 pub async fn zookeeper_quorum(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let ensemble = ZookeeperEnsemble::start_temporary(3).await;
-    let mut ensemble = ensemble.map_err(|error| error.to_string())?;
+    let mut ensemble = ZookeeperEnsemble::start_temporary(3).await.said()?;
     let setup = testbed.setup().with("SECKILL_LOCK_ZOOKEEPER_HOSTS", ensemble.hosts());
     let strategies = &["lock-zookeeper", "lock-zookeeper-spin", "mysql-atomic", "redis-lua"];
     let plan = Plan::new(seed, Wanted::These(strategies), &setup);
@@ -253,7 +252,7 @@ async fn quorum<M: Member>(testbed: &mut Testbed, plan: Plan, members: &mut [M])
         }
         trial.fault_ended();
         for restarted in join_all(lost.iter_mut().map(Member::start_again)).await {
-            restarted.map_err(|error| error.to_string())?;
+            restarted.said()?;
         }
         proven(sold == 0, format!("{sold} sold by {strategy} while most members were gone"))
     })

@@ -8,7 +8,6 @@ pub mod disk;
 pub mod draws;
 pub mod failover;
 pub mod held;
-pub mod idle;
 pub mod locks;
 pub mod mysql;
 pub mod mysql_engines;
@@ -25,6 +24,8 @@ use std::time::Duration;
 
 /// The duration of a fault that is lifted again.
 const FAULT: Duration = Duration::from_millis(1_500);
+/// A fault comes within so many milliseconds of the sale.
+const MOMENT_MS: u64 = 300;
 
 /// Returns the proof, or an error where the fault had no effect: then the trial proves nothing.
 fn proven(really: bool, proof: String) -> crate::Run<String> {

@@ -2,17 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use rand::RngExt;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor, Row};
 use tokio::time::sleep;
 
 use super::redis::process_state;
-use super::{FAULT, proven};
+use super::{FAULT, MOMENT_MS, proven};
 use crate::testbed::Testbed;
 use crate::trial::{Plan, RECOVERY_MAX, Trial, Wanted, run_trial, when_it_stops};
 use crate::wire::{Link, Wire};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// A row is held longer than the services wait for it, which is one second then.
 const HELD: Duration = Duration::from_millis(2_200);
@@ -20,18 +19,18 @@ const HELD: Duration = Duration::from_millis(2_200);
 const BALLAST: u32 = 200;
 /// Connections that the server grants while there are too few.
 const CONNECTIONS_MAX: u32 = 10;
+const LOCK_STOCK: &str = "SELECT available FROM stock WHERE item_id = ? FOR UPDATE";
 
 pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     run_trial(testbed, plan, async |testbed, trial| {
-        let after = trial.random.random_range(0..300);
-        sleep(Duration::from_millis(after)).await;
+        let after = trial.wait_a_moment(MOMENT_MS).await;
         let pid = testbed.mysql.pid();
         testbed.mysql.kill().await;
         trial.injections += 1;
         let gone = process_state(pid) == '?';
         trial.fault_ended();
-        testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+        testbed.mysql.restart().await.said()?;
         proven(gone, format!("process {pid} was gone after {after} ms"))
     })
     .await
@@ -103,15 +102,10 @@ async fn opposite_order(side: &mut MySqlConnection, item: i64) -> sqlx::Result<(
     let mut transaction = side.begin().await?;
     transaction.execute("SET SESSION innodb_lock_wait_timeout = 1").await?;
     transaction.execute("UPDATE fault_ballast SET n = n + 1").await?;
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *transaction)
-        .await?;
+    sqlx::query(LOCK_STOCK).bind(item).execute(&mut *transaction).await?;
     sleep(Duration::from_millis(15)).await;
-    let locked = sqlx::query("SELECT bought FROM buyer_limits WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *transaction)
-        .await;
+    let lock = "SELECT bought FROM buyer_limits WHERE item_id = ? FOR UPDATE";
+    let locked = sqlx::query(lock).bind(item).execute(&mut *transaction).await;
     transaction.rollback().await?;
     locked.map(drop)
 }
@@ -122,18 +116,13 @@ pub async fn row_held(testbed: &mut Testbed, seed: u64) -> TrialResult {
     run_trial(testbed, plan, async |testbed, trial| {
         let mut side = testbed.operator().await?;
         let before = counted(&mut side, "lock_timeouts").await?;
-        let said = |error: sqlx::Error| error.to_string();
-        let mut transaction = side.begin().await.map_err(said)?;
+        let mut transaction = side.begin().await.said()?;
         for item in trial.item_ids() {
-            sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-                .bind(item)
-                .execute(&mut *transaction)
-                .await
-                .map_err(said)?;
+            sqlx::query(LOCK_STOCK).bind(item).execute(&mut *transaction).await.said()?;
         }
         trial.injections += 1;
         sleep(HELD).await;
-        transaction.rollback().await.map_err(said)?;
+        transaction.rollback().await.said()?;
         trial.fault_ended();
         let timeouts = counted(&mut side, "lock_timeouts").await? - before;
         proven(timeouts > 0, format!("{timeouts} lock waits ran out"))
@@ -176,16 +165,11 @@ pub async fn no_connections(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// Kills every connection but one's own; how many.
 pub(crate) async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
-    let rows = sqlx::query(
-        "SELECT CAST(id AS SIGNED) AS id FROM information_schema.processlist \
-         WHERE user = 'seckill' AND id <> CONNECTION_ID()",
-    )
-    .fetch_all(&mut *operator)
-    .await
-    .map_err(|error| error.to_string())?;
+    let others = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist \
+         WHERE user = 'seckill' AND id <> CONNECTION_ID()";
+    let others: Vec<i64> = sqlx::query_scalar(others).fetch_all(&mut *operator).await.said()?;
     let mut killed = 0;
-    for row in rows {
-        let id: i64 = row.try_get("id").map_err(|error| error.to_string())?;
+    for id in others {
         killed += usize::from(execute(operator, &format!("KILL {id}")).await.is_ok());
     }
     Ok(killed)

@@ -8,18 +8,17 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use dev_servers::{MysqlSet, Replication};
-use rand::RngExt;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 use tokio::time::sleep;
 
 use super::redis::process_state;
-use super::{FAULT, proven};
+use super::{FAULT, MOMENT_MS, proven};
 use crate::service::Setup;
 use crate::testbed::{Testbed, until};
 use crate::trial::{Plan, RUSH, Trial, Wanted, run_trial};
 use crate::wire::{Link, Wire};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// How long COMMITs lose their answers before the writer is killed, at most.
 const AT_COMMIT_MAX: Duration = Duration::from_secs(10);
@@ -32,43 +31,27 @@ const UNREPLICATED_MIN: u64 = 40;
 
 /// The rows of one engine.
 macro_rules! rows_of {
-    ($($name:ident: $engine:expr;)*) => {
-        $(pub mod $name {
-            use super::{Replication, Testbed, TrialResult};
-
-            const ENGINE: Replication = $engine;
-
-            pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
-                super::killed(testbed, seed, ENGINE).await
-            }
-
-            pub async fn killed_at_commit(testbed: &mut Testbed, seed: u64) -> TrialResult {
-                super::killed_at_commit(testbed, seed, ENGINE).await
-            }
-
-            pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
-                super::frozen(testbed, seed, ENGINE).await
-            }
-
-            pub async fn demoted(testbed: &mut Testbed, seed: u64) -> TrialResult {
-                super::demoted(testbed, seed, ENGINE).await
-            }
+    ($name:ident: $engine:ident) => {
+        pub mod $name {
+            rows_of!($engine: killed killed_at_commit frozen demoted);
+        }
+    };
+    ($engine:ident: $($row:ident)*) => {
+        $(pub async fn $row(testbed: &mut super::Testbed, seed: u64) -> super::TrialResult {
+            super::$row(testbed, seed, super::Replication::$engine).await
         })*
     };
 }
 
-rows_of! {
-    pair: Replication::SemiSync;
-    group: Replication::Group;
-    galera: Replication::Galera;
-}
+rows_of!(pair: SemiSync);
+rows_of!(group: Group);
+rows_of!(galera: Galera);
 
 async fn killed(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
-        let after = trial.random.random_range(0..300);
-        sleep(Duration::from_millis(after)).await;
+        trial.wait_a_moment(MOMENT_MS).await;
         let old = set.writer();
         let pid = set.member(old).pid();
         set.member(old).kill().await;
@@ -143,13 +126,13 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replication) -> Trial
     run_trial(testbed, plan, async |testbed, trial| {
         let (old, begin) = (set.writer(), Instant::now());
         trial.injections += 1;
-        set.switch_over().await.map_err(said)?;
+        set.switch_over().await.said()?;
         trial.fault_ended();
         look_at_writer(&mut set, testbed);
         let took = format!("switched over in {:.1?}", begin.elapsed());
         let said_so = followed(trial, true, took).await;
         if engine == Replication::SemiSync {
-            set.rejoin(old).await.map_err(said)?;
+            set.rejoin(old).await.said()?;
         }
         said_so
     })
@@ -163,8 +146,8 @@ pub async fn behind(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let old = set.writer();
-        let mut replica = set.operator(1 - old).await.map_err(said)?;
-        replica.execute("STOP SLAVE").await.map_err(|error| error.to_string())?;
+        let mut replica = set.operator(1 - old).await.said()?;
+        replica.execute("STOP SLAVE").await.said()?;
         let then = trial.sold();
         // The first commits wait for the replica; then the writer goes on without it.
         until("sales without the replica", FOLLOWED_MAX, || async {
@@ -174,7 +157,7 @@ pub async fn behind(testbed: &mut Testbed, seed: u64) -> TrialResult {
         set.member(old).kill().await;
         trial.injections += 1;
         let took = take_over(&mut set, testbed, trial).await?;
-        set.restart_former(old).await.map_err(said)?;
+        set.restart_former(old).await.said()?;
         let only_there = orders_missing(&mut set, old).await?;
         let proof = format!("{} orders were only on the old writer; {took}", only_there.len());
         let bit = !only_there.is_empty();
@@ -189,9 +172,9 @@ async fn orders_missing(set: &mut MysqlSet, former: usize) -> Run<HashSet<String
     let mut ids = [HashSet::new(), HashSet::new()];
     for (ids, index) in ids.iter_mut().zip([former, set.writer()]) {
         let url = set.member(index).tcp_url_of(Testbed::DATABASE);
-        let mut reader = MySqlConnection::connect(&url).await.map_err(|error| error.to_string())?;
+        let mut reader = MySqlConnection::connect(&url).await.said()?;
         let read = sqlx::query_scalar("SELECT id FROM orders").fetch_all(&mut reader).await;
-        ids.extend(read.map_err(|error| error.to_string())?);
+        ids.extend(read.said()?);
     }
     let [there, here] = ids;
     Ok(&there - &here)
@@ -199,7 +182,7 @@ async fn orders_missing(set: &mut MysqlSet, former: usize) -> Run<HashSet<String
 
 /// Starts a set with the schema, and answers how services are started on it.
 pub(super) async fn on(testbed: &mut Testbed, engine: Replication) -> Run<(MysqlSet, Setup)> {
-    let mut set = MysqlSet::start_temporary(engine).await.map_err(said)?;
+    let mut set = MysqlSet::start_temporary(engine).await.said()?;
     let url = set.url_of(Testbed::DATABASE);
     Testbed::migrate(&url).await?;
     let setup = testbed.setup_of_new_ledger().with("DATABASE_URL", url);
@@ -226,7 +209,7 @@ pub(super) async fn take_over(
         sleep(IN_FLIGHT).await;
         trial.fault_ended();
     }
-    set.take_over().await.map_err(said)?;
+    set.take_over().await.said()?;
     if is_promoted {
         trial.fault_ended();
     }
@@ -248,9 +231,4 @@ pub(super) async fn followed(trial: &Trial, bit: bool, proof: String) -> Run<Str
         }
         sleep(Duration::from_millis(20)).await;
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-pub(super) fn said(error: dev_servers::StartError) -> String {
-    error.to_string()
 }

@@ -3,17 +3,16 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dev_servers::AppendFsync;
-use rand::RngExt;
+use dev_servers::{AppendFsync, RedisServer};
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
 
-use super::{FAULT, proven};
+use super::{FAULT, MOMENT_MS, proven};
 use crate::testbed::{OwnRedis, Testbed, redis_at};
 use crate::trial::{Plan, Wanted, run_trial};
 use crate::wire::Wire;
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Blocks of 512 bytes that Redis may write into one file: more than the workload fills before all strategies sell.
 const FILE_BLOCKS_MAX: u32 = 8_192;
@@ -54,20 +53,14 @@ pub async fn killed_always(testbed: &mut Testbed, seed: u64) -> TrialResult {
 async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bool) -> TrialResult {
     let plan = on(testbed, seed, &own.server.url(), forgets);
     run_trial(testbed, plan, async |_, trial| {
-        let after = trial.random.random_range(0..300);
-        sleep(Duration::from_millis(after)).await;
+        let after = trial.wait_a_moment(MOMENT_MS).await;
         own.server.kill().await;
         trial.injections += 1;
         // Somebody meets the closed door.
         sleep(Duration::from_millis(300)).await;
         trial.fault_ended();
-        own.server.restart().await.map_err(|error| error.to_string())?;
-        let mut redis = redis_at(&own.server).await?;
-        let info: String = redis::cmd("INFO")
-            .arg("persistence")
-            .query_async(&mut redis)
-            .await
-            .map_err(|error| error.to_string())?;
+        own.server.restart().await.said()?;
+        let info: String = own.server.run(&["INFO", "persistence"]).await.said()?;
         let loaded = line(&info, "rdb_last_load_keys_loaded:").to_owned();
         let has_log = line(&info, "aof_enabled:") == "1";
         proven(
@@ -91,7 +84,7 @@ pub async fn reconciled(testbed: &mut Testbed, seed: u64) -> TrialResult {
             sleep(FAULT / 3).await;
             own.server.kill().await;
             trial.injections += 1;
-            own.server.restart().await.map_err(|error| error.to_string())?;
+            own.server.restart().await.said()?;
         }
         trial.fault_ended();
         let rebuilt = trial.metric("seckill_counters_rebuilt_total", "").await;
@@ -112,10 +105,10 @@ pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
         own.server.kill().await;
         trial.injections += 1;
         let since = trial.sold() - then;
-        std::fs::remove_dir_all(&data).map_err(|error| error.to_string())?;
+        std::fs::remove_dir_all(&data).said()?;
         copy_folder(&copy, &data)?;
         trial.fault_ended();
-        own.server.restart().await.map_err(|error| error.to_string())?;
+        own.server.restart().await.said()?;
         proven(since > 0, format!("the copy does not know of {since} sales"))
     })
     .await
@@ -124,8 +117,7 @@ pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
 pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let master = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
     let heir = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
-    let followed = heir.server.follow(&master.server, master.server.port()).await;
-    followed.map_err(|error| error.to_string())?;
+    heir.server.follow(&master.server, master.server.port()).await.said()?;
     let wire = Wire::to(master.server.port()).await?;
     let url = Testbed::redis_url_by(&master.server, wire.port);
     let plan = on(testbed, seed, &url, true);
@@ -140,7 +132,7 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.fault_ended();
         heir.server.resume();
         let promoted: RedisResult<()> = heir.server.run(&["REPLICAOF", "NO", "ONE"]).await;
-        promoted.map_err(|error| error.to_string())?;
+        promoted.said()?;
         wire.lead_to(heir.server.port());
         proven(missed > 0, format!("{missed} sales while the replica was deaf"))
     })
@@ -150,14 +142,12 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
 pub async fn full_memory(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Needing("redis"), &testbed.setup());
     run_trial(testbed, plan, async |testbed, trial| {
-        let mut redis = redis_at(&testbed.redis).await?;
-        set(&mut redis, "maxmemory", "1").await?;
+        set_memory_max(&testbed.redis, "1").await?;
         trial.injections += 1;
         sleep(FAULT / 2).await;
-        let refused: RedisResult<()> =
-            redis::cmd("SET").arg("fault").arg(1).query_async(&mut redis).await;
+        let refused: RedisResult<()> = testbed.redis.run(&["SET", "fault", "1"]).await;
         sleep(FAULT / 2).await;
-        set(&mut redis, "maxmemory", "0").await?;
+        set_memory_max(&testbed.redis, "0").await?;
         trial.fault_ended();
         let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
         proven(said.contains("OOM"), format!("a write was answered: {said}"))
@@ -178,12 +168,10 @@ pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
     // With everysec the write that met the limit was acknowledged before.
     let plan = on(testbed, seed, &own.server.url(), true);
     run_trial(testbed, plan, async |_, trial| {
-        let mut redis = redis_at(&own.server).await?;
+        let ballast = "x".repeat(400_000);
         let begin = Instant::now();
         let said = loop {
-            let ballast = "x".repeat(400_000);
-            let written: RedisResult<()> =
-                redis::cmd("SET").arg("fault").arg(ballast).query_async(&mut redis).await;
+            let written: RedisResult<()> = own.server.run(&["SET", "fault", &ballast]).await;
             match written {
                 Err(error) => break error.to_string(),
                 Ok(()) if begin.elapsed() >= FULL_MAX => break "OK for ever".to_owned(),
@@ -192,10 +180,10 @@ pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
         };
         trial.injections += 1;
         sleep(FAULT).await;
-        std::fs::write(&unlimited, "").map_err(|error| error.to_string())?;
+        std::fs::write(&unlimited, "").said()?;
         own.server.kill().await;
         trial.fault_ended();
-        own.server.restart().await.map_err(|error| error.to_string())?;
+        own.server.restart().await.said()?;
         proven(said.contains("MISCONF"), format!("a write was answered: {said}"))
     })
     .await
@@ -210,7 +198,7 @@ pub async fn scripts(testbed: &mut Testbed, seed: u64) -> TrialResult {
         for _ in 0..flushes {
             let flushed: RedisResult<()> =
                 redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await;
-            flushed.map_err(|error| error.to_string())?;
+            flushed.said()?;
             sleep(Duration::from_millis(25)).await;
         }
         trial.injections += 1;
@@ -254,7 +242,6 @@ pub async fn leases_cut(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// Lets every lock expire; how many.
 pub(crate) async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
-    let said = |error: redis::RedisError| error.to_string();
     let mut cut = 0;
     let mut cursor = 0_u64;
     loop {
@@ -266,10 +253,10 @@ pub(crate) async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
             .arg(1_000)
             .query_async(redis)
             .await
-            .map_err(said)?;
+            .said()?;
         for key in keys {
             let done: i64 =
-                redis::cmd("PEXPIRE").arg(key).arg(1).query_async(redis).await.map_err(said)?;
+                redis::cmd("PEXPIRE").arg(key).arg(1).query_async(redis).await.said()?;
             cut += done;
         }
         if next == 0 {
@@ -287,10 +274,9 @@ fn on(testbed: &Testbed, seed: u64, url: &str, forgets: bool) -> Plan {
     plan
 }
 
-async fn set(redis: &mut MultiplexedConnection, name: &str, value: &str) -> Run<()> {
-    let mut command = redis::cmd("CONFIG");
-    command.arg("SET").arg(name).arg(value);
-    command.query_async(redis).await.map_err(|error| format!("CONFIG SET {name}: {error}"))
+async fn set_memory_max(server: &RedisServer, bytes: &str) -> Run<()> {
+    let set = server.run(&["CONFIG", "SET", "maxmemory", bytes]).await;
+    set.map_err(|error| format!("CONFIG SET maxmemory: {error}"))
 }
 
 /// Copies a folder with all that is below it.

@@ -12,11 +12,11 @@ use redis_connection::Slot;
 use tokio::time::sleep;
 
 use super::redis::process_state;
-use super::{FAULT, proven};
+use super::{FAULT, MOMENT_MS, proven};
 use crate::service::Setup;
 use crate::testbed::{Testbed, until};
 use crate::trial::{Plan, Trial, Wanted, run_trial};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// How long a node may be silent before its replica replaces it.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,8 +37,8 @@ pub async fn primary_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = on(testbed, seed, &cluster.url(), 1);
     run_trial(testbed, plan, async |_, trial| {
         let victim = owner_of_an_item(&cluster, trial).await?;
-        let heir = cluster.replica_of(victim).await.map_err(said)?;
-        wait_a_moment(trial).await;
+        let heir = cluster.replica_of(victim).await.said()?;
+        trial.wait_a_moment(MOMENT_MS).await;
         let begin = Instant::now();
         cluster.nodes[victim].kill().await;
         trial.injections += 1;
@@ -46,7 +46,7 @@ pub async fn primary_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.fault_ended();
         until_primary(&cluster, heir).await?;
         let took = begin.elapsed();
-        cluster.nodes[victim].restart().await.map_err(said)?;
+        cluster.nodes[victim].restart().await.said()?;
         proven(true, format!("its replica took over after {took:.1?}"))
     })
     .await
@@ -57,8 +57,8 @@ pub async fn primary_frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = on(testbed, seed, &cluster.url(), 1);
     run_trial(testbed, plan, async |_, trial| {
         let victim = owner_of_an_item(&cluster, trial).await?;
-        let heir = cluster.replica_of(victim).await.map_err(said)?;
-        wait_a_moment(trial).await;
+        let heir = cluster.replica_of(victim).await.said()?;
+        trial.wait_a_moment(MOMENT_MS).await;
         let begin = Instant::now();
         let paused = cluster.nodes[victim].pause();
         trial.injections += 1;
@@ -81,9 +81,9 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = on(testbed, seed, &cluster.url(), 0);
     run_trial(testbed, plan, async |_, trial| {
         let victim = owner_of_an_item(&cluster, trial).await?;
-        wait_a_moment(trial).await;
+        trial.wait_a_moment(MOMENT_MS).await;
         let begin = Instant::now();
-        let heir = cluster.fail_over(victim).await.map_err(said)?;
+        let heir = cluster.fail_over(victim).await.said()?;
         trial.injections += 1;
         trial.fault_ended();
         proven(heir != victim, format!("CLUSTER FAILOVER took {:.1?}", begin.elapsed()))
@@ -98,9 +98,9 @@ pub async fn slots_moved(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let slots = slots_of(trial);
         let begin = Instant::now();
         for slot in &slots {
-            let from = cluster.owner(*slot, None).await.map_err(said)?;
+            let from = cluster.owner(*slot, None).await.said()?;
             for to in [(from + 1) % 3, (from + 2) % 3] {
-                cluster.move_slot(*slot, to, ON_ITS_WAY).await.map_err(said)?;
+                cluster.move_slot(*slot, to, ON_ITS_WAY).await.said()?;
                 trial.injections += 1;
             }
         }
@@ -117,14 +117,14 @@ pub async fn node_added(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let mut cluster = three_and_three(0).await?;
     let plan = on(testbed, seed, &cluster.url(), 0);
     run_trial(testbed, plan, async |_, trial| {
-        let new = cluster.add_node().await.map_err(said)?;
+        let new = cluster.add_node().await.said()?;
         trial.injections += 1;
         let slots = slots_of(trial);
         for slot in &slots {
-            cluster.move_slot(*slot, new, ON_ITS_WAY).await.map_err(said)?;
+            cluster.move_slot(*slot, new, ON_ITS_WAY).await.said()?;
         }
         trial.fault_ended();
-        let has = cluster.owner(slots[0], Some(new)).await.map_err(said)?;
+        let has = cluster.owner(slots[0], Some(new)).await.said()?;
         proven(has == new, format!("{} slots of items are on the new node", slots.len()))
     })
     .await
@@ -145,7 +145,7 @@ pub async fn without_replicas(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let others = trial.sold() - then;
         let refused = trial.metric("seckill_purchases_total", "dependency_unavailable").await;
         for replica in 3..6 {
-            cluster.nodes[replica].restart().await.map_err(said)?;
+            cluster.nodes[replica].restart().await.said()?;
         }
         trial.fault_ended();
         proven(
@@ -157,11 +157,11 @@ pub async fn without_replicas(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 pub async fn sentinel_failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let mut group = RedisSentinels::start(None).await.map_err(said)?;
+    let mut group = RedisSentinels::start(None).await.said()?;
     let plan = on(testbed, seed, &group.url(), 2);
     run_trial(testbed, plan, async |_, trial| {
         let victim = group.primary().await.ok_or("the Sentinels know no primary")?;
-        wait_a_moment(trial).await;
+        trial.wait_a_moment(MOMENT_MS).await;
         let begin = Instant::now();
         group.servers[victim].kill().await;
         trial.injections += 1;
@@ -172,7 +172,7 @@ pub async fn sentinel_failover(testbed: &mut Testbed, seed: u64) -> TrialResult 
         })
         .await?;
         let took = begin.elapsed();
-        group.servers[victim].restart().await.map_err(said)?;
+        group.servers[victim].restart().await.said()?;
         proven(true, format!("another primary was named after {took:.1?}"))
     })
     .await
@@ -184,7 +184,7 @@ async fn three_and_three(replicas: usize) -> Run<RedisCluster> {
         node_timeout: NODE_TIMEOUT,
         ..RedisClusterOptions::default()
     };
-    RedisCluster::start(options).await.map_err(said)
+    RedisCluster::start(options).await.said()
 }
 
 /// A plan for strategies on a Redis of the trial's own, whose 202 waits for replicas.
@@ -200,7 +200,7 @@ fn replicated(testbed: &Testbed, url: &str, replicas_min: u32) -> Setup {
 /// The node that has one of the items that are sold.
 async fn owner_of_an_item(cluster: &RedisCluster, trial: &mut Trial) -> Run<usize> {
     let slot = slots_of(trial)[0];
-    cluster.owner(slot, None).await.map_err(said)
+    cluster.owner(slot, None).await.said()
 }
 
 /// The slots of some of the items.
@@ -212,18 +212,7 @@ fn slots_of(trial: &mut Trial) -> Vec<u16> {
     slots.take(SLOTS_MAX).collect()
 }
 
-/// The fault comes at another moment of the sale with each seed.
-async fn wait_a_moment(trial: &mut Trial) {
-    let after = trial.random.random_range(0..300);
-    sleep(Duration::from_millis(after)).await;
-}
-
 async fn until_primary(cluster: &RedisCluster, heir: usize) -> Run<()> {
     let taken = tokio::time::timeout(TAKE_OVER_MAX, cluster.until_primary(heir)).await;
-    taken.map_err(|_| "no replica took over".to_owned())?.map_err(said)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn said(error: dev_servers::StartError) -> String {
-    error.to_string()
+    taken.map_err(|_| "no replica took over".to_owned())?.said()
 }

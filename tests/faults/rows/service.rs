@@ -3,15 +3,13 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use rand::RngExt;
 use tokio::net::TcpStream;
-use tokio::time::sleep;
 
 use super::{FAULT, proven};
 use crate::TrialResult;
 use crate::service::Service;
-use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, RECOVERY_MAX, Wanted, run_trial};
+use crate::testbed::Testbed;
+use crate::trial::{Plan, Wanted, run_trial};
 use crate::workload::Pace;
 
 /// The longest random pause before a kill, in milliseconds.
@@ -37,8 +35,7 @@ const FILES_MAX: u32 = 64;
 pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     run_trial(testbed, plan, async |_, trial| {
-        let after = trial.random.random_range(0..KILL_AFTER_MS);
-        sleep(Duration::from_millis(after)).await;
+        let after = trial.wait_a_moment(KILL_AFTER_MS).await;
         let mut signals = Vec::new();
         for service in &mut trial.services {
             signals.push(service.kill().await?.signal());
@@ -66,15 +63,10 @@ pub async fn consumer_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     run_trial(testbed, plan, async |_, trial| {
         let mut taken_over = 0.0;
         for kill in 0..kills {
-            let queued = trial.workload.items[0].sold() + SOLD_BEFORE_KILL;
-            until("orders to be queued", RECOVERY_MAX, || {
-                std::future::ready((trial.workload.items[0].sold() >= queued).then_some(()))
-            })
-            .await?;
+            trial.until_sold(SOLD_BEFORE_KILL).await?;
             let victim = kill as usize % trial.services.len();
             taken_over += trial.services[victim].metric(TAKEN_OVER, "").await;
-            let after = trial.random.random_range(0..KILL_SOON_MS);
-            sleep(Duration::from_millis(after)).await;
+            trial.wait_a_moment(KILL_SOON_MS).await;
             trial.services[victim].kill().await?;
             trial.injections += 1;
             trial.services[victim].restart().await?;
@@ -95,8 +87,7 @@ pub async fn consumer_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
 pub async fn stopped(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     run_trial(testbed, plan, async |_, trial| {
-        let after = trial.random.random_range(0..KILL_AFTER_MS);
-        sleep(Duration::from_millis(after)).await;
+        let after = trial.wait_a_moment(KILL_AFTER_MS).await;
         let service = &mut trial.services[0];
         service.signal("TERM").await?;
         let ended = service.ended().await?;

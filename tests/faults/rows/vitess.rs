@@ -1,17 +1,12 @@
 //! The ledger on a cluster of Vitess: vtgate or a tablet is lost, or another tablet becomes the primary.
 
-use std::time::Duration;
-
 use dev_servers::{ONLY_SHARD, VitessCluster, VitessServer};
-use rand::RngExt;
-use tokio::time::sleep;
 
-use super::mysql_engines::said;
-use super::proven;
+use super::{MOMENT_MS, proven};
 use crate::checker::TrialOutcome;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, Wanted, run_trial};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// After its primary is gone, a shard needs one tablet that becomes it, and one more that a commit waits for.
 const TABLETS: u32 = 3;
@@ -30,7 +25,7 @@ pub async fn gate_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let gate = cluster.gate();
         let pid = gate.pid();
         gate.kill().await;
-        gate.restart().await.map_err(said)?;
+        gate.restart().await.said()?;
         proven(gate.pid() != pid, format!("vtgate {pid} was gone"))
     })
     .await
@@ -38,8 +33,8 @@ pub async fn gate_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 pub async fn tablet_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     disturbed(testbed, seed, async |cluster| {
-        let killed = cluster.kill_tablet(ONLY_SHARD).await.map_err(said)?;
-        cluster.restart_tablet(killed).await.map_err(said)?;
+        let killed = cluster.kill_tablet(ONLY_SHARD).await.said()?;
+        cluster.restart_tablet(killed).await.said()?;
         proven(true, format!("tablet {killed} was gone"))
     })
     .await
@@ -47,8 +42,8 @@ pub async fn tablet_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     disturbed(testbed, seed, async |cluster| {
-        let old = cluster.kill_primary(ONLY_SHARD).await.map_err(said)?;
-        cluster.take_over(ONLY_SHARD).await.map_err(said)?;
+        let old = cluster.kill_primary(ONLY_SHARD).await.said()?;
+        cluster.take_over(ONLY_SHARD).await.said()?;
         replaced(cluster, old).await
     })
     .await
@@ -56,8 +51,8 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 pub async fn demoted(testbed: &mut Testbed, seed: u64) -> TrialResult {
     disturbed(testbed, seed, async |cluster| {
-        let old = cluster.primary_of(ONLY_SHARD).await.map_err(said)?;
-        cluster.hand_over(ONLY_SHARD).await.map_err(said)?;
+        let old = cluster.primary_of(ONLY_SHARD).await.said()?;
+        cluster.hand_over(ONLY_SHARD).await.said()?;
         replaced(cluster, old).await
     })
     .await
@@ -65,7 +60,7 @@ pub async fn demoted(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// The proof that another tablet is the primary.
 async fn replaced(cluster: &VitessCluster, old: u32) -> Run<String> {
-    let new = cluster.primary_of(ONLY_SHARD).await.map_err(said)?;
+    let new = cluster.primary_of(ONLY_SHARD).await.said()?;
     proven(new != old, format!("tablet {new} after {old}"))
 }
 
@@ -79,17 +74,16 @@ async fn disturbed(
     if let Err(missing) = VitessServer::programs() {
         return Ok(TrialOutcome::new(0, format!("not tested: {missing}"), Vec::new()));
     }
-    let mut cluster = VitessCluster::start_temporary(TABLETS).await.map_err(said)?;
+    let mut cluster = VitessCluster::start_temporary(TABLETS).await.said()?;
     Testbed::migrate(&cluster.url()).await?;
     let setup = testbed.setup_of_new_ledger().with("DATABASE_URL", cluster.url());
     let plan = Plan::new(seed, TRIED, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
-        let after = trial.random.random_range(0..300);
-        sleep(Duration::from_millis(after)).await;
+        trial.wait_a_moment(MOMENT_MS).await;
         trial.injections += 1;
         let proof = disturb(&mut cluster).await;
         trial.fault_ended();
-        let primary = cluster.primary_url(ONLY_SHARD).await.map_err(said)?;
+        let primary = cluster.primary_url(ONLY_SHARD).await.said()?;
         testbed.ledger_elsewhere = Some(primary);
         proof
     })

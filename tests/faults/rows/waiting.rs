@@ -14,7 +14,7 @@ use super::proven;
 use crate::service::Service;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Buyers who have an order of the item, and cancel it while it is paused.
 const BUYERS: i64 = 100;
@@ -104,20 +104,13 @@ async fn sell_out(testbed: &Testbed, trial: &Trial, item: i64) -> Run<Vec<(i64, 
 
 /// Puts buyers into the line as if each had joined.
 async fn fill_line(operator: &mut MySqlConnection, item: i64, waiters: i64) -> Run<()> {
-    sqlx::query(
-        "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+    let fill = "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
          WITH RECURSIVE numbers AS (SELECT 0 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < 1000) \
          SELECT ?, ? + high.n * 1000 + low.n, 'waiting', 1, UTC_TIMESTAMP(6) \
          FROM numbers AS low JOIN numbers AS high WHERE high.n * 1000 + low.n < ? \
-         ORDER BY high.n, low.n",
-    )
-    .bind(item)
-    .bind(STRANGERS + 2 * BUYERS)
-    .bind(waiters)
-    .execute(operator)
-    .await
-    .map(drop)
-    .map_err(|error| error.to_string())
+         ORDER BY high.n, low.n";
+    let fill = sqlx::query(fill).bind(item).bind(STRANGERS + 2 * BUYERS).bind(waiters);
+    fill.execute(operator).await.map(drop).said()
 }
 
 async fn send(service: &Service, (method, path): (&str, &str), token: &str, body: &str) -> u16 {
@@ -141,13 +134,10 @@ pub(super) async fn ask(
 /// Waits until nobody is in the line; returns how long that took.
 async fn until_ended(operator: &mut MySqlConnection, item: i64) -> Run<Duration> {
     let begin = Instant::now();
+    let count = "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND live = 1";
     loop {
-        let left: i64 =
-            sqlx::query_scalar("SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND live = 1")
-                .bind(item)
-                .fetch_one(&mut *operator)
-                .await
-                .map_err(|error| error.to_string())?;
+        let left = sqlx::query_scalar(count).bind(item).fetch_one(&mut *operator).await;
+        let left: i64 = left.said()?;
         match left {
             0 => return Ok(begin.elapsed()),
             _ if begin.elapsed() > ENDED_MAX => return Err(format!("{left} places did not end")),

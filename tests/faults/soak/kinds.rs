@@ -3,12 +3,12 @@
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 
-use crate::Run;
 use crate::rows::mysql::{execute, kill_others};
 use crate::rows::redis::cut_leases;
 use crate::testbed::{Testbed, redis_at};
 use crate::trial::Trial;
 use crate::wire::{Link, Wire};
+use crate::{Run, Said};
 
 /// What a fault breaks. Two faults of one trial break different parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,17 +148,16 @@ impl Kind {
         trial: &mut Trial,
         broken: &mut Broken,
     ) -> Run<bool> {
-        let said = |error: dev_servers::StartError| error.to_string();
         match self {
             Self::ServiceKilled => trial.services[broken.victim].restart().await?,
             Self::ServiceFrozen => trial.services[broken.victim].signal("CONT").await?,
-            Self::RedisKilled => testbed.redis.restart().await.map_err(said)?,
+            Self::RedisKilled => testbed.redis.restart().await.said()?,
             Self::RedisFrozen => return Ok(testbed.redis.resume()),
             Self::ScriptsFlushed => flush_scripts(testbed).await?,
             Self::LeasesCut => {
                 cut_leases(&mut redis_at(&testbed.redis).await?).await?;
             }
-            Self::MysqlKilled => testbed.mysql.restart().await.map_err(said)?,
+            Self::MysqlKilled => testbed.mysql.restart().await.said()?,
             Self::MysqlFrozen => return Ok(testbed.mysql.resume()),
             Self::ReadOnly => {
                 execute(&mut testbed.operator().await?, "SET GLOBAL read_only = 0").await?;

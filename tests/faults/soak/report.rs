@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::plan::SoakPlan;
 use crate::TrialResult;
-use crate::events::CheckedEvents;
+use crate::checker::TrialOutcome;
 
 /// One trial.
 pub struct Tried {
@@ -52,10 +52,8 @@ pub struct SoakReport {
     folder: Option<PathBuf>,
     seeds: Vec<u64>,
     shrinking: usize,
-    requests: u64,
-    resolved: i64,
-    controls: (u32, u32),
-    events: CheckedEvents,
+    /// Taken together, without those that made a plan smaller.
+    all: TrialOutcome,
     /// How often each fault took effect, and how often two did in one trial.
     bites: BTreeMap<&'static str, u64>,
     both: u64,
@@ -71,10 +69,7 @@ impl SoakReport {
             folder: folder.map(Path::to_owned),
             seeds: Vec::new(),
             shrinking: 0,
-            requests: 0,
-            resolved: 0,
-            controls: (0, 0),
-            events: CheckedEvents::default(),
+            all: TrialOutcome::default(),
             bites: BTreeMap::new(),
             both: 0,
             failed: Vec::new(),
@@ -95,11 +90,7 @@ impl SoakReport {
             *self.bites.entry(fault).or_default() += 1;
         }
         if let Ok(trial) = &tried.trial {
-            self.requests += trial.attempts;
-            self.resolved += trial.resolved;
-            self.controls.0 += trial.controls.0;
-            self.controls.1 += trial.controls.1;
-            self.events.add(&trial.events);
+            self.all.add(trial, "");
         }
         self.print(plan, tried, "soak");
         if !tried.is_well() {
@@ -171,12 +162,12 @@ impl SoakReport {
              | fault | took effect |\n|---|---|\n",
             self.seeds.len(),
             self.begin.elapsed().as_secs() / 60,
-            self.requests,
+            self.all.attempts,
             self.both,
-            self.resolved,
-            self.events,
-            self.controls.0,
-            self.controls.1,
+            self.all.resolved,
+            self.all.events,
+            self.all.controls.0,
+            self.all.controls.1,
             self.failed.len(),
         );
         for (fault, count) in &self.bites {

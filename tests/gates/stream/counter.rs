@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use serde_json::json;
 
-use super::{STREAM, hold_up, in_ledger, key, queue, redis_of, shop};
+use super::{STREAM, hold_up, in_ledger, key, queue, shop};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
@@ -12,13 +12,8 @@ async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
     let item = instance.make_item(json!({ "stock": 5, "arbiter": "off" })).await;
     let holder = hold_up(&shop, item).await;
     queue(&instance, item, 3).await;
-    let stock = key(&shop, item, "stock");
-    let mut delete = redis::cmd("DEL");
-    let _: () = delete.arg(&stock).query_async(&mut redis_of(&shop)).await.expect("deleted");
-    let presses = (11..=18).map(|id| {
-        let buyer = instance.buyer(id);
-        async move { buyer.buy(STREAM, item).await.status }
-    });
+    let () = shop.redis(&["DEL", &key(&shop, item, "stock")]).await;
+    let presses = (11..=18).map(async |id| instance.buyer(id).buy(STREAM, item).await.status);
     let statuses = join_all(presses).await;
     assert_eq!(statuses.iter().filter(|status| **status == 202).count(), 2, "{statuses:?}");
     holder.rollback().await.expect("the row is free");

@@ -1,13 +1,13 @@
 //! Dead letters: an entry of the queue that cannot be decided is tried again, then put aside.
 
 use futures::StreamExt;
-use gates::redis_store::queue::{DeadLetter, Push, Reader};
+use gates::redis_store::queue::{DeadLetter, Reader};
 use ledger::write::{Arbiter, StockWrite};
 use serde_json::json;
 use shop_domain::{ItemId, Outcome};
 use shop_metrics::Metrics;
 
-use super::{STREAM, deliveries, ends_as, key, purchase, queue, queue_of, redis_of, shop};
+use super::{STREAM, deliveries, ends_as, key, purchase, push, queue, queue_of, shop};
 use crate::http::assert_clean;
 use crate::support::{Shop, eventually, until, when};
 
@@ -28,6 +28,11 @@ async fn refuse(shop: &Shop, condition: &str) {
     sqlx::raw_sql(&trigger).execute(&shop.pool).await.expect("a trigger");
 }
 
+/// Adds an entry to an item's queue that is no order, and returns its id.
+async fn plant(shop: &Shop, item: i64) -> String {
+    shop.redis(&["XADD", &key(shop, item, "queue"), "*", "order", "no order"]).await
+}
+
 /// Waits until the item has dead letters, and returns the ids of their orders.
 async fn parked(reader: &Reader, item: ItemId) -> Vec<String> {
     let listed = || async { reader.queue().dead_letters(item).await.expect("asked") };
@@ -42,21 +47,10 @@ async fn an_undecidable_entry_becomes_a_dead_letter_and_delays_nobody() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy_for_good(STREAM, item).await.status, 201);
-    let mut connection = redis_of(&shop);
-    let _: String = redis::cmd("XADD")
-        .arg(key(&shop, item, "queue"))
-        .arg(&["*", "order", "no order"])
-        .query_async(&mut connection)
-        .await
-        .expect("planted");
+    plant(&shop, item).await;
     assert_eq!(instance.buyer(2).buy_for_good(STREAM, item).await.status, 201);
     let lengths = eventually("it to be put aside", || async {
-        let mut connection = connection.clone();
-        let mut length = async |part: &str| {
-            let mut command = redis::cmd("XLEN");
-            command.arg(key(&shop, item, part));
-            command.query_async::<u64>(&mut connection).await.expect("asked")
-        };
+        let length = async |part: &str| shop.redis::<u64>(&["XLEN", &key(&shop, item, part)]).await;
         let (parked, waiting) = (length("parked").await, length("queue").await);
         let metrics = instance.stranger().get("/metrics").await.text;
         let counted = metrics.contains("seckill_queue_parked_total 1");
@@ -77,9 +71,7 @@ async fn an_undecidable_entry_is_tried_again_before_it_becomes_a_dead_letter() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy_for_good(STREAM, item).await.status, 201);
-    let mut plant = redis::cmd("XADD");
-    plant.arg(key(&shop, item, "queue")).arg(&["*", "order", "no order"]);
-    let entry: String = plant.query_async(&mut redis_of(&shop)).await.expect("planted");
+    let entry = plant(&shop, item).await;
     let (reader, id) = (Reader::new(queue_of(&shop)), ItemId::new(item).expect("positive"));
     eventually("it to come a third time", || async {
         (reader.deliveries(id, &entry).await.expect("asked") >= 3).then_some(())
@@ -139,12 +131,11 @@ async fn an_order_whose_refusal_is_not_stored_becomes_a_dead_letter() {
     let shop = hasty_shop().await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
-    let other = instance.buyer(1).buy_with_key("mysql-atomic", item, "k").await;
-    assert_eq!(other.status, 201, "{}", other.text);
+    instance.buyer(1).buy_with_key("mysql-atomic", item, "k").await.expect_status(201);
     refuse(&shop, "NEW.status = 'rejected'").await;
     let refused = purchase(&shop, item, "k").await;
     let queue = queue_of(&shop);
-    assert_eq!(queue.push(&refused, None, None).await.expect("asked"), Push::Queued);
+    push(&queue, &refused).await;
     let letters = parked(&Reader::new(queue), refused.item.id).await;
     assert_eq!(letters, [refused.order_id.to_string()]);
 }
@@ -159,7 +150,7 @@ async fn a_sold_order_does_not_become_a_dead_letter() {
     maker.stop().await;
     let purchase = purchase(&shop, item, "k").await;
     let queue = queue_of(&shop);
-    assert_eq!(queue.push(&purchase, None, None).await.expect("asked"), Push::Queued);
+    push(&queue, &purchase).await;
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
     let sold = arbiter.sell(&purchase, StockWrite::Guarded, None).await;
     assert!(matches!(sold, Outcome::Sold(_)), "{sold:?}");
@@ -185,7 +176,7 @@ async fn an_entry_that_is_acknowledged_does_not_become_a_dead_letter() {
     instance.stop().await;
     let queue = queue_of(&shop);
     let purchase = purchase(&shop, item, "k").await;
-    assert_eq!(queue.push(&purchase, None, None).await.expect("asked"), Push::Queued);
+    push(&queue, &purchase).await;
     let reader = Reader::new(queue);
     let id = purchase.item.id;
     let entries = reader.read(id, 10).await.expect("asked");

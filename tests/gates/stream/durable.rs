@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use settings::Secret;
 use web::token::Role;
 
-use super::{STREAM, hold_up, in_ledger, order, queue, redis_of, shop};
+use super::{STREAM, hold_up, in_ledger, order, queue, shop, start_aside};
 use crate::http::{assert_clean, order_id};
 use crate::process::program::{free_addr, press, serve};
 use crate::support::{BOUND, Client, Shop, eventually, purchase_path, seed, until};
@@ -68,7 +68,7 @@ async fn a_lost_queue_loses_what_was_not_durable_and_sells_nothing_twice() {
     assert_eq!(instance.buyer(99).buy_for_good(STREAM, item).await.status, 201);
     let holder = hold_up(&shop, item).await;
     let queued = queue(&instance, item, 15).await;
-    let _: () = redis::cmd("FLUSHALL").query_async(&mut redis_of(&shop)).await.expect("emptied");
+    let () = shop.redis(&["FLUSHALL"]).await;
     holder.rollback().await.expect("the row is free");
     // What a consumer had in hand when Redis was emptied may still get to the ledger: it is then
     // an order like any other. Of the rest nothing is left, which the record of answers shows.
@@ -83,9 +83,9 @@ async fn a_lost_queue_loses_what_was_not_durable_and_sells_nothing_twice() {
     let lost = queued.iter().filter(|order| !ledger.contains(order)).count();
     assert_eq!(ledger.len(), 1 + queued.len() - lost);
     // A buyer whose order is lost may press again, and the rest of the stock is sold, once.
-    let presses = (1..=60).map(|id| {
+    let presses = (1..=60).map(async |id| {
         let buyer = instance.buyer(id);
-        async move { buyer.outcome(buyer.buy_with_key(STREAM, item, "k").await).await }
+        buyer.outcome(buyer.buy_with_key(STREAM, item, "k").await).await
     });
     let answers = join_all(presses).await;
     assert!(answers.iter().all(|answer| [201, 409].contains(&answer.status)), "{answers:?}");
@@ -99,13 +99,9 @@ async fn a_lost_queue_loses_what_was_not_durable_and_sells_nothing_twice() {
 async fn the_card_says_what_202_promises_here() {
     let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
     let instance = shop.start().await;
-    let mut connection = redis_of(&shop);
-    let set =
-        async |connection: &mut redis_connection::SharedConnection, name: &str, value: &str| {
-            let mut command = redis::cmd("CONFIG");
-            command.arg("SET").arg(name).arg(value);
-            let _: () = command.query_async(connection).await.expect("set");
-        };
+    let set = async |name: &str, value: &str| {
+        let () = shop.redis(&["CONFIG", "SET", name, value]).await;
+    };
     let promise = async || {
         let cards = instance.stranger().get("/api/strategies").await.json;
         let cards = cards.as_array().expect("a list").clone();
@@ -120,9 +116,9 @@ async fn the_card_says_what_202_promises_here() {
         until(BOUND, || async { promise().await }, |said| said.contains(words)).await
     };
     says("appendfsync everysec").await;
-    set(&mut connection, "appendfsync", "always").await;
+    set("appendfsync", "always").await;
     says("appendfsync always").await;
-    set(&mut connection, "appendonly", "no").await;
+    set("appendonly", "no").await;
     says("memory only").await;
     server.stop().await;
     says("does not tell").await;
@@ -133,18 +129,16 @@ async fn strangers_who_read_the_list_do_not_make_redis_work() {
     const READERS: usize = 200;
     let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
     let instance = shop.start().await;
-    let mut connection = redis_of(&shop);
-    let asked = async |connection: &mut redis_connection::SharedConnection| -> usize {
-        let info: String =
-            redis::cmd("INFO").arg("commandstats").query_async(connection).await.expect("INFO");
+    let asked = async || -> usize {
+        let info: String = shop.redis(&["INFO", "commandstats"]).await;
         let calls = info.lines().filter_map(|line| line.strip_prefix("cmdstat_config|get:calls="));
         calls.filter_map(|rest| rest.split(',').next()?.parse::<usize>().ok()).sum()
     };
-    let (before, begun) = (asked(&mut connection).await, std::time::Instant::now());
+    let (before, begun) = (asked().await, std::time::Instant::now());
     let readers =
         (0..READERS).map(|_| async { instance.stranger().get("/api/strategies").await.status });
     assert!(join_all(readers).await.into_iter().all(|status| status == 200));
-    let questions = asked(&mut connection).await - before;
+    let questions = asked().await - before;
     let seconds = usize::try_from(begun.elapsed().as_secs()).expect("a short test");
     assert!(
         (1..=2 + seconds).contains(&questions),
@@ -164,11 +158,8 @@ async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
     let kills: usize = kills.unwrap_or(KILLS);
     let mut random = StdRng::seed_from_u64(seed());
     let shop = shop().await;
-    // It makes tokens and audits, and its own consumer stays out of it.
-    let mut aside = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
-    aside.config.queue.claim_idle_ms = 7_200_000;
-    aside.config.queue.poll_ms = 3_600_000;
-    let maker = aside.start().await;
+    // It makes tokens and audits.
+    let maker = start_aside(&shop).await;
     let buyers = BUYERS * i64::try_from(kills).expect("a few");
     let stock = buyers * 3 / 4;
     let item = maker.make_item(json!({ "stock": stock })).await;

@@ -1,14 +1,14 @@
 //! A server of a Redis Cluster that is away while the others work.
 
 use dev_servers::{RedisCluster, RedisClusterOptions};
-use gates::redis_store::queue::{Push, Reader};
+use gates::redis_store::queue::Reader;
 use redis_connection::Slot;
 use serde_json::json;
 use settings::Secret;
 use shop_domain::ItemId;
 
-use super::{STREAM, hold_up, in_ledger, purchase, queue, queue_of, shop};
-use crate::process::program::program;
+use super::{STREAM, hold_up, in_ledger, purchase, push, queue, queue_of, shop};
+use crate::process::program::run;
 use crate::support::{Instance, eventually};
 
 /// Makes an item on another server than `but`, and returns both.
@@ -45,7 +45,7 @@ async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away()
     cluster.nodes[dead].kill().await;
     let queue = queue_of(&shop);
     let purchase = purchase(&shop, healthy, "k").await;
-    assert_eq!(queue.push(&purchase, None, None).await.expect("pushed"), Push::Queued);
+    push(&queue, &purchase).await;
     // A consumer that dies with the order in hand.
     let id = ItemId::new(healthy).expect("positive");
     let taken = Reader::new(queue.clone()).read(id, 10).await.expect("read");
@@ -59,9 +59,8 @@ async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away()
     let listed = instance.buyer(1).get("/api/orders").await;
     assert_eq!((listed.status, &listed.json["incomplete"]), (200, &json!(true)), "{}", listed.text);
     assert_eq!(listed.json["orders"].as_array().map(Vec::len), Some(1), "{}", listed.text);
-    let output = program(&shop, &["dead-letter"]).output().await.expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    let (code, text) = run(&shop, &["dead-letter"]).await;
+    assert_eq!(code, 1, "{text}");
     assert!(text.contains("incomplete: 1 item could not be read"), "{text}");
     drop(instance);
     cluster.stop().await;

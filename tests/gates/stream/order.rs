@@ -1,17 +1,18 @@
 //! A queued order: its owner sees it everywhere until the ledger decides, and the queue is bounded.
 
 use gates::redis_store::CounterError;
-use gates::redis_store::queue::Push;
 use reqwest::Method;
 use seckill::failpoint::hold::Director;
 use serde_json::json;
 use shop_domain::{Purchase, UserId};
 use tokio::time::{Instant, timeout};
 
-use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};
+use super::{
+    STREAM, ends_as, hold_up, in_ledger, order, purchase, push, queue_of, shop, start_aside,
+};
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
 use crate::support::event_stream::Events;
-use crate::support::{Client, Shop, eventually, patient, purchase_path, until, until_running};
+use crate::support::{eventually, patient, until, until_running};
 
 /// A buyer whom no other test of this process has.
 const BUYER: i64 = 74_110;
@@ -34,12 +35,8 @@ async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
         let again = client.buy_with_key(STREAM, item, "k").await;
         assert_eq!((again.status, order_id(&again)), (202, id.clone()), "{}", again.text);
         assert_eq!(again.headers["idempotency-replayed"], "true");
-        let other = Client::send(
-            client
-                .request(Method::POST, &purchase_path(STREAM, item))
-                .header("idempotency-key", "l"),
-        );
-        assert_problem(&other.await, (409, "limit_reached"), "a second order of one");
+        let other = client.buy_with_key(STREAM, item, "l").await;
+        assert_problem(&other, (409, "limit_reached"), "a second order of one");
         // A try of the consumer may have the order's row just then; that is waited for.
         for step in ["payment", "cancellation"] {
             eventually("the step to be refused", || async {
@@ -94,13 +91,12 @@ async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
     // The counter is loaded; then the unit is sold by a strategy that does not know of it, while
     // the queued order waits for the ledger.
     let holder = hold_up(&shop, item).await;
-    let other = instance.buyer(2);
-    let other = tokio::spawn(async move { other.buy("mysql-atomic", item).await });
+    let other = instance.buyer(2).buying("mysql-atomic", item);
     until_running(&shop.pool, "UPDATE stock SET available%", 1).await;
     let queued = buyer.buy_with_key(STREAM, item, "k").await.expect_status(202);
     let id = order_id(&queued);
     holder.rollback().await.expect("the row is free");
-    assert_eq!(other.await.expect("no panic").status, 201);
+    let sold = order_id(&other.await.expect("no panic").expect_status(201));
     ends_as(&buyer, &id, "rejected").await;
     let again = buyer.buy_with_key(STREAM, item, "k").await;
     assert_eq!((again.status, &again.json["status"]), (202, &json!("rejected")), "{}", again.text);
@@ -111,11 +107,7 @@ async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
     let audit = assert_clean(&instance, item).await;
     assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(0), &json!(0)));
     // The unit that came back to the ledger is sold by the queue.
-    let cancelled = instance.buyer(2).get("/api/orders").await.json["orders"][0]["id"].clone();
-    assert_eq!(
-        instance.buyer(2).step(cancelled.as_str().expect("an id"), "cancellation").await.status,
-        200
-    );
+    instance.buyer(2).step(&sold, "cancellation").await.expect_status(200);
     let buy = || async { instance.buyer(3).buy_for_good(STREAM, item).await };
     until("the unit to be sold again", buy, |answer| answer.status == 201).await;
     assert_clean(&instance, item).await;
@@ -152,8 +144,7 @@ async fn nothing_is_queued_behind_the_deadline() {
     let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "stock": 5 })).await;
     let queue = queue_of(&shop);
-    let first = purchase(&shop, item, "first").await;
-    assert_eq!(queue.push(&first, None, None).await.expect("asked"), Push::Queued);
+    push(&queue, &purchase(&shop, item, "first").await).await;
     let late = purchase(&shop, item, "late").await;
     let pushed = queue.push(&late, None, Some(Instant::now())).await;
     assert!(matches!(pushed, Err(CounterError::Loading)), "{pushed:?}");
@@ -171,7 +162,7 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     let queue = queue_of(&shop);
     let purchase = purchase(&shop, item, "k").await;
     let holder = hold_up(&shop, item).await;
-    assert_eq!(queue.push(&purchase, None, None).await.expect("queued"), Push::Queued);
+    push(&queue, &purchase).await;
     let (buyer, order_id) = (instance.buyer(1), purchase.order_id.to_string());
     let seen = order(&buyer, &order_id).await;
     assert_eq!((seen.status, &seen.json["status"]), (200, &json!("queued")), "{}", seen.text);
@@ -184,16 +175,12 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_finds_an_order_that_leaves_the_queue_meanwhile() {
     let shop = shop().await;
-    let mut aside = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
-    aside.config.queue.claim_idle_ms = 7_200_000;
-    aside.config.queue.poll_ms = 3_600_000;
-    let aside = aside.start().await;
+    let aside = start_aside(&shop).await;
     let item = aside.make_item(json!({})).await;
     // As if its instance had died after it had queued the order.
     let buyer = UserId::new(BUYER).expect("positive");
     let purchase = Purchase { buyer, ..purchase(&shop, item, "k").await };
-    let queued = queue_of(&shop).push(&purchase, None, None).await;
-    assert_eq!(queued.expect("queued"), Push::Queued);
+    push(&queue_of(&shop), &purchase).await;
     let id = purchase.order_id.to_string();
     let director = Director::of(&[BUYER]);
     let client = aside.buyer(BUYER);

@@ -7,9 +7,11 @@ use reqwest::Method;
 use serde_json::json;
 use settings::Secret;
 
-use super::{STREAM, counted, ends_as, in_ledger, key, purchase, queue_of, redis_of, shop};
+use super::{STREAM, counted, ends_as, in_ledger, key, purchase, push, queue_of, shop};
 use crate::http::{assert_clean, order_id};
-use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url, until_metric};
+use crate::support::{
+    Client, Shop, eventually, link_to, purchase_path, redis_url, until, until_metric,
+};
 
 /// The ledger is asked about a key before anything is queued under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +41,7 @@ async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_come
     let buyer = instance.buyer(1);
     let sold = order_id(&buyer.buy_with_key("mysql-atomic", item, "k").await);
     let purchase = purchase(&shop, item, "k").await;
-    assert_eq!(queue_of(&shop).push(&purchase, None, None).await.expect("asked"), Push::Queued);
+    push(&queue_of(&shop), &purchase).await;
     ends_as(&buyer, &purchase.order_id.to_string(), "rejected").await;
     assert_eq!(in_ledger(&shop, item).await, [sold]);
     instance.until_audit(item, "redis_queued", 0).await;
@@ -61,7 +63,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     let here = Shop { config: slow, pool: shop.pool.clone() }.start().await;
     let item = here.make_item(json!({})).await;
     let purchase = purchase(&shop, item, "k").await;
-    assert_eq!(queue_of(&shop).push(&purchase, None, None).await.expect("asked"), Push::Queued);
+    push(&queue_of(&shop), &purchase).await;
     shop.change(sqlx::query("UPDATE items SET paused = 1 WHERE id = ?").bind(item)).await;
     eventually("the pause to be seen", || async {
         let request = here.buyer(2).request(Method::POST, &purchase_path("mysql-atomic", item));
@@ -88,11 +90,9 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
     let (shop, instance, item) = Shop::selling(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     instance.stop().await;
     let (queue, first) = (queue_of(&shop), purchase(&shop, item, "k").await);
-    assert_eq!(queue.push(&first, None, None).await.expect("asked"), Push::Queued);
+    push(&queue, &first).await;
     // The memory of requests runs out while the order waits.
-    let mut forget = redis::cmd("DEL");
-    forget.arg(key(&shop, item, "requests"));
-    forget.exec_async(&mut redis_of(&shop)).await.expect("deleted");
+    let () = shop.redis(&["DEL", &key(&shop, item, "requests")]).await;
     let again = queue.push(&purchase(&shop, item, "k").await, None, None).await.expect("asked");
     assert_eq!(again, Push::Known(first.order_id, 1));
     assert_eq!(counted(&shop, item).await, 4);
@@ -122,20 +122,13 @@ async fn requests_that_were_queued_are_forgotten_after_a_while() {
     let push = async |request: &str| {
         let purchase = purchase(&shop, item, request).await;
         let answer = queue.push(&purchase, None, None).await.expect("asked");
-        eventually("the order to be decided", || async {
-            let mut count = redis::cmd("HLEN");
-            count.arg(&queued);
-            let fields: u64 = count.query_async(&mut redis_of(&shop)).await.expect("read");
-            (fields == 0).then_some(())
-        })
-        .await;
+        let fields = || async { shop.redis::<u64>(&["HLEN", &queued]).await };
+        until("the order to be decided", fields, |fields| *fields == 0).await;
         answer
     };
     // As if its time were over, twice.
     let time_is_over = async || {
-        let mut set = redis::cmd("HSET");
-        set.arg(&requests).arg("since").arg(1);
-        set.exec_async(&mut redis_of(&shop)).await.expect("written");
+        let () = shop.redis(&["HSET", &requests, "since", "1"]).await;
     };
     assert_eq!(push("first").await, Push::Queued);
     assert_eq!(push("asked-again").await, Push::Queued);
@@ -150,9 +143,7 @@ async fn requests_that_were_queued_are_forgotten_after_a_while() {
         assert!(matches!(known, Push::Known(..)), "{request}: {known:?}");
     }
     for hash in [&requests, &format!("{requests}-before")] {
-        let mut read = redis::cmd("HKEYS");
-        read.arg(hash);
-        let fields: Vec<String> = read.query_async(&mut redis_of(&shop)).await.expect("read");
+        let fields: Vec<String> = shop.redis(&["HKEYS", hash]).await;
         assert!(fields.iter().all(|field| !field.ends_with(":first")), "{fields:?}");
         assert!(fields.len() <= 4, "{fields:?}");
     }

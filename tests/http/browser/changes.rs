@@ -73,6 +73,26 @@ async fn a_double_click_changes_and_creates_once() {
     page.close().await;
 }
 
+/// A price that is missing is no price of 0, and an offer without a time does not end the waiting list.
+#[tokio::test]
+async fn an_empty_number_is_not_sent() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({})).await;
+    let page = console(&instance).await;
+    let empty = "document.querySelector(arguments[0]).value = ''";
+    page.run_with(empty, vec![json!("#edit-offer")]).await;
+    page.click("#waiting-form [type=submit]").await;
+    assert_eq!(asked(&page, &format!("/api/admin/items/{item}")).await, 0);
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour shirt").await;
+    page.run_with(empty, vec![json!("#new-price")]).await;
+    page.click("#new-form [type=submit]").await;
+    assert_eq!(asked(&page, "/api/admin/items").await, 0);
+    page.fill("#new-price", "19.90").await;
+    page.click_until("#new-form [type=submit]", "#sale-name", "Harbour shirt").await;
+    page.close().await;
+}
+
 /// The units are there although no answer came: another try would add them again, so the page shows what is there now.
 #[tokio::test]
 async fn a_lost_answer_to_a_change_is_told_and_what_is_there_is_read() {

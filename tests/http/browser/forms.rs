@@ -136,6 +136,51 @@ async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_s
     page.close().await;
 }
 
+/// A form that was closed before the answer came may be another sale's by then.
+#[tokio::test]
+async fn the_next_sale_is_not_emptied_with_the_one_that_was_sent() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({})).await;
+    let page = console(&instance).await;
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour shirt").await;
+    keep_back(&page, "/api/admin/items").await;
+    page.click("#new-form [type=submit]").await;
+    until_kept_back(&page).await;
+    page.click("#new-cancel").await;
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour cap").await;
+    let_come(&page).await;
+    page.until_text("#sale-name", "Harbour shirt").await;
+    assert_eq!(value(&page, "#new-name").await, "Harbour cap");
+    page.click_until("#new-form [type=submit]", "#sale-name", "Harbour cap").await;
+    page.close().await;
+}
+
+/// What another operator changes meanwhile stays, and is shown; what is typed stays, too.
+#[tokio::test]
+async fn two_operators_change_a_sale_side_by_side() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "offer_seconds": 300 })).await;
+    let page = console(&instance).await;
+    keep_back(&page, "/api/items").await;
+    page.fill("#edit-offer", "60").await;
+    let theirs = json!({ "offer_seconds": 90, "return_seconds": 3_600 });
+    instance.admin().edit(item, theirs).await.expect_status(200);
+    page.click_until("#waiting-form button", "#waiting-result", "Done.").await;
+    let now = instance.stranger().get(&format!("/api/items/{item}")).await.json;
+    assert_eq!((&now["offer_seconds"], &now["return_seconds"]), (&json!(60), &json!(3_600)));
+    // The answer to the change has what the other one has done.
+    assert_eq!(value(&page, "#edit-return").await, "3600");
+    page.fill("#edit-offer", "61").await;
+    let_come(&page).await;
+    instance.admin().edit(item, json!({ "return_seconds": 7_200 })).await.expect_status(200);
+    let shown = "document.querySelector('#edit-return').value === '7200'";
+    page.until("what the other one has done", shown).await;
+    assert_eq!(value(&page, "#edit-offer").await, "61");
+    page.close().await;
+}
+
 /// A form that is sent before its page's script has come would put what it holds into the address, and load the page
 /// again without it.
 #[tokio::test]

@@ -60,9 +60,11 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
     let page = item_page(&instance, json!({ "stock": 9, "per_buyer_limit": 9 })).await;
     // It reaches the service and takes effect; the answer does not come back.
     let lost = "await real(path, options).then(() => { throw new TypeError('lost'); })";
-    // Then a proxy is in the way, whose page says nothing about the request before it.
+    // Then the page of a proxy, or a body that came too slowly, says nothing about the request before.
     let proxy = "new Response('<html></html>', { status: 403 })";
+    let slow = problem(408, "request_timeout", "none", 0);
     let then_proxy = format!("window.left === 1 ? {lost} : {proxy}");
+    let then_slow = format!("window.left === 1 ? {lost} : {slow}");
     // The service asks for a longer pause than a page takes by itself.
     let unknown = problem(504, "outcome_unknown", "unknown", 11);
     let busy = problem(503, "overloaded", "none", 3);
@@ -71,6 +73,7 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
         ("lost", lost, 1, "It’s yours", false),
         ("unknown", &*unknown, 1, unsure, true),
         ("lost-then-proxy", &*then_proxy, 2, unsure, true),
+        ("lost-then-slow", &*then_slow, 2, unsure, true),
         ("overloaded", &*busy, 1, "Very busy right now", false),
     ]) {
         println!("the answer that is {name}");
@@ -253,7 +256,7 @@ async fn a_change_of_the_buyer_ends_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn the_orders_of_a_buyer_go_with_the_buyer() {
+async fn orders_and_an_account_go_with_their_buyer() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
@@ -264,7 +267,12 @@ async fn the_orders_of_a_buyer_go_with_the_buyer() {
     page.until("no order of another buyer", "!document.getElementById('empty').hidden").await;
     page.visit(&format!("/order.html?id={order}")).await;
     page.until("no such order", "!document.getElementById('missing').hidden").await;
-    // Those of an item are not shown to the next buyer, either.
+    // The page of an account goes with its buyer, too.
+    page.visit("/account.html").await;
+    prepare_another_buyer(&page, &instance, BUYER).await;
+    page.run("window.changeBuyer()").await;
+    page.until_text("#signed-in", &format!("user-{BUYER}")).await;
+    // The orders of an item are not shown to the next buyer, either.
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until("the first order", "!document.getElementById('mine').hidden").await;
     let keep_back = "const real = window.fetch; window.held = []; \
@@ -286,4 +294,19 @@ async fn the_orders_of_a_buyer_go_with_the_buyer() {
     assert_eq!(is_hidden, json!(true), "the orders of another buyer");
     // The 404 is a line of the console.
     page.close_but_for(&["/api/orders/"]).await;
+}
+
+/// The browser sets a page aside with what it shows, and tells it nothing of a sign-out elsewhere in its tab.
+#[tokio::test]
+async fn a_page_that_comes_back_shows_nothing_of_the_buyer_before() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5 })).await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    let come_back = "localStorage.removeItem('seckill.session'); \
+         dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));";
+    page.run(come_back).await;
+    page.until_text("#buy", "Sign in to buy").await;
+    page.until("no panel", "document.getElementById('outcome').hidden").await;
+    page.until("no name", "!document.getElementById('account').innerText.includes('user')").await;
+    page.close().await;
 }

@@ -154,6 +154,48 @@ async fn a_sale_opens_in_time_by_any_clock() {
     page.close().await;
 }
 
+/// While a computer sleeps, the steady clock of a browser may stand still, and nothing tells a page that stays in view.
+#[tokio::test]
+async fn a_computer_that_slept_shows_the_time_of_the_shop() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({ "starts_at": in_seconds(7_200) })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit("/").await;
+    page.until_text("#hero-clock", "01:5").await;
+    // Answers are slower than before the sleep, so that none is a better sample for its speed.
+    let sleep = "const steady = performance.now.bind(performance); \
+         performance.now = () => steady() - 3600000; \
+         const sent = window.fetch; window.answers = 0; \
+         window.fetch = async (...request) => { \
+           const answer = await sent(...request); \
+           await new Promise((go) => setTimeout(go, 300)); \
+           window.answers += 1; \
+           return answer; };";
+    page.run(sleep).await;
+    page.until("two answers", "window.answers > 1").await;
+    page.until_text("#hero-clock", "01:5").await;
+    page.close().await;
+}
+
+/// A day ahead, the computer takes a fresh session and a fresh ticket for over. The service does not.
+#[tokio::test]
+async fn a_wrong_clock_at_the_buyer_ends_neither_session_nor_ticket() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.before_scripts("const now = Date.now; Date.now = () => now() + 86400000;").await;
+    page.visit(&format!("/item.html?id={item}")).await;
+    page.until_text("#buy", "Sign in to buy").await;
+    page.click_until("#buy", "#heading", "Sign in").await;
+    page.run("document.getElementById('mode-up').click()").await;
+    page.fill("#username", "ada").await;
+    page.fill("#password", "correct horse").await;
+    page.click("#submit").await;
+    page.until_text("#buy", "Buy for").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    page.close().await;
+}
+
 #[tokio::test]
 async fn the_hold_runs_out_before_the_buyers_eyes() {
     let (_shop, instance) = Shop::open().await;

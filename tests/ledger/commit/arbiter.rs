@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{CALL, at_commit, link_before, loses_answer, loses_commit};
+use super::{CALL, assert_held, at_commit, link_before, loses_answer, loses_commit, until_caught};
 use crate::http::order_id;
 use crate::support::{
     FaultyLink, Instance, Shop, eventually, purchase, statements_running, until, write_batch,
@@ -39,6 +39,11 @@ fn guarded(purchase: &Purchase, deadline: Option<Instant>) -> OrderWrite<'_> {
     OrderWrite { purchase, fence: None, stock: StockWrite::Guarded, deadline }
 }
 
+/// Writes a purchase as a gate without a lock hands it over, without a deadline.
+async fn write(arbiter: &Arbiter, purchase: &Purchase) -> Outcome {
+    arbiter.write(&guarded(purchase, None)).await.unwrap_or_else(Outcome::from)
+}
+
 /// A purchase of one unit by buyer 1.
 async fn one_unit(shop: &Shop, item: i64) -> Purchase {
     purchase(shop, ItemId::new(item).expect("positive"), 1, ("mysql-atomic", "k")).await
@@ -50,7 +55,7 @@ async fn a_ledger_that_misses_one_look_is_asked_again() {
     let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
     let purchase = one_unit(&shop, item).await;
     link.trap(loses_answer().then(Fault::RefuseNext));
-    let outcome = arbiter.write(&guarded(&purchase, None)).await.unwrap_or_else(Outcome::from);
+    let outcome = write(&arbiter, &purchase).await;
     assert_eq!(link.caught(), 1, "the fault did not bite");
     assert_eq!(link.fault(), Fault::Pass, "the ledger answered the first look");
     assert!(matches!(outcome, Outcome::Sold(_)), "the ledger knows it: {outcome:?}");
@@ -69,7 +74,7 @@ async fn retries_end_when_all_transactions_fail() {
     for number in 0..PURCHASES {
         purchase.order_id = OrderId::generate();
         purchase.key = RequestKey::of_order(purchase.order_id);
-        let outcome = arbiter.write(&guarded(&purchase, None)).await.unwrap_or_else(Outcome::from);
+        let outcome = write(&arbiter, &purchase).await;
         assert!(matches!(outcome, Outcome::Unavailable(_)), "{number}: {outcome:?}");
     }
     let retries = metrics.arbiter_retries.get();
@@ -100,14 +105,13 @@ async fn a_call_that_begins_late_sells_nothing() {
     let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
     let purchase = one_unit(&shop, item).await;
     link.trap(Trap::at(CALL).cut_client_and_hold());
-    let outcome = arbiter.write(&guarded(&purchase, None)).await.unwrap_or_else(Outcome::from);
+    let outcome = write(&arbiter, &purchase).await;
     assert_eq!(link.caught(), 1, "the order was no call");
     assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
     link.mend();
     let calls = || statements_running(&shop.pool, "CALL write_order_%");
     until("the late call to have ended", calls, |calls| *calls == 0).await;
-    let audit = instance.audit(item).await;
-    assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
+    assert_held(&instance, item, 1).await;
 }
 
 /// A unit comes back after the UPDATE has found none, and before the SELECT reads how many are left.
@@ -139,7 +143,7 @@ async fn without_the_procedure_an_order_is_sold_by_its_statements() {
     sqlx::raw_sql(&drop).execute(&shop.pool).await.expect("it was there");
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
     let purchase = one_unit(&shop, item).await;
-    let outcome = arbiter.write(&guarded(&purchase, None)).await.unwrap_or_else(Outcome::from);
+    let outcome = write(&arbiter, &purchase).await;
     assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
     let mut connection = shop.pool.acquire().await.expect("a connection");
     order_routine::install(&mut connection).await.expect("it is made");
@@ -173,11 +177,10 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         let key = format!("k{sold}");
         let item_id = ItemId::new(item).expect("positive");
         let purchase = purchase(&shop, item_id, 1, ("mysql-atomic", &key)).await;
-        let outcome = arbiter.write(&guarded(&purchase, None)).await.unwrap_or_else(Outcome::from);
+        let outcome = write(&arbiter, &purchase).await;
         assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
         sold += 1;
-        let audit = instance.audit(item).await;
-        assert_eq!((&audit["held"], &audit["clean"]), (&json!(sold), &json!(true)), "{audit}");
+        assert_held(&instance, item, sold).await;
         // A migration replaces it.
         order_routine::install(&mut connection).await.expect("it is replaced");
         let found = order_routine::compare(&mut connection).await.expect("a look");
@@ -225,7 +228,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
     link.trap(at_commit().cut_client_and_hold());
     let told = CancellationToken::new();
     let watch = async {
-        eventually("the fault to bite", || async { (link.caught() == 1).then_some(()) }).await;
+        until_caught(&link, 0).await;
         // The order's row is locked by the transaction whose COMMIT is kept.
         eventually("the ledger to be asked", || async {
             let waiting = statements_running(&shop.pool, "%FROM orders %WHERE % FOR UPDATE").await;

@@ -3,7 +3,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{at_commit, link_before, linked_shop, linked_shop_with, loses_answer, loses_commit};
+use super::{
+    assert_held, at_commit, link_before, linked_shop, linked_shop_with, loses_answer, loses_commit,
+};
 use crate::http::{BOUND, order_id};
 use crate::support::event_stream::{Event, Events};
 use crate::support::{FaultyLink, Instance, Shop, assert_clean, until};
@@ -16,15 +18,12 @@ async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
         let item = beside.make_item(json!({ "stock": 30 })).await;
         // The first two buyers' orders are written by themselves; a batch has the others.
         link.trap(breaks.skip(2));
-        let presses = (1..=40).map(|id| {
-            let buyer = linked.buyer(id);
-            async move { buyer.buy("mysql-batch", item).await.status }
-        });
+        let presses =
+            (1..=40).map(async |id| linked.buyer(id).buy("mysql-batch", item).await.status);
         let statuses = futures::future::join_all(presses).await;
         assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
         assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 30, "{statuses:?}");
-        let audit = beside.audit(item).await;
-        assert_eq!((&audit["held"], &audit["clean"]), (&json!(30), &json!(true)), "{audit}");
+        assert_held(&beside, item, 30).await;
     }
 }
 
@@ -33,20 +32,15 @@ async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
     let (link, linked, beside) = linked_shop().await;
     let item = beside.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
     for (step, trap) in [("cancellation", loses_answer()), ("payment", loses_commit())] {
-        let order = beside.buyer(1).buy("mysql-atomic", item).await;
-        let id = order.json["id"].as_str().expect("an id").to_owned();
+        let id = order_id(&beside.buyer(1).buy("mysql-atomic", item).await);
         link.trap(trap);
         let cuts = link.caught();
         let answer = linked.buyer(1).step(&id, step).await;
         assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
         assert_eq!(answer.status, 200, "{step}: {}", answer.text);
     }
-    let audit = beside.audit(item).await;
-    assert_eq!(
-        (&audit["sold"], &audit["held"], &audit["clean"]),
-        (&json!(1), &json!(0), &json!(true)),
-        "{audit}"
-    );
+    assert_held(&beside, item, 0).await;
+    assert_eq!(beside.audit(item).await["sold"], 1);
 }
 
 /// While a COMMIT hangs, the later tries of its step wait for the order's row in vain: they say nothing of the first one.
@@ -116,11 +110,9 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
         let order = order_id(&buyer.buy("redis-lua", item).await);
         link.trap(loses_answer());
         if step == "expiry" {
-            let statement = sqlx::query(
-                "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?",
-            )
-            .bind(&order);
-            shop.change(statement).await;
+            let end =
+                "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?";
+            shop.change(sqlx::query(end).bind(&order)).await;
         } else {
             let answer = buyer.step(&order, step).await;
             assert_eq!(answer.status, 200, "{step}: {}", answer.text);

@@ -14,8 +14,8 @@ use sqlx::Executor;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode};
 use tokio_util::task::TaskTracker;
 
-use super::{at_commit, link_before};
-use crate::support::{FaultyLink, Instance, Shop, eventually, purchase, write_batch};
+use super::{at_commit, link_before, until_caught};
+use crate::support::{FaultyLink, Instance, Shop, purchase, write_batch};
 
 /// Two ledgers with the same item, and a pool that leads to the first one, over a link.
 struct TwoLedgers {
@@ -72,8 +72,7 @@ impl TwoLedgers {
 
     /// Lets the pool lead to the new ledger while the old one has a COMMIT before it.
     async fn replace_at_commit(&self) {
-        eventually("the COMMIT to be held", || async { (self.link.caught() == 1).then_some(()) })
-            .await;
+        until_caught(&self.link, 0).await;
         self.pool.set_connect_options(options(&self.new));
         self.replaced_at.set(Instant::now()).expect("replaced once");
         self.link.mend();
@@ -83,11 +82,8 @@ impl TwoLedgers {
     async fn assert_new_ledger_has(&self, outcomes: &[Outcome]) {
         for outcome in outcomes {
             let Outcome::Sold(order) = outcome else { panic!("not sold: {outcome:?}") };
-            let found: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE id = ?")
-                .bind(order.id.to_string())
-                .fetch_one(&self.new.pool)
-                .await
-                .expect("the ledger is read");
+            let found = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE id = ?");
+            let found: i64 = self.new.read(found.bind(order.id.to_string())).await;
             assert_eq!(found, 1, "the new ledger does not have an order that was answered as sold");
         }
     }

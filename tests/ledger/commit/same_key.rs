@@ -4,10 +4,12 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::{linked_shop_with, loses_commits_in_silence, make_undisturbed, sell_undisturbed};
+use super::{
+    linked_shop_with, loses_commits_in_silence, make_undisturbed, sell_undisturbed, until_caught,
+};
 use crate::support::{
-    Answer, Client, FaultyLink, Instance, assert_clean, eventually, hold_stock_row, patient,
-    purchase_path, until_in_flight, until_running,
+    Answer, Client, FaultyLink, Instance, assert_clean, hold_stock_row, patient, purchase_path,
+    until_in_flight, until_running,
 };
 
 /// Buys with the key `k`.
@@ -25,7 +27,7 @@ async fn overtaken(
 ) -> Answer {
     let cuts = link.caught();
     let pressed = tokio::spawn(pressed);
-    eventually("the fault to bite", || async { (link.caught() > cuts).then_some(()) }).await;
+    until_caught(link, cuts).await;
     let other = buy_units(beside.buyer(1), strategy, item, 1).await;
     assert_eq!(other.status, 201, "{strategy}: {}", other.text);
     link.mend();
@@ -50,8 +52,7 @@ async fn a_lost_commit_is_not_answered_with_another_requests_order() {
     let undisturbed = make_undisturbed(&beside).await;
     let strategies =
         ["lock-redis", "mysql-atomic", "mysql-batch", "redis-bucket", "redis-lua", "redis-watch"];
-    for each in strategies.iter().flat_map(|strategy| [(*strategy, 2), (*strategy, 1)]) {
-        let (strategy, units): (&'static str, i64) = each;
+    for (strategy, units) in strategies.into_iter().flat_map(|name| [(name, 2), (name, 1)]) {
         sell_undisturbed(&linked, undisturbed).await;
         let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
         // The gate's counter is loaded.
@@ -78,8 +79,7 @@ async fn a_lost_batch_is_not_answered_with_another_requests_order() {
     .await;
     let undisturbed = make_undisturbed(&beside).await;
     let strategies = ["mysql-batch", "redis-bucket", "redis-lua"];
-    for each in strategies.iter().flat_map(|strategy| [(*strategy, 2), (*strategy, 1)]) {
-        let (strategy, units): (&'static str, i64) = each;
+    for (strategy, units) in strategies.into_iter().flat_map(|name| [(name, 2), (name, 1)]) {
         sell_undisturbed(&linked, undisturbed).await;
         let item = beside.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
         assert_eq!(linked.buyer(9).buy(strategy, item).await.status, 201);
@@ -87,8 +87,7 @@ async fn a_lost_batch_is_not_answered_with_another_requests_order() {
         let holder = hold_stock_row(&pool, item).await;
         let mut presses = Vec::new();
         for buyer in [8, 2] {
-            let client = linked.buyer(buyer);
-            presses.push(tokio::spawn(async move { client.buy(strategy, item).await }));
+            presses.push(linked.buyer(buyer).buying(strategy, item));
             until_in_flight(&linked, presses.len()).await;
             // Without this, the second one may still come into the first one's batch.
             until_running(&pool, "UPDATE stock%", 1).await;

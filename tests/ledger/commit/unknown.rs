@@ -5,7 +5,8 @@ use serde_json::json;
 use settings::Secret;
 
 use super::{
-    at_commit, linked_shop, linked_shop_with, loses_answer, make_undisturbed, sell_undisturbed,
+    assert_held, at_commit, linked_shop, linked_shop_with, loses_answer, make_undisturbed,
+    sell_undisturbed,
 };
 use crate::support::{eventually, link_to, redis_url};
 
@@ -26,8 +27,7 @@ async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tell
     link.mend();
     let told = linked.buyer(1).buy_until_sold("mysql-atomic", item, "k").await;
     assert_eq!(told.headers["idempotency-replayed"], "true");
-    let audit = beside.audit(item).await;
-    assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
+    assert_held(&beside, item, 1).await;
 }
 
 /// Units that may be sold are not given back. No reconciliation repairs the counters here.
@@ -45,9 +45,7 @@ async fn units_of_an_unknown_outcome_stay_taken() {
         assert_eq!(link.caught() - u64::try_from(cuts).expect("few"), 1, "{strategy}: no fault");
         assert_eq!(answer.brief(), (504, "outcome_unknown"), "{strategy}: {}", answer.text);
         link.mend();
-        let audit = beside.audit(item).await;
-        let expected = (&json!(2), &json!(true));
-        assert_eq!((&audit["held"], &audit["clean"]), expected, "{strategy}: {audit}");
+        assert_held(&beside, item, 2).await;
         linked.buyer(1).buy_until_sold(strategy, item, "k").await;
     }
 }
@@ -63,14 +61,12 @@ async fn an_order_is_told_although_the_server_of_the_locks_is_away() {
     .await;
     let item = beside.make_item(json!({ "stock": 2 })).await;
     link.trap(at_commit().hold());
-    let buyer = linked.buyer(1);
-    let buying = tokio::spawn(async move { buyer.buy("lock-redis", item).await });
+    let buying = linked.buyer(1).buying("lock-redis", item);
     eventually("COMMIT to be held", || async { (link.held() == 1).then_some(()) }).await;
     redis.set(Fault::Stall);
     link.mend();
     let answer = buying.await.expect("no panic");
     assert_eq!(answer.status, 201, "{}", answer.text);
     redis.mend();
-    let audit = beside.audit(item).await;
-    assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
+    assert_held(&beside, item, 1).await;
 }

@@ -3,7 +3,7 @@
 use seckill::failpoint::hold::Director;
 use serde_json::json;
 
-use super::{drawn_item, enter, from_now, insert_entries, shop, until_drawn};
+use super::{drawn_item, drawn_with, enter, idle_instance, insert_entries, shop, until_drawn};
 use crate::process::program::{free_addr, serve, signal};
 use crate::support::crowd::RECOVERY_MAX;
 use crate::support::{Client, assert_clean, eventually, is_whole, until, when};
@@ -16,18 +16,8 @@ const ENTRIES: i64 = 20_000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
     let shop = shop().await;
-    let idle = shop.start_with({
-        let mut config = shop.config.clone();
-        // It only makes the item.
-        config.sections.set("draw", "poll_ms", 60_000);
-        config
-    });
-    let idle = idle.await;
-    let body = json!({
-        "kind": "shop", "stock": 700, "strategy": "mysql-batch", "offer_seconds": 600,
-        "mode": "draw", "draw_closes_at": from_now(6), "draw_party_max": 4,
-    });
-    let item = idle.make_item(body).await;
+    let idle = idle_instance(&shop).await;
+    let item = drawn_with(&idle, 700, 6, json!({ "draw_party_max": 4 })).await;
     insert_entries(&shop.pool, item, ENTRIES).await;
     let address = free_addr();
     let hung = serve(&shop, &address, &[("SECKILL_DRAW_POLL_MS", "50")]).await;

@@ -1,5 +1,6 @@
 //! The key that signs a draw, and the round that its rules name.
 
+use seckill::config::Config;
 use serde_json::{Value, json};
 use verify::Known;
 
@@ -14,8 +15,7 @@ const NEW_KEY: &str = "080808080808080808080808080808080808080808080808080808080
 async fn a_shop_without_a_key_makes_no_draw() {
     let (_shop, instance) =
         Shop::open_with(|config| config.sections.set("draw", "signing_key", "")).await;
-    let mut body = item_body(json!({ "mode": "draw" }));
-    body["draw_closes_at"] = json!(from_now(600));
+    let body = item_body(json!({ "mode": "draw", "draw_closes_at": from_now(600) }));
     let refused = instance.admin().post("/api/admin/items", &body).await;
     assert_problem(&refused, (503, "draw_key_missing"), "of a draw");
 }
@@ -30,11 +30,12 @@ async fn a_draw_keeps_the_key_of_its_rules() {
     let promise = enter(&before.buyer(1), item).await.json["promise"].clone();
     before.stop().await;
 
-    let with_keys = |key: &str, previous: &str| {
-        let mut config = shop.config.clone();
-        config.sections.set("draw", "signing_key", key);
-        config.sections.set("draw", "signing_key_previous", previous);
-        shop.start_with(config)
+    let with_keys = async |key: &str, previous: &str| {
+        let set = |config: &mut Config| {
+            config.sections.set("draw", "signing_key", key);
+            config.sections.set("draw", "signing_key_previous", previous);
+        };
+        shop.start_with(set).await
     };
     let lost = with_keys(NEW_KEY, "").await;
     let refused = enter(&lost.buyer(2), item).await;

@@ -7,16 +7,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use verify::{Fault, Known};
 
-use super::{close_now, enter, faults, from_now, proof, shop, until_drawn};
+use super::{close_now, drawn_with, enter, faults, from_now, proof, shop, until_drawn};
 use crate::http::assert_problem;
 use crate::support::{Answer, Client, Instance, assert_clean, seed};
 
 async fn drawn_item(instance: &Instance, stock: i64, seconds: i64, party_max: u8) -> i64 {
-    let body = json!({
-        "kind": "shop", "stock": stock, "strategy": "mysql-batch", "offer_seconds": 600,
-        "mode": "draw", "draw_closes_at": from_now(seconds), "draw_party_max": party_max,
-    });
-    instance.make_item(body).await
+    drawn_with(instance, stock, seconds, json!({ "draw_party_max": party_max })).await
 }
 
 async fn enter_with(client: &Client, item: i64, party: &str) -> Answer {
@@ -140,9 +136,9 @@ async fn without_a_promise_of_parties_each_buyer_is_alone() {
     assert_problem(&refused, (409, "party_full"), "of a party");
     assert_eq!(enter(&instance.buyer(1), item).await.json["party"], Value::Null);
     for party_max in [0, 5] {
-        let mut body = crate::support::item_body(json!({ "mode": "draw" }));
-        body["draw_closes_at"] = json!(from_now(600));
-        body["draw_party_max"] = json!(party_max);
+        let body =
+            json!({ "mode": "draw", "draw_closes_at": from_now(600), "draw_party_max": party_max });
+        let body = crate::support::item_body(body);
         let refused = instance.admin().post("/api/admin/items", &body).await;
         assert_problem(&refused, (422, "invalid_draw"), "of a draw");
     }
@@ -214,28 +210,18 @@ async fn friends_are_offered_units_together_or_not_at_all() {
             _ => drop(Client::send(buyer.request(Method::DELETE, &path)).await),
         }
         // What is committed is right at any moment.
-        let statement = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM (SELECT party FROM waiting_list \
+        let halved = "SELECT COUNT(*) FROM (SELECT party FROM waiting_list \
              WHERE item_id = ? AND party IS NOT NULL GROUP BY party \
-             HAVING SUM(status = 'waiting') > 0 AND COUNT(offered_at) > 0) AS halved",
-        )
-        .bind(item);
-        let halved: i64 = shop.read(statement).await;
+             HAVING SUM(status = 'waiting') > 0 AND COUNT(offered_at) > 0) AS halved";
+        let halved: i64 = shop.read(sqlx::query_scalar(halved).bind(item)).await;
         assert_eq!(halved, 0, "a party is half offered");
-        let (left, fewest): (i64, Option<i64>) = sqlx::query_as(
-            "SELECT available, (SELECT MIN(friends) FROM (SELECT COUNT(*) AS friends \
+        let idle = "SELECT available, (SELECT MIN(friends) FROM (SELECT COUNT(*) AS friends \
                FROM waiting_list WHERE item_id = ? AND status = 'waiting' \
-               GROUP BY COALESCE(party, place)) AS parties) FROM stock WHERE item_id = ?",
-        )
-        .bind(item)
-        .bind(item)
-        .fetch_one(&shop.pool)
-        .await
-        .expect("read");
-        assert!(
-            fewest.is_none_or(|fewest| left < fewest),
-            "{left} units are idle, {fewest:?} wait"
-        );
+               GROUP BY COALESCE(party, place)) AS parties) FROM stock WHERE item_id = ?";
+        let idle = sqlx::query_as(idle).bind(item).bind(item).fetch_one(&shop.pool).await;
+        let (left, fewest): (i64, Option<i64>) = idle.expect("read");
+        let are_waiting = fewest.is_some_and(|fewest| left >= fewest);
+        assert!(!are_waiting, "{left} units are idle, {fewest:?} wait");
     }
     assert_clean(&instance, item).await;
 }

@@ -52,9 +52,7 @@ async fn pause_was_longer(shop: &Shop, seconds: i64) {
 
 /// An instance that learns of no pause while a test runs, instead of half a second late.
 async fn unaware(shop: &Shop) -> Instance {
-    let mut config = shop.config.clone();
-    config.purchase.item_age_ms_max = 600_000;
-    shop.start_with(config).await
+    shop.start_with(|config| config.purchase.item_age_ms_max = 600_000).await
 }
 
 /// Offers stay, also those whose time passes during the pause; afterwards they have their whole time again. A unit that comes
@@ -94,10 +92,8 @@ async fn offers_run_on_after_a_pause() {
     for buyer in [first, third] {
         let until = time(&standing(&instance, item, buyer).await["offer_expires_at"]);
         let left = until - resumed;
-        assert!(
-            (Duration::seconds(599)..Duration::seconds(700)).contains(&left),
-            "{left} for {buyer}"
-        );
+        let expected = Duration::seconds(599)..Duration::seconds(700);
+        assert!(expected.contains(&left), "{left} for {buyer}");
     }
     let stranger = instance.buyer(9).buy("default", item).await;
     assert_problem(&stranger, (409, "sold_out"), "of a stranger");

@@ -8,18 +8,17 @@ use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::{ItemPermit, Ledger};
 use mysql_connection::Database;
-use reqwest::Method;
 use serde_json::{Value, json};
 use settings::Secret;
 use shop_domain::{Clock, Item, ItemId, UserId};
 use shop_metrics::Metrics;
 use sqlx::MySqlConnection;
 
-use super::{join, leave, path, sold_out, status, until_status};
+use super::{all_join, join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Shop, assert_all_clean, assert_clean, eventually, hold_stock_row, is_breaker_open,
-    own_mysql, unique, until, until_running, when,
+    Client, Shop, assert_all_clean, assert_clean, hold_stock_row, is_breaker_open, own_mysql,
+    unique, until, until_running,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -29,30 +28,20 @@ const FIRST: i64 = 100_000;
 
 /// Puts buyers into a line as if each had joined.
 async fn fill_line(pool: &Database, item: i64, buyers: i64) {
-    sqlx::query(
-        "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+    let fill = "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
          WITH RECURSIVE numbers AS (SELECT 0 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < 1000) \
          SELECT ?, ? + high.n * 1000 + low.n, 'waiting', 1, UTC_TIMESTAMP(6) \
          FROM numbers AS low JOIN numbers AS high WHERE high.n * 1000 + low.n < ? \
-         ORDER BY high.n, low.n",
-    )
-    .bind(item)
-    .bind(FIRST)
-    .bind(buyers)
-    .execute(pool)
-    .await
-    .expect("the line is filled");
+         ORDER BY high.n, low.n";
+    let fill = sqlx::query(fill).bind(item).bind(FIRST).bind(buyers);
+    fill.execute(pool).await.expect("the line is filled");
 }
 
-async fn waiting(pool: &Database, item: i64) -> i64 {
-    sqlx::query_scalar("SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting'")
-        .bind(item)
-        .fetch_one(pool)
-        .await
-        .expect("read")
+async fn waiting(shop: &Shop, item: i64) -> i64 {
+    let count = "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting'";
+    shop.read(sqlx::query_scalar(count).bind(item)).await
 }
 
-/// Whether the ledger's breaker is open.
 async fn pay(client: &Client, order: &str) -> u16 {
     client.step(order, "payment").await.status
 }
@@ -116,9 +105,7 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
     let mut items = Vec::new();
     for _ in 0..2 {
         let (item, orders) = sold_out(&instance, 1, json!({ "offer_seconds": 600 })).await;
-        for buyer in 11..=12 {
-            assert_eq!(join(&instance.buyer(buyer), item).await.status, 200);
-        }
+        all_join(&instance, 11..=12, item).await;
         assert_eq!(instance.buyer(1).step(&orders[0], "cancellation").await.status, 200);
         items.push(item);
     }
@@ -128,16 +115,8 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
         shop.let_holds_pass(601).await;
         until_status(&instance, 11, items[other], "lapsed").await;
         assert_eq!(status(&instance, 11, items[stuck]).await, "offered", "it is held");
-        eventually("the failure to be counted", || async {
-            let metrics = instance.stranger().get("/metrics").await.text;
-            let failed = metrics.lines().any(|line| {
-                line.starts_with("seckill_job_runs_total{")
-                    && line.contains("\"waiting-list\"")
-                    && line.contains("\"failed\"")
-            });
-            when(failed, ())
-        })
-        .await;
+        let failed = "seckill_job_runs_total{job=\"waiting-list\",result=\"failed\"} ";
+        instance.stranger().until("/metrics", |seen| seen.text.contains(failed)).await;
         held.rollback().await.expect("released");
         until_status(&instance, 11, items[stuck], "lapsed").await;
         for item in &items {
@@ -145,14 +124,9 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
                 leave(&instance.buyer(buyer), *item).await;
             }
             // The unit is everybody's; it is sold again, and offered again.
-            let order = instance.buyer(20).buy("mysql-atomic", *item).await;
-            for buyer in 11..=12 {
-                assert_eq!(join(&instance.buyer(buyer), *item).await.status, 200);
-            }
-            assert_eq!(
-                instance.buyer(20).step(&order_id(&order), "cancellation").await.status,
-                200
-            );
+            let order = order_id(&instance.buyer(20).buy("mysql-atomic", *item).await);
+            all_join(&instance, 11..=12, *item).await;
+            instance.buyer(20).step(&order, "cancellation").await.expect_status(200);
         }
     }
     assert_all_clean(&instance, &items).await;
@@ -165,19 +139,14 @@ async fn the_line_of_a_paused_item_ends_in_short_transactions() {
     fill_line(&shop.pool, item, LONG).await;
     instance.admin().edit(item, json!({ "paused": true })).await.expect_status(200);
     // The first transaction ends the back of the line.
-    assert_eq!(waiting(&shop.pool, item).await, LONG - 1_000);
+    assert_eq!(waiting(&shop, item).await, LONG - 1_000);
     assert_eq!(status(&instance, FIRST, item).await, "waiting");
     assert_eq!(status(&instance, FIRST + LONG - 1, item).await, "ended");
-    assert_eq!(
-        instance.buyer(1).step(&orders[0], "cancellation").await.status,
-        200,
-        "others come between"
-    );
-    let mut config = shop.config.clone();
-    config.waiting_list.sweep_ms = 20;
-    let sweeper = shop.start_with(config).await;
+    let between = instance.buyer(1).step(&orders[0], "cancellation").await.status;
+    assert_eq!(between, 200, "others come between");
+    let sweeper = shop.start_with(|config| config.waiting_list.sweep_ms = 20).await;
     until_status(&sweeper, FIRST, item, "ended").await;
-    until("the line to end", || waiting(&shop.pool, item), |left| *left == 0).await;
+    until("the line to end", || waiting(&shop, item), |left| *left == 0).await;
     assert_clean(&sweeper, item).await;
 }
 
@@ -191,24 +160,20 @@ async fn a_large_restock_reaches_a_long_line_in_parts() {
     let edited = instance.admin().edit(item, json!({ "stock_delta": UNITS })).await;
     let units = (edited.status, &edited.json["total"], &edited.json["available"]);
     assert_eq!(units, (200, &json!(1_001), &json!(0)), "{}", edited.text);
-    assert_eq!(waiting(&shop.pool, item).await, LONG - 1_000);
+    assert_eq!(waiting(&shop, item).await, LONG - 1_000);
     let passing = instance.buyer(2).buy("mysql-atomic", item).await;
     assert_problem(&passing, (409, "sold_out"), "no unit passes the line");
     assert_clean(&instance, item).await;
-    let mut config = shop.config.clone();
-    config.waiting_list.sweep_ms = 20;
-    let sweeper = shop.start_with(config).await;
-    until("all offers", || waiting(&shop.pool, item), |left| *left == LONG - UNITS).await;
+    let sweeper = shop.start_with(|config| config.waiting_list.sweep_ms = 20).await;
+    until("all offers", || waiting(&shop, item), |left| *left == LONG - UNITS).await;
     assert_eq!(status(&sweeper, FIRST + UNITS - 1, item).await, "offered", "the line in its order");
     assert_clean(&sweeper, item).await;
 }
 
 /// The rows of indexes that a connection has read so far.
 async fn rows_read(connection: &mut MySqlConnection) -> i64 {
-    let rows: Vec<(String, String)> = sqlx::query_as("SHOW SESSION STATUS LIKE 'Handler_read%'")
-        .fetch_all(connection)
-        .await
-        .expect("figures of the session");
+    let read = sqlx::query_as("SHOW SESSION STATUS LIKE 'Handler_read%'").fetch_all(connection);
+    let rows: Vec<(String, String)> = read.await.expect("figures of the session");
     rows.iter()
         .filter(|(name, _)| ["Handler_read_next", "Handler_read_rnd_next"].contains(&&**name))
         .map(|(_, count)| count.parse::<i64>().expect("a number"))
@@ -254,8 +219,7 @@ async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
     assert_eq!(leave(&instance.buyer(13), item).await.status, 204);
     let join = || async { join(&instance.buyer(14), item).await };
     until("the free place to be given", join, |joined| joined.status == 200).await;
-    let delete = instance.buyer(14).request(Method::DELETE, &path(item));
-    assert_eq!(Client::send(delete).await.status, 204);
+    assert_eq!(leave(&instance.buyer(14), item).await.status, 204);
     let seen: Value = instance.buyer(12).get(&path(item)).await.json;
     assert_eq!(seen["ahead"], LONG + 1, "a look counts");
 }
@@ -328,7 +292,7 @@ async fn pages_of_offers(shop: &Shop, waitlist: &Waitlist, item: i64, buyers: i6
     let read = pages_read(&shop.pool).await - before;
     let (change, _) = tended.expect("the units are offered");
     assert_eq!(change.to_stock, -buyers);
-    assert_eq!(waiting(&shop.pool, item).await, 0, "each buyer has an offer");
+    assert_eq!(waiting(shop, item).await, 0, "each buyer has an offer");
     read
 }
 

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{assert_all_clean, items, left, lines};
+use super::{assert_all_clean, items, items_of, left, lines, one_of_each};
 use crate::http::{assert_problem, order_id};
 use crate::support::{Answer, Client, Shop};
 
@@ -78,7 +78,7 @@ async fn each_line_is_answered_for_itself_and_in_order() {
 async fn a_batch_sells_no_unit_twice() {
     let (shop, instance) = Shop::open().await;
     let items = items(&instance, 3).await;
-    let cart: Vec<(i64, u32)> = items.iter().map(|item| (*item, 1)).collect();
+    let cart = one_of_each(&items);
     // Both shops use the same references.
     let body = {
         let guests = (0..128).map(|guest| line(&format!("guest-{guest}"), "k", &cart));
@@ -99,20 +99,16 @@ async fn a_batch_sells_no_unit_twice() {
     }
     assert_eq!((sold, left(&instance, &items).await), (10, vec![0, 0, 0]));
     // The limit of a buyer is counted over the carts of one request, too.
-    let many = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 4 })).await;
-    let beside = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 4 })).await;
-    let of_cleo = ["c", "d", "e"].map(|key| line("cleo", key, &[(many, 2), (beside, 1)]));
+    let many = items_of(&instance, 2, 100).await;
+    let of_cleo = ["c", "d", "e"].map(|key| line("cleo", key, &[(many[0], 2), (many[1], 1)]));
     let answered = answers(&send(&programs[0], of_cleo.join("\n")).await);
     let codes = answered.iter().filter_map(|one| one["problem"]["code"].as_str());
     assert_eq!(codes.collect::<Vec<_>>(), ["limit_reached"], "{answered:?}");
-    assert_all_clean(&instance, &[many, beside]).await;
+    assert_all_clean(&instance, &many).await;
     let too_many = vec![line("z", "k", &cart); 257].join("\n");
     assert_problem(&send(&programs[0], too_many).await, (422, "lines_out_of_range"), "257 lines");
-    assert_problem(
-        &send(&programs[0], String::new()).await,
-        (422, "lines_out_of_range"),
-        "no line",
-    );
+    let none = send(&programs[0], String::new()).await;
+    assert_problem(&none, (422, "lines_out_of_range"), "no line");
     assert_all_clean(&instance, &items).await;
 }
 
@@ -127,10 +123,8 @@ async fn a_guest_has_the_rights_and_limits_of_a_buyer() {
     let more = lines(&[(items[0], 1)]);
     let more = program.as_guest("anna", Method::POST, "/api/reservations", Some(&more)).await;
     assert_problem(&more, (409, "limit_reached"), "anna's fifth");
-    assert_eq!(
-        program.as_guest("ben", Method::POST, "/api/reservations", Some(&four)).await.status,
-        201
-    );
+    let ben = program.as_guest("ben", Method::POST, "/api/reservations", Some(&four)).await;
+    assert_eq!(ben.status, 201, "{}", ben.text);
     let path = format!("/api/orders/{order}");
     let found = program.as_guest("anna", Method::GET, &path, None).await;
     assert_eq!(found.json["lines"], made.json["lines"], "{}", found.text);

@@ -13,7 +13,7 @@ use sqlx::{Connection, Executor, MySql, Transaction};
 use tokio::sync::Semaphore;
 
 use super::steps::{beside_lock_waits, statuses, step, until_expired};
-use super::{assert_all_clean, items, left, reserve, reserve_with_key};
+use super::{assert_all_clean, items, items_of, left, one_of_each, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{
     Answer, Instance, Shop, hold_stock_row, patient, seed, until, until_in_flight, until_running,
@@ -46,9 +46,7 @@ const AT_ONCE: usize = 24;
 
 /// Carts over 50 items, whose lines overlap and come in opposite orders, and single purchases between them.
 async fn storm(queues: u32) {
-    let seed = seed();
-    println!("seed {seed}");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(seed());
     let shop = Shop::with(|config| {
         patient(config);
         config.mysql.shared_queues = queues;
@@ -58,16 +56,13 @@ async fn storm(queues: u32) {
     let told = TryAgain::default();
     let instance = shop.start().await;
     let beside = shop.start().await;
-    let mut items = Vec::new();
-    for _ in 0..ITEMS {
-        items.push(instance.make_item(json!({ "stock": STOCK, "per_buyer_limit": 4 })).await);
-    }
+    let items = items_of(&instance, ITEMS, STOCK).await;
     let mut wanted: Vec<Vec<(i64, u32)>> = Vec::new();
     for number in 0..CARTS {
         let mut cart = items.clone();
         cart.shuffle(&mut random);
         cart.truncate(if number % 4 == 0 { 1 } else { random.random_range(2..=5) });
-        wanted.push(cart.iter().map(|item| (*item, 1)).collect());
+        wanted.push(one_of_each(&cart));
     }
     let places = [Semaphore::new(AT_ONCE), Semaphore::new(AT_ONCE)];
     let bought = wanted.iter().enumerate().map(async |(number, cart)| {
@@ -109,10 +104,8 @@ async fn storm(queues: u32) {
     for (item, left) in items.iter().zip(left) {
         for number in 0..left {
             let client = instance.buyer(1_000 + number);
-            assert_eq!(
-                for_good(&told, async || reserve(&client, &[(*item, 1)]).await).await.status,
-                201
-            );
+            let bought = for_good(&told, async || reserve(&client, &[(*item, 1)]).await).await;
+            assert_eq!(bought.status, 201, "{}", bought.text);
         }
     }
     assert_all_clean(&instance, &items).await;
@@ -135,10 +128,7 @@ async fn carts_are_paid_cancelled_and_expired_at_once() {
     let told = TryAgain::default();
     let instance = shop.start().await;
     let beside = shop.start().await;
-    let mut items = Vec::new();
-    for _ in 0..6 {
-        items.push(instance.make_item(json!({ "stock": 1_000, "per_buyer_limit": 4 })).await);
-    }
+    let items = items_of(&instance, 6, 1_000).await;
     let visits = (0..120_i64).map(async |number| {
         let start = usize::try_from(number).expect("small");
         let mut cart: Vec<(i64, u32)> = (0..3).map(|line| (items[(start + line * 2) % 6], 1)).collect();
@@ -151,10 +141,8 @@ async fn carts_are_paid_cancelled_and_expired_at_once() {
             let pass = "UPDATE orders SET expires_at = '2020-01-01' WHERE id LIKE CONCAT(LEFT(?, 34), '%')";
             shop.change(sqlx::query(pass).bind(&order)).await;
         }
-        let steps = ["payment", "cancellation"].map(|step| format!("/api/orders/{order}/{step}"));
-        let both = steps.iter().map(async |path| {
-            for_good(&told, async || client.post(path, &json!({})).await).await
-        });
+        let both = ["payment", "cancellation"]
+            .map(async |name| for_good(&told, async || step(&client, &order, name).await).await);
         for answer in join_all(both).await {
             assert!([200, 409].contains(&answer.status), "{}", answer.text);
         }
@@ -202,7 +190,8 @@ async fn beside_a_locked_row<T>(
 async fn waits_with_nothing_in_hand(locked: usize) {
     let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 50).await;
     let items = items(&instance, 3).await;
-    let opposite: Vec<(i64, u32)> = items.iter().rev().map(|item| (*item, 1)).collect();
+    let mut opposite = one_of_each(&items);
+    opposite.reverse();
     let buyer = instance.buyer(1);
     let told = TryAgain::default();
     let locked = items[locked];
@@ -287,7 +276,9 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
     let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
     let holder = hold_row_and_limit(&shop, items[1]).await;
     shop.let_holds_pass(301).await;
-    until_statuses(&shop, &single, &["expired"]).await;
+    let expired = until_statuses(&shop, &single, &["expired"]);
+    let ((), waits) = beside_lock_waits(&shop, expired).await;
+    assert_eq!(waits.after_changes, 0, "the sweep waits for a limit with rows in hand");
     assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "its buyer's limit is locked");
     holder.rollback().await.expect("the rows are free");
     until_statuses(&shop, &cart, &["expired"; 2]).await;
@@ -367,9 +358,8 @@ async fn a_cart_that_meets_a_limit_of_a_group_stops_no_other_buyer() {
     let group = instance.make_group(9).await;
     let body = json!({ "stock": 100, "per_buyer_limit": 4, "limit_group_id": group });
     let items = [instance.make_item(body.clone()).await, instance.make_item(body).await];
-    let mut holder = shop.pool.begin().await.expect("a transaction");
     let count = "INSERT INTO group_limits (group_id, user_id, bought, allowed) VALUES (?, 1, 0, 9)";
-    sqlx::query(count).bind(group).execute(&mut *holder).await.expect("counted");
+    let holder = shop.hold(sqlx::query(count).bind(group)).await;
     four_carts(&instance, &items, async {
         // One for each line.
         until_in_flight(&instance, 8).await;
@@ -442,9 +432,7 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
     assert_eq!(statuses(&shop, &overdue).await, ["pending"; 2], "it waits for the held item");
     holder.rollback().await.expect("the row is free");
     until_statuses(&shop, &overdue, &["expired"; 2]).await;
-    for item in [other, held, beside] {
-        assert_all_clean(&instance, &[item]).await;
-    }
+    assert_all_clean(&instance, &[other, held, beside]).await;
 }
 
 /// As many carts wait for a held item as may run of a slow one. Buyers of their other item are not turned away.

@@ -5,21 +5,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use seckill::failpoint::hold::Director;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::steps::{statuses, step, until_expired};
-use super::{assert_all_clean, left, reserve};
+use super::{assert_all_clean, instant, left, reserve};
 use crate::http::{BOUND, assert_problem, order_id};
 use crate::support::{Answer, Client, Instance, Shop, until};
 
 async fn extend(buyer: &Client, order: &str, body: Value) -> Answer {
     buyer.post(&format!("/api/orders/{order}/extension"), &body).await
-}
-
-fn instant(answer: &Answer, field: &str) -> OffsetDateTime {
-    let text = answer.json[field].as_str().unwrap_or_else(|| panic!("{field}: {}", answer.text));
-    OffsetDateTime::parse(text, &Rfc3339).expect("a time")
 }
 
 /// Items whose holds may be extended by these seconds.
@@ -135,11 +128,8 @@ async fn an_order_is_extended_or_expires_and_never_both() {
         orders.push((buyer, order_id(&made)));
     }
     // The first hold ends in half a second, by the database's clock.
-    let statement = sqlx::query(
-        "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) + INTERVAL (500000 + user_id * ?) MICROSECOND",
-    )
-    .bind(SPACE_MS * 1_000);
-    shop.change(statement).await;
+    let end = "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) + INTERVAL (500000 + user_id * ?) MICROSECOND";
+    shop.change(sqlx::query(end).bind(SPACE_MS * 1_000)).await;
     let begun = tokio::time::Instant::now();
     let extended = orders.iter().map(async |(buyer, order)| {
         // A little before and a little after the end.
@@ -180,10 +170,7 @@ async fn a_sweep_that_has_read_the_old_end_leaves_an_order_that_has_changed() {
         let cart = [(items[0], 1), (items[1], 1)];
         orders.push(order_id(&reserve(&instance.buyer(buyer), &cart).await));
     }
-    let execute = async |statement: &str| {
-        sqlx::query(statement).execute(&shop.pool).await.expect("changed");
-    };
-    execute("ALTER TABLE orders ENGINE = MyISAM").await;
+    shop.change(sqlx::query("ALTER TABLE orders ENGINE = MyISAM")).await;
     let director = Director::of(&BUYERS[..1]);
     shop.let_holds_pass(301).await;
     let arrival = director.arrival(BUYERS[0], "overdue-read");
@@ -195,7 +182,7 @@ async fn a_sweep_that_has_read_the_old_end_leaves_an_order_that_has_changed() {
         "UPDATE orders SET expires_at = expires_at + INTERVAL 600 SECOND, extended_seconds = 600 WHERE user_id = {}",
         BUYERS[1]
     );
-    execute(&extended).await;
+    shop.change(sqlx::query(&extended)).await;
     drop(director);
     // The state of a row of MyISAM is seen before the transaction is committed, but the stock is not.
     until(BOUND, || left(&instance, &items), |units| *units == [8, 8]).await;

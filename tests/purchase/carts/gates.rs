@@ -2,7 +2,6 @@
 
 use extension::job::Job;
 use futures::future::join_all;
-use gates::redis_store::{Counters, RedisClient};
 use seckill::job::Reconcile;
 use serde_json::json;
 use shop_metrics::Metrics;
@@ -54,9 +53,7 @@ async fn a_gate_that_does_not_know_of_carts(strategy: &str) {
     refused.iter().for_each(|one| assert_problem(one, (409, "sold_out"), "the rush"));
     assert_eq!((sold.len(), left(&instance, &[few, shared]).await), (24, vec![0, 0]));
 
-    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
-    let counters = Counters::new(redis, shop.pool.clone(), Metrics::new());
-    let reconcile = Reconcile::new(shop.pool.clone(), counters, Metrics::new());
+    let reconcile = Reconcile::new(shop.pool.clone(), shop.counters(), Metrics::new());
     // It repairs what two looks agree on.
     for _ in 0..2 {
         reconcile.run().await.expect("it runs");

@@ -3,22 +3,19 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{assert_all_clean, items, left, reserve};
+use serde_json::json;
+
+use super::{assert_all_clean, items, left, one_of_each, reserve};
 use crate::http::{BOUND, assert_problem, order_id};
-use crate::support::{Answer, Client, Shop, patient_transaction, until};
+use crate::support::{Answer, Client, Shop, until};
 
 pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.step(order, step).await
 }
 
 pub(super) async fn statuses(shop: &Shop, order: &str) -> Vec<String> {
-    sqlx::query_scalar(
-        "SELECT status FROM orders WHERE id LIKE CONCAT(LEFT(?, 34), '%') ORDER BY id",
-    )
-    .bind(order)
-    .fetch_all(&shop.pool)
-    .await
-    .expect("the lines")
+    let read = "SELECT status FROM orders WHERE id LIKE CONCAT(LEFT(?, 34), '%') ORDER BY id";
+    shop.read_all(sqlx::query_scalar(read).bind(order)).await
 }
 
 /// Waits until the order has expired, which has this number of lines.
@@ -39,11 +36,8 @@ async fn all_lines_are_paid_and_cancelled_together() {
     assert_eq!(statuses(&shop, &first).await, ["paid"; 3]);
     let again = step(&buyer, &first, "payment").await;
     assert_eq!(again.json, paid.json);
-    assert_problem(
-        &step(&buyer, &first, "cancellation").await,
-        (409, "order_state_conflict"),
-        "late",
-    );
+    let late = step(&buyer, &first, "cancellation").await;
+    assert_problem(&late, (409, "order_state_conflict"), "late");
     let second = order_id(&reserve(&buyer, &cart).await);
     let cancelled = step(&buyer, &second, "cancellation").await;
     assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
@@ -52,17 +46,11 @@ async fn all_lines_are_paid_and_cancelled_together() {
     // Nobody else changes it, and a line alone is no order.
     let line = format!("{}01", &second[..34]);
     assert_problem(&step(&buyer, &line, "payment").await, (404, "order_not_found"), "a line");
-    assert_problem(
-        &step(&instance.buyer(2), &first, "payment").await,
-        (404, "order_not_found"),
-        "other",
-    );
+    let other = step(&instance.buyer(2), &first, "payment").await;
+    assert_problem(&other, (404, "order_not_found"), "other");
     // An event has the whole order.
-    let payloads: Vec<String> =
-        sqlx::query_scalar("SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log")
-            .fetch_all(&shop.pool)
-            .await
-            .expect("events");
+    let payloads = "SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log";
+    let payloads: Vec<String> = shop.read_all(sqlx::query_scalar(payloads)).await;
     let of_order = |order: &str, status: &str| {
         let changes = payloads.iter().flat_map(|payload| {
             let payload: serde_json::Value = serde_json::from_str(payload).expect("JSON");
@@ -128,12 +116,10 @@ async fn a_step_waits_for_no_other_order() {
     let (shop, instance) = Shop::open().await;
     let items = items(&instance, 5).await;
     let other = order_id(&reserve(&instance.buyer(2), &[(items[0], 1)]).await);
-    let cart: Vec<_> = items.iter().map(|item| (*item, 1)).collect();
     let buyer = instance.buyer(1);
-    let first = order_id(&reserve(&buyer, &cart).await);
-    let mut holder = patient_transaction(&shop.pool).await;
+    let first = order_id(&reserve(&buyer, &one_of_each(&items)).await);
     let lock = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE").bind(&other);
-    lock.fetch_one(&mut *holder).await.expect("locked");
+    let holder = shop.hold(lock).await;
     let (cancelled, waits) = beside_lock_waits(&shop, step(&buyer, &first, "cancellation")).await;
     holder.rollback().await.expect("it was locked until now");
     assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
@@ -164,9 +150,28 @@ async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
     assert_problem(&late, (409, "sold_out"), "one item is sold out");
     assert_eq!(statuses(&shop, &order).await, ["expired"; 3]);
     assert_eq!(left(&instance, &items).await, [8, 0, 9]);
-    assert_eq!(
-        shop.number("SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'").await,
-        3
-    );
+    let late = "SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'";
+    assert_eq!(shop.number(late).await, 3);
+    assert_all_clean(&instance, &items).await;
+}
+
+/// The instance that ends a reservation remembers of none of its items any more that it is sold out.
+#[tokio::test]
+async fn all_items_of_an_expired_order_are_sold_again() {
+    // Nobody looks again by itself for as long as this test runs.
+    let (shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
+    let mut items = Vec::new();
+    for _ in 0..2 {
+        items.push(instance.make_item(json!({ "stock": 1 })).await);
+    }
+    order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
+    for item in &items {
+        let refused = instance.buyer(2).buy("mysql-atomic", *item).await;
+        assert_problem(&refused, (409, "sold_out"), "both are held");
+    }
+    shop.let_holds_pass(301).await;
+    for item in &items {
+        instance.buyer(3).until_sold("mysql-atomic", *item).await;
+    }
     assert_all_clean(&instance, &items).await;
 }

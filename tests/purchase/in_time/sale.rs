@@ -43,9 +43,9 @@ pub struct Sale {
 impl Sale {
     /// Two instances of a shop, and an item. Only the first instance expires orders.
     pub async fn start(shop: Shop, changes: Value) -> Self {
-        let mut second = shop.config.clone();
-        second.job.expire_period_ms = 3_600_000;
-        let instances = vec![shop.start().await, shop.start_with(second).await];
+        let first = shop.start().await;
+        let second = shop.start_with(|config| config.job.expire_period_ms = 3_600_000).await;
+        let instances = vec![first, second];
         let item = instances[0].make_item(changes).await;
         let base = Instant::now();
         let observer = |one| Observer::new(vec![address(one)], base, ANSWER_MAX);
@@ -122,17 +122,13 @@ impl Sale {
 
     /// The status of an order in the ledger.
     pub async fn status(&self, order: &str) -> String {
-        sqlx::query_scalar("SELECT CAST(status AS CHAR) FROM orders WHERE id = ?")
-            .bind(order)
-            .fetch_one(&self.shop.pool)
-            .await
-            .expect("the order")
+        let read = sqlx::query_scalar("SELECT CAST(status AS CHAR) FROM orders WHERE id = ?");
+        self.shop.read(read.bind(order)).await
     }
 
     /// Plants a mistake: changes the row of an order behind the service's back.
     pub async fn plant(&self, statement: &'static str, order: &str) {
-        let done = sqlx::query(statement).bind(order).execute(&self.shop.pool).await;
-        assert_eq!(done.expect("changed").rows_affected(), 1);
+        assert_eq!(self.shop.change(sqlx::query(statement).bind(order)).await, 1);
     }
 
     /// Judges all that was recorded.

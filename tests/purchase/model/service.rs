@@ -18,7 +18,7 @@ use web::token::Role;
 
 use super::books::{Answer as Expected, Books, ExpectedPurchase, HOLD_MINUTES, OFFER_MINUTES};
 use super::plan::{Buy, Plan, Sale, Step};
-use crate::support::{Answer, Client, Instance, Shop, item_body, purchase_path};
+use crate::support::{Answer, Client, Instance, Shop, purchase_path};
 use run::{Run, accepted, expect, fail};
 
 /// How long the service may take to get where the model is already.
@@ -147,10 +147,8 @@ impl Service {
     }
 
     fn make_group(&self, limit: i64) -> i64 {
-        let body = json!({ "name": "Twins", "per_buyer_limit": limit });
-        let admin = self.instances[0].admin();
-        let made = self.runtime.block_on(admin.post("/api/admin/limit-groups", &body));
-        made.json["id"].as_i64().unwrap_or_else(|| panic!("no group: {}", made.text))
+        let limit = u32::try_from(limit).expect("small");
+        self.runtime.block_on(self.instances[0].instance.make_group(limit))
     }
 
     fn make_twin(&self, group: Option<i64>) -> i64 {
@@ -162,17 +160,16 @@ impl Service {
     }
 
     fn make_item(&self, sale: &Sale, group: Option<i64>) -> i64 {
-        let process = &self.instances[0];
-        let now = process.instance.clock.now();
+        let instance = &self.instances[0].instance;
+        let now = instance.clock.now();
         let at = |minutes: i64| (now + time::Duration::minutes(minutes)).format(&Rfc3339);
-        let body = item_body(json!({
+        let body = json!({
             "kind": "shop", "stock": sale.stock, "per_buyer_limit": sale.limit, "unpaid_max": 0,
             "hold_seconds": HOLD_MINUTES * 60, "offer_seconds": OFFER_MINUTES * 60,
             "strategy": "lock-redis", "limit_group_id": group.unwrap_or(0),
             "starts_at": at(sale.starts_at).expect("a time"), "ends_at": at(sale.ends_at).expect("a time"),
-        }));
-        let made = self.runtime.block_on(process.admin().post("/api/admin/items", &body));
-        made.json["id"].as_i64().unwrap_or_else(|| panic!("no item: {}", made.text))
+        });
+        self.runtime.block_on(instance.make_item(body))
     }
 
     fn take(&mut self, run: &mut Run, number: usize, step: &Step) -> Tried {
@@ -190,8 +187,7 @@ impl Service {
                 let entry = &run.books.orders[order];
                 let other = self.instances[at].buyer(run.buyers + entry.buyer % BUYERS + 1);
                 for step in ["payment", "cancellation"] {
-                    let path = format!("/api/orders/{}/{step}", entry.id);
-                    let answer = self.runtime.block_on(other.post(&path, &json!({})));
+                    let answer = self.runtime.block_on(other.step(&entry.id, step));
                     expect(&answer, &Expected::Refused(vec!["order_not_found"]))?;
                 }
                 Ok(())
@@ -380,8 +376,7 @@ impl Service {
         let Some(order) = run.pick(order) else { return Ok(()) };
         let entry = run.books.orders[order].clone();
         let buyer = self.instances[at].buyer(run.buyers + entry.buyer);
-        let path = format!("/api/orders/{}/{step}", entry.id);
-        let answer = self.runtime.block_on(buyer.post(&path, &json!({})));
+        let answer = self.runtime.block_on(buyer.step(&entry.id, step));
         expect(&answer, &in_books(&mut run.books, order))
     }
 

@@ -84,12 +84,6 @@ impl<'a> Machine<'a> {
         Self { program, settings, names, places, width }
     }
 
-    /// The circumstances.
-    #[must_use]
-    pub fn settings(&self) -> Settings {
-        self.settings
-    }
-
     /// The state before the first step.
     #[must_use]
     pub fn start(&self) -> State {

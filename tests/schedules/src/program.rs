@@ -1,11 +1,14 @@
 //! A strategy as data: the steps of one purchase, and the faults that may happen to it.
 
 use std::fmt;
+use std::fs;
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::expression::{Assignment, Expression};
+use crate::machine::CRASH;
 
 /// The program of a strategy: each buyer runs it once, for one unit.
 #[derive(Clone, Debug, Deserialize)]
@@ -90,15 +93,21 @@ pub struct ProgramError(String);
 /// The name of the step behind the last one: the purchase has ended.
 const END: &str = "end";
 
-/// Puts the shared steps and events where a program uses them, and the numbers of steps where it names
-/// places. This is the form that the page reads.
+/// The program of a strategy, from the file beside its code. The shared steps and events are where the program
+/// uses them, and the numbers of steps where it names places. This is the form that the page reads.
 ///
 /// # Errors
-/// A sentence when a text is no JSON, or names something that does not exist.
-pub fn expand(text: &str, shared: &str) -> Result<Value, ProgramError> {
-    let wrong = |error: serde_json::Error| ProgramError(error.to_string());
-    let mut program: Value = serde_json::from_str(text).map_err(wrong)?;
-    let shared: Value = serde_json::from_str(shared).map_err(wrong)?;
+/// A sentence when a file is missing or no JSON, or names something that does not exist.
+pub fn expanded(name: &str) -> Result<Value, ProgramError> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/gates/src");
+    let read = |name: &str| -> Result<Value, ProgramError> {
+        let file = folder.join(name).with_extension("json");
+        let wrong = |error: &dyn fmt::Display| ProgramError(format!("{}: {error}", file.display()));
+        let text = fs::read_to_string(&file).map_err(|error| wrong(&error))?;
+        serde_json::from_str(&text).map_err(|error| wrong(&error))
+    };
+    let mut program = read(&name.replace('-', "_"))?;
+    let shared = read("kit/shared_programs")?;
     for part in ["steps", "events"] {
         let Some(list) = program.get_mut(part).and_then(Value::as_array_mut) else { continue };
         let mut whole = Vec::new();
@@ -137,13 +146,13 @@ pub fn expand(text: &str, shared: &str) -> Result<Value, ProgramError> {
 }
 
 impl Program {
-    /// Reads a program; `shared` is the text of the file with the shared steps and events.
+    /// Reads the program of a strategy.
     ///
     /// # Errors
-    /// A sentence when a text is no JSON, or names something that does not exist.
-    pub fn parse(name: &str, text: &str, shared: &str) -> Result<Self, ProgramError> {
+    /// A sentence when a file is missing or no program, or names something that does not exist.
+    pub fn of(name: &str) -> Result<Self, ProgramError> {
         let wrong = |error: &dyn fmt::Display| ProgramError(format!("{name}: {error}"));
-        let expanded = expand(text, shared).map_err(|error| wrong(&error))?;
+        let expanded = expanded(name).map_err(|error| wrong(&error))?;
         let program: Self = serde_json::from_value(expanded).map_err(|error| wrong(&error))?;
         let mut steps = program.steps.iter();
         match steps.find(|step| step.condition.is_some() != step.then.is_some()) {
@@ -152,6 +161,14 @@ impl Program {
             }
             None => Ok(Self { name: name.to_owned(), ..program }),
         }
+    }
+
+    /// Lists the faults that may happen to a purchase.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let faults = self.events.iter().filter(|event| event.is_fault);
+        let crash = self.crash.is_some().then(|| CRASH.to_owned());
+        faults.map(|event| event.name.clone()).chain(crash).collect()
     }
 
     /// Lists the variables, in the order of their names: those of all, of an instance, and of a buyer.

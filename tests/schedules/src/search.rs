@@ -2,26 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::machine::{Action, Machine, State, orders};
-
-/// What the scheduler may do beside choosing who makes the next step.
-#[derive(Clone, Debug, Default)]
-pub struct Bounds {
-    /// The faults that may happen.
-    pub faults: Vec<String>,
-    /// States that are looked at before the search gives up.
-    pub states_max: usize,
-}
+use crate::machine::{Action, Machine};
 
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// The shortest schedule that oversells, if there is one.
     pub oversells: Option<Vec<Action>>,
-    /// The shortest schedule after which nobody can go on although a purchase has not ended.
-    pub hangs: Option<Vec<Action>>,
-    /// The shortest schedule that ends with fewer orders than units, although every buyer wanted one.
-    pub undersells: Option<Vec<Action>>,
     /// Different states that were looked at.
     pub states: usize,
     /// Whole schedules: ways through these states. Where a schedule can go round in a circle, and where the
@@ -29,17 +16,15 @@ pub struct Search {
     pub schedules: Option<f64>,
 }
 
-/// Searches all schedules of a machine.
+/// Searches all schedules of a machine in which these faults may happen, until it has looked at `states_max` states.
 #[must_use]
-pub fn search(machine: &Machine<'_>, bounds: &Bounds) -> Search {
+pub fn search(machine: &Machine<'_>, faults: &[String], states_max: usize) -> Search {
     let start = machine.start();
     let mut states = vec![start.clone()];
     let mut index_of = HashMap::from([(start, 0_usize)]);
     let mut before: Vec<Option<(usize, Action)>> = vec![None];
     let mut following: Vec<Vec<usize>> = Vec::new();
     let mut oversells = None;
-    let mut hangs = None;
-    let mut undersells = None;
     let mut is_cut = false;
     let mut at = 0;
     while at < states.len() {
@@ -48,16 +33,8 @@ pub fn search(machine: &Machine<'_>, bounds: &Bounds) -> Search {
             oversells = Some(at);
             break;
         }
-        let actions = machine.actions(&state, &bounds.faults);
-        let can_step = actions.iter().any(|action| matches!(action, Action::Step(_)));
-        if !machine.is_over(&state) && actions.is_empty() {
-            hangs = hangs.or(Some(at));
-        }
-        if !can_step && machine.is_over(&state) && is_undersold(machine, &state) {
-            undersells = undersells.or(Some(at));
-        }
-        let mut next = Vec::with_capacity(actions.len());
-        for action in actions {
+        let mut next = Vec::new();
+        for action in machine.actions(&state, faults) {
             let after = machine.after(&state, &action);
             let index = *index_of.entry(after.clone()).or_insert_with(|| {
                 states.push(after);
@@ -68,7 +45,7 @@ pub fn search(machine: &Machine<'_>, bounds: &Bounds) -> Search {
         }
         following.push(next);
         at += 1;
-        if states.len() > bounds.states_max {
+        if states.len() > states_max {
             is_cut = true;
             break;
         }
@@ -86,16 +63,9 @@ pub fn search(machine: &Machine<'_>, bounds: &Bounds) -> Search {
     let is_whole = !is_cut && oversells.is_none();
     Search {
         oversells: oversells.map(path),
-        hangs: hangs.map(path),
-        undersells: undersells.map(path),
         states: states.len(),
         schedules: if is_whole { count(&following) } else { None },
     }
-}
-
-fn is_undersold(machine: &Machine<'_>, state: &State) -> bool {
-    let settings = machine.settings();
-    orders(state) < settings.units.min(settings.buyers.into())
 }
 
 /// Counts the ways from the first state to an end; `None` when one of them goes round in a circle.

@@ -7,21 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gates::{Breaks, LIST};
-use schedules::program::expand;
+use schedules::program::expanded;
 use schedules::{Machine, Program, Settings};
 use serde_json::{Value, json};
 
-const SHARED: &str = include_str!("../../../crates/gates/src/kit/shared_programs.json");
 /// Schedules that both machines run, over all programs.
 const SCHEDULES: usize = 10_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn text_of(name: &str) -> String {
-    let file = root().join("crates/gates/src").join(name.replace('-', "_")).with_extension("json");
-    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 /// The text of `static/js/play/programs.js`.
@@ -38,7 +32,7 @@ fn programs() -> String {
             "breaks_when": card.breaks_when,
             "source": card.source,
         });
-        let expanded = expand(&text_of(card.name), SHARED).expect("a program");
+        let expanded = expanded(card.name).expect("a program");
         let parts = program.as_object_mut().expect("an object");
         for (key, value) in expanded.as_object().expect("an object") {
             parts.insert(key.clone(), value.clone());
@@ -99,13 +93,7 @@ fn lines(program: &Program, seed: u64) -> String {
         units: if dice.roll(2) == 0 { 1 } else { 2 },
         arbiter: dice.roll(2) == 0,
     };
-    let mut faults: Vec<String> = program
-        .events
-        .iter()
-        .filter(|event| event.is_fault)
-        .map(|event| event.name.clone())
-        .collect();
-    faults.push("crash".to_owned());
+    let faults = program.faults();
     let machine = Machine::new(program, settings);
     let mut state = machine.start();
     let mut text = String::new();
@@ -130,7 +118,7 @@ fn both_machines_run_ten_thousand_random_schedules_alike() {
     let mut expected = Vec::new();
     for entry in LIST {
         let name = entry.card.name;
-        let program = Program::parse(name, &text_of(name), SHARED).expect("a program");
+        let program = Program::of(name).expect("a program");
         let all: String = (0..each).map(|seed| lines(&program, seed as u64)).collect();
         expected.push((name, all));
     }

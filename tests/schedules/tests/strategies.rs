@@ -1,31 +1,14 @@
 //! Each program agrees with its strategy's card: the search finds an oversell exactly where the card says so.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use gates::{Breaks, LIST};
-use schedules::machine::{CRASH, orders};
-use schedules::{Action, Bounds, Machine, Program, Search, Settings, search};
+use schedules::machine::orders;
+use schedules::{Action, Machine, Program, Search, Settings, search};
 
 /// No program has more states than this with three buyers and every fault.
 const STATES_MAX: usize = 3_000_000;
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/gates/src")
-}
-
-fn program(name: &str) -> Program {
-    let read = |path: PathBuf| {
-        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
-    let text = read(folder().join(name.replace('-', "_")).with_extension("json"));
-    let shared = read(folder().join("kit/shared_programs.json"));
-    Program::parse(name, &text, &shared).unwrap_or_else(|error| panic!("{error}"))
-}
-
 fn run(program: &Program, settings: Settings, faults: &[String]) -> Search {
-    let machine = Machine::new(program, settings);
-    let result = search(&machine, &Bounds { faults: faults.to_vec(), states_max: STATES_MAX });
+    let result = search(&Machine::new(program, settings), faults, STATES_MAX);
     assert!(result.states <= STATES_MAX, "{}: {} states", program.name, result.states);
     result
 }
@@ -34,13 +17,6 @@ fn run(program: &Program, settings: Settings, faults: &[String]) -> Search {
 fn circumstances(instances: u8, arbiter: bool) -> Vec<Settings> {
     let of = |buyers, units| Settings { buyers, instances, units, arbiter };
     vec![of(2, 1), of(3, 1), of(3, 2)]
-}
-
-fn faults_of(program: &Program) -> Vec<String> {
-    let faults = program.events.iter().filter(|event| event.is_fault);
-    let mut names: Vec<String> = faults.map(|event| event.name.clone()).collect();
-    names.extend(program.crash.is_some().then(|| CRASH.to_owned()));
-    names
 }
 
 /// Runs a schedule, and counts what it sold.
@@ -55,7 +31,7 @@ fn sold(program: &Program, settings: Settings, schedule: &[Action]) -> i64 {
 
 fn check(name: &str) {
     let card = LIST.iter().map(|entry| entry.card).find(|card| card.name == name).expect("a card");
-    let program = program(name);
+    let program = Program::of(name).expect("a program");
     let oversells = |instances, arbiter, faults: &[String]| {
         let mut results = circumstances(instances, arbiter).into_iter().filter_map(|settings| {
             let found = run(&program, settings, faults).oversells?;
@@ -72,7 +48,7 @@ fn check(name: &str) {
     assert_eq!(oversells(1, false, &[]).is_some(), alone, "one instance");
     let found = oversells(2, false, &[]);
     assert_eq!(found.is_some(), two, "two instances");
-    let all = faults_of(&program);
+    let all = program.faults();
     if let Some((settings, schedule)) = found {
         println!("{name}: {} steps oversell, {settings:?}: {schedule:?}", schedule.len());
     } else {

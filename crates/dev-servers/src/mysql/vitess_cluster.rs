@@ -1,6 +1,6 @@
 //! A cluster of Vitess as a shop runs it: etcd for its topology, vtctld, a vtgate, and for each shard some tablets
 //! (`vttablet`), each with a MySQL server of its own. A commit waits for a replica (durability policy `semi_sync`), unless
-//! each shard has one tablet, for measurements.
+//! each shard has one tablet.
 //!
 //! It begins with the keyspace [`DATABASE`] of one shard, as a shop does. When its tables are made,
 //! [`VitessCluster::add_items`] puts those of the items into shards.
@@ -39,6 +39,8 @@ pub struct VitessCluster {
     _root: TemporaryDirectory,
     /// Of the tablets' account on the MySQL servers.
     password: String,
+    /// Whether the servers have more memory, and the disk keeps their commits.
+    is_measured: bool,
 }
 
 /// A tablet with its MySQL server.
@@ -60,6 +62,19 @@ impl VitessCluster {
     /// # Errors
     /// A program is missing, or one did not start.
     pub async fn start_temporary(tablets: u32) -> Result<Self, StartError> {
+        Self::start(tablets, false).await
+    }
+
+    /// Starts one of one tablet, for measurements: its servers have the memory for data that stay and grow, and the
+    /// disk keeps their commits.
+    ///
+    /// # Errors
+    /// As [`Self::start_temporary`].
+    pub async fn start_measured() -> Result<Self, StartError> {
+        Self::start(1, true).await
+    }
+
+    async fn start(tablets: u32, is_measured: bool) -> Result<Self, StartError> {
         let etcd = EtcdServer::start(EtcdOptions::temporary()).await?;
         let password = new_password();
         let root = make_root(Path::new(LOG), &password)?;
@@ -70,10 +85,12 @@ impl VitessCluster {
         let address = etcd.url().replace("http://", "");
         let cell = ["AddCellInfo", "--root=/vitess/cell", "--server-address", &address, CELL];
         control(&vtctld, "make the cell", &cell).await?;
-        let place = Place { etcd: &etcd, vtctld: &vtctld, password: &password, keyspace: DATABASE };
+        let keyspace = DATABASE;
+        let place =
+            Place { etcd: &etcd, vtctld: &vtctld, password: &password, keyspace, is_measured };
         let tablets = place.start_keyspace(FIRST_NUMBER, &[(ONLY_SHARD, tablets)]).await?;
         let gate = start_gate(&etcd, root.path()).await?;
-        Ok(Self { gate, vtctld, tablets, etcd, _root: root, password })
+        Ok(Self { gate, vtctld, tablets, etcd, _root: root, password, is_measured })
     }
 
     /// Makes the keyspace of the items' tables, with these shards, and leads to it. The tables of [`DATABASE`] are there.
@@ -301,8 +318,8 @@ impl VitessCluster {
 
     /// Where tablets of the items' keyspace are started.
     fn items(&self) -> Place<'_> {
-        let Self { etcd, vtctld, password, .. } = self;
-        Place { etcd, vtctld, password, keyspace: ITEMS }
+        let Self { etcd, vtctld, password, is_measured, .. } = self;
+        Place { etcd, vtctld, password, keyspace: ITEMS, is_measured: *is_measured }
     }
 
     fn next_number(&self) -> u32 {
@@ -373,8 +390,8 @@ const OF_SERVER: [&str; 12] = [
     "table-open-cache=400",
 ];
 
-/// An option of a server for a measurement, which also has more memory: the disk keeps its commits.
-const OF_LONE_SERVER: &str = "innodb-flush-method=fsync";
+/// An option of a server that is measured, which also has more memory: the disk keeps its commits.
+const OF_MEASURED: &str = "innodb-flush-method=fsync";
 
 /// The flags that all tablets have.
 const OF_VTTABLET: [&str; 6] = [
@@ -420,6 +437,7 @@ struct Place<'a> {
     vtctld: &'a Server<VitessProgram>,
     password: &'a str,
     keyspace: &'static str,
+    is_measured: bool,
 }
 
 impl Place<'_> {
@@ -449,8 +467,7 @@ impl Place<'_> {
             primaries.push((format!("{}/{shard}", self.keyspace), alias(number)));
             let numbers = number..number + tablets;
             number = numbers.end;
-            let is_lone = *tablets == 1;
-            starts.extend(numbers.map(|number| self.start_tablet(shard, number, is_lone)));
+            starts.extend(numbers.map(|number| self.start_tablet(shard, number)));
         }
         let mut tablets = try_join_all(starts).await?;
         for (shard, primary) in primaries {
@@ -465,19 +482,14 @@ impl Place<'_> {
         Ok(tablets)
     }
 
-    async fn start_tablet(
-        &self,
-        shard: &str,
-        number: u32,
-        is_lone: bool,
-    ) -> Result<Tablet, StartError> {
+    async fn start_tablet(&self, shard: &str, number: u32) -> Result<Tablet, StartError> {
         let Self { etcd, password, keyspace, .. } = self;
         let root = make_root(Path::new(LOG), password)?;
         let mut options = mysql_options(None, password, root.path(), number)?;
         options.extra_arguments.extend(OF_SERVER.map(flag));
-        if is_lone {
+        if self.is_measured {
             options = options.for_long();
-            options.extra_arguments.push(flag(OF_LONE_SERVER));
+            options.extra_arguments.push(flag(OF_MEASURED));
         }
         // Such as those that make the account.
         options.first_statements.push("SET GLOBAL super_read_only = OFF".to_owned());

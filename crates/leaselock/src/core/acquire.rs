@@ -186,95 +186,196 @@ impl Drop for PendingAcquire {
     }
 }
 
+/// The number of the next hold: all holds of the process share a schedule.
+static HOLDS: AtomicU64 = AtomicU64::new(0);
+
 /// Asks until the name is granted, refused for good or no longer wanted.
 async fn ask_until_granted(
     core: Arc<Core>,
-    mut request: Request,
+    request: Request,
     mut caller_gone: oneshot::Receiver<Infallible>,
 ) -> Result<Guard, AcquireError> {
     let mut backoff = Backoff::new(request.strategy);
-    let mut notifications = match request.strategy {
-        WaitStrategy::Notified => core.store.listen(&request.name, &request.token),
-        _ => None,
-    };
-    let mut no_answers_in_a_row = 0;
-    // An entry in a queue at the backend has to be removed as well.
-    let mut may_be_held = core.store.queues() || (request.waits && notifications.is_some());
-    let refusal = loop {
-        request.token.next_attempt();
+    let mut asking = Asking::new(core, request);
+    loop {
+        asking.request.token.next_attempt();
         let sent_at = Moment::now();
-        protocol!(
-            "ask",
-            request.name,
-            request.token,
-            process = Arc::as_ptr(&core).addr(),
-            lease_ms = request.lease.as_millis(),
-            listens = request.waits && notifications.is_some(),
-        );
-        match ask_once(&core, &request, sent_at).await {
-            Ok(Some(grant)) => {
-                return Ok(guard_of(&core, request, grant, sent_at, notifications));
-            }
-            Ok(None) => {
-                protocol!("refused", request.name, request.token);
-                no_answers_in_a_row = 0;
-                if !std::mem::replace(&mut request.contended, true) {
-                    count(&core.stats.contended);
-                }
-                if !request.waits {
-                    break AcquireError::Busy;
-                }
-                // One more attempt sees a name that became free before the subscription began.
-                if notifications.is_none() && request.strategy == WaitStrategy::Notified {
-                    notifications = watch(&core, &request).await;
-                    if notifications.is_some() {
-                        may_be_held = true;
-                        continue;
-                    }
-                }
-            }
-            Err(why) => {
-                protocol!("unanswered", request.name, request.token);
-                may_be_held = true;
-                // The link that carries notifications may be the one that broke.
-                notifications = None;
-                no_answers_in_a_row += 1;
-                if no_answers_in_a_row == NO_ANSWERS_MAX {
-                    if let Some(head) = &request.head {
-                        head.fail_waiters(&why);
-                    }
-                    break AcquireError::Unavailable(why);
-                }
-            }
+        match asking.ask(sent_at).await {
+            AfterAttempt::Granted(grant) => return Ok(asking.into_guard(grant, sent_at)),
+            AfterAttempt::Ended(why) => return Err(asking.give_up(why)),
+            AfterAttempt::AtOnce => continue,
+            AfterAttempt::Wait => {}
         }
         tokio::select! {
             biased;
-            _ = &mut caller_gone => break AcquireError::TimedOut,
-            () = backoff.wait_or_be_notified(&mut notifications, request.lease) => {}
+            _ = &mut caller_gone => return Err(asking.give_up(AcquireError::TimedOut)),
+            () = backoff.wait_or_be_notified(&mut asking.notifications, asking.request.lease) => {}
         }
-        let attempt = request.token.attempt();
-        if let Some(grant) =
-            notifications.as_mut().and_then(|notifications| notifications.granted(attempt))
-            && Deadline::of(sent_at, request.lease).left() > request.lease / 2
-        {
-            // The release granted it after the attempt at `sent_at` was refused, for a whole lease. A
-            // grant that arrives when half of it is over is not used: the next attempt renews it, or
-            // finds that it is gone.
-            count(&core.stats.handed_over_by_others);
-            return Ok(guard_of(&core, request, grant, sent_at, notifications));
+        if let Some(grant) = asking.handed_over(sent_at) {
+            return Ok(asking.into_guard(grant, sent_at));
         }
-    };
-    if may_be_held {
-        core.background.release(ReleaseJob {
-            name: request.name,
-            token: request.token,
-            lease: request.lease,
-            give_up_at: Instant::now() + request.lease,
-            was_held: false,
-            head: None,
-        });
     }
-    Err(refusal)
+}
+
+/// A request between its attempts. When it ends, its subscription does before the next caller is the head.
+struct Asking {
+    notifications: Option<Subscription>,
+    request: Request,
+    core: Arc<Core>,
+    no_answers_in_a_row: u32,
+    /// Whether the backend may have something of the request, which has to be removed if nothing is granted.
+    may_be_held: bool,
+}
+
+/// What follows an attempt.
+enum AfterAttempt {
+    Granted(Grant),
+    /// No further attempt.
+    Ended(AcquireError),
+    /// Another attempt.
+    AtOnce,
+    /// Another attempt after a notification or a pause.
+    Wait,
+}
+
+impl Asking {
+    fn new(core: Arc<Core>, request: Request) -> Self {
+        let notifications = match request.strategy {
+            WaitStrategy::Notified => core.store.listen(&request.name, &request.token),
+            _ => None,
+        };
+        // An entry in a queue at the backend has to be removed as well.
+        let may_be_held = core.store.queues() || (request.waits && notifications.is_some());
+        Self { notifications, request, core, no_answers_in_a_row: 0, may_be_held }
+    }
+
+    /// Makes one attempt.
+    async fn ask(&mut self, sent_at: Moment) -> AfterAttempt {
+        protocol!(
+            "ask",
+            self.request.name,
+            self.request.token,
+            process = Arc::as_ptr(&self.core).addr(),
+            lease_ms = self.request.lease.as_millis(),
+            listens = self.request.waits && self.notifications.is_some(),
+        );
+        match ask_once(&self.core, &self.request, sent_at).await {
+            Ok(Some(grant)) => AfterAttempt::Granted(grant),
+            Ok(None) => self.refused().await,
+            Err(why) => self.unanswered(why),
+        }
+    }
+
+    /// Another client has the name.
+    async fn refused(&mut self) -> AfterAttempt {
+        protocol!("refused", self.request.name, self.request.token);
+        self.no_answers_in_a_row = 0;
+        if !std::mem::replace(&mut self.request.contended, true) {
+            count(&self.core.stats.contended);
+        }
+        if !self.request.waits {
+            return AfterAttempt::Ended(AcquireError::Busy);
+        }
+        if self.notifications.is_some() || self.request.strategy != WaitStrategy::Notified {
+            return AfterAttempt::Wait;
+        }
+        self.notifications = watch(&self.core, &self.request).await;
+        if self.notifications.is_none() {
+            return AfterAttempt::Wait;
+        }
+        self.may_be_held = true;
+        // This attempt sees a name that became free before the subscription began.
+        AfterAttempt::AtOnce
+    }
+
+    /// The backend may have granted the name or not.
+    fn unanswered(&mut self, why: BackendError) -> AfterAttempt {
+        protocol!("unanswered", self.request.name, self.request.token);
+        self.may_be_held = true;
+        // The link that carries notifications may be the one that broke.
+        self.notifications = None;
+        self.no_answers_in_a_row += 1;
+        if self.no_answers_in_a_row < NO_ANSWERS_MAX {
+            return AfterAttempt::Wait;
+        }
+        if let Some(head) = &self.request.head {
+            head.fail_waiters(&why);
+        }
+        AfterAttempt::Ended(AcquireError::Unavailable(why))
+    }
+
+    /// The grant of a release, for a whole lease, after the attempt at `sent_at` was refused. One that comes when half
+    /// of it is over is not used: the next attempt renews it, or finds that it is gone.
+    fn handed_over(&mut self, sent_at: Moment) -> Option<Grant> {
+        let lease = self.request.lease;
+        let grant = self.notifications.as_mut()?.granted(self.request.token.attempt())?;
+        if Deadline::of(sent_at, lease).left() <= lease / 2 {
+            return None;
+        }
+        count(&self.core.stats.handed_over_by_others);
+        Some(grant)
+    }
+
+    /// Ends without a guard.
+    fn give_up(self, why: AcquireError) -> AcquireError {
+        if self.may_be_held {
+            self.core.background.release(ReleaseJob {
+                name: self.request.name,
+                token: self.request.token,
+                lease: self.request.lease,
+                give_up_at: Instant::now() + self.request.lease,
+                was_held: false,
+                head: None,
+            });
+        }
+        why
+    }
+
+    /// Makes a guard of a grant, and has the scheduler renew it.
+    fn into_guard(self, grant: Grant, sent_at: Moment) -> Guard {
+        let Self { notifications, request, core, .. } = self;
+        let Request { name, token, lease, head, .. } = request;
+        assert!(grant.fences > 0, "a grant has at least one fence, or none at all");
+        assert!(grant.fence.is_none_or(|fence| fence <= Fence::MAX), "{:?}", grant.fence);
+        // Where several can hold a name, the next caller of this client may ask at once.
+        let head = head.filter(|_| !core.store.shared());
+        let now = Instant::now();
+        count(&core.stats.acquired);
+        core.stats.wait.add(now - request.asked_at);
+        protocol!(
+            "holds",
+            name,
+            token,
+            fence = grant.fence.map(Fence::get),
+            fences = grant.fences,
+            left_us = Deadline::of(sent_at, lease).left().as_micros(),
+        );
+        let lost = CancellationToken::new();
+        let hold = Arc::new(Hold {
+            id: HOLDS.fetch_add(1, Ordering::Relaxed),
+            name,
+            token,
+            lease,
+            store: Arc::clone(&core.store),
+            stats: Arc::clone(&core.stats),
+            state: Mutex::new(HoldState {
+                phase: Phase::Held,
+                deadline: Deadline::of(sent_at, lease),
+                due: renew_at(sent_at.instant, lease),
+                renews_alone: false,
+                head,
+                lost: lost.clone(),
+                grant,
+                hand_overs: 0,
+                entered_again: false,
+                notifications,
+            }),
+        });
+        let scheduler = core.background.scheduler();
+        scheduler.renewals.watch(&hold);
+        core.store.watch_hold(WatchedHold::of(&hold));
+        Guard { hold, core, scheduler, fence: grant.fence, lost, since: now, over: false }
+    }
 }
 
 /// Subscribes to the name, if the kind can notify and the backend answers.
@@ -293,59 +394,4 @@ async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> AcquireRes
         }
         answer => answer,
     }
-}
-
-/// The number of the next hold: all holds of the process share a schedule.
-static HOLDS: AtomicU64 = AtomicU64::new(0);
-
-/// Makes a guard of a grant, and has the scheduler renew it.
-fn guard_of(
-    core: &Arc<Core>,
-    request: Request,
-    grant: Grant,
-    sent_at: Moment,
-    notifications: Option<Subscription>,
-) -> Guard {
-    let Request { name, token, lease, head, .. } = request;
-    assert!(grant.fences > 0, "a grant has at least one fence, or none at all");
-    assert!(grant.fence.is_none_or(|fence| fence <= Fence::MAX), "{:?}", grant.fence);
-    // Where several can hold a name, the next caller of this client may ask at once.
-    let head = head.filter(|_| !core.store.shared());
-    let now = Instant::now();
-    count(&core.stats.acquired);
-    core.stats.wait.add(now - request.asked_at);
-    protocol!(
-        "holds",
-        name,
-        token,
-        fence = grant.fence.map(Fence::get),
-        fences = grant.fences,
-        left_us = Deadline::of(sent_at, lease).left().as_micros(),
-    );
-    let lost = CancellationToken::new();
-    let hold = Arc::new(Hold {
-        id: HOLDS.fetch_add(1, Ordering::Relaxed),
-        name,
-        token,
-        lease,
-        store: Arc::clone(&core.store),
-        stats: Arc::clone(&core.stats),
-        state: Mutex::new(HoldState {
-            phase: Phase::Held,
-            deadline: Deadline::of(sent_at, lease),
-            due: renew_at(sent_at.instant, lease),
-            renews_alone: false,
-            head,
-            lost: lost.clone(),
-            grant,
-            hand_overs: 0,
-            entered_again: false,
-            notifications,
-        }),
-    });
-    let scheduler = core.background.scheduler();
-    scheduler.renewals.watch(&hold);
-    core.store.watch_hold(WatchedHold::of(&hold));
-    let core = Arc::clone(core);
-    Guard { hold, core, scheduler, fence: grant.fence, lost, since: now, over: false }
 }

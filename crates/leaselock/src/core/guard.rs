@@ -108,10 +108,13 @@ impl Guard {
             return ReleaseOutcome::Released;
         }
         let ended = self.end();
+        let job = self.job(&ended);
         let outcome = if ended.was_foreign {
+            // Another name of its group, or a vote of Redlock, may be left.
+            self.core.background.release(job);
             ReleaseOutcome::AlreadyLost
         } else {
-            give_back(&*self.core.store, &self.job(ended.deadline)).await
+            give_back(&*self.core.store, &job).await
         };
         self.over = true;
         self.core.stats.count_release(outcome);
@@ -213,13 +216,13 @@ impl Guard {
         ended
     }
 
-    fn job(&self, give_up_at: Instant) -> ReleaseJob {
+    fn job(&self, ended: &FinalState) -> ReleaseJob {
         ReleaseJob {
             name: self.hold.name.clone(),
             token: self.hold.token.clone(),
             lease: self.hold.lease,
-            give_up_at,
-            was_held: true,
+            give_up_at: ended.deadline,
+            was_held: !ended.was_foreign,
             head: None,
         }
     }
@@ -236,10 +239,8 @@ impl Drop for Guard {
         }
         let ended = self.end();
         let head = self.hold.locked().head.take();
-        if !ended.was_foreign {
-            let job = self.job(ended.deadline);
-            self.core.background.release(ReleaseJob { head, ..job });
-        }
+        let job = self.job(&ended);
+        self.core.background.release(ReleaseJob { head, ..job });
     }
 }
 

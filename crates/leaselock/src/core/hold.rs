@@ -86,7 +86,7 @@ pub(crate) enum Phase {
 
 /// The state of a hold at the moment when its guard ended it.
 pub(crate) struct FinalState {
-    /// Whether another token has the name, so that there is nothing to release.
+    /// Whether the backend has said that the hold is gone. Only a part of it may be left there.
     pub(crate) was_foreign: bool,
     pub(crate) deadline: Instant,
     pub(crate) due: Instant,

@@ -39,7 +39,7 @@ pub(crate) struct ReleaseJob {
     pub(crate) lease: Duration,
     /// When the lease is over, so that a release has lost its purpose.
     pub(crate) give_up_at: Instant,
-    /// Whether it was a hold, and not only what a refused acquire may have left behind.
+    /// Whether it was a hold, and not only what a refused acquire or a lost hold may have left behind.
     pub(crate) was_held: bool,
     /// Passed to the next waiter once the name is free.
     pub(crate) head: Option<QueueHead>,

@@ -117,8 +117,11 @@ impl LeaseStore for TableStore {
     }
 
     async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
-        let raised =
-            sqlx::query(RAISE_FENCE).bind(name.as_str()).bind(at_least.get()).execute(&self.pool);
+        // One more than the last one: an acquire that has not read its fence yet reads this one.
+        let raised = sqlx::query(RAISE_FENCE)
+            .bind(name.as_str())
+            .bind(at_least.get() + 1)
+            .execute(&self.pool);
         raised.await.map(|_| ()).map_err(BackendError::of)
     }
 }

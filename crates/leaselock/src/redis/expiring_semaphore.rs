@@ -53,6 +53,7 @@ pub fn mutex<C: Connection>(
         renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
         release: script(&[CLOCK, WAITERS, HOLDS, include_str!("expiring_semaphore_release.lua")]),
     };
-    let store = ScriptStore { server, scripts, form: Form::Permits(permits_max) };
+    let form = Form::Permits(permits_max.to_string());
+    let store = ScriptStore { server, scripts, form };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

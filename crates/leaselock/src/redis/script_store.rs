@@ -33,7 +33,7 @@ pub(super) enum Form {
     /// A group of names (one name, or several with one hash tag), each with the keys of `Token`.
     Group(WaitStrategy),
     /// The holders of permits, of which there is this number, and a queue.
-    Permits(u32),
+    Permits(String),
     /// The side of the readers, who share a key, and the queue of both sides.
     Readers,
     /// The side of the writers.
@@ -75,9 +75,9 @@ impl<C: Connection> LeaseStore for ScriptStore<C> {
         let fences = &*token.fences().to_string();
         let channel = &*self.server.channel_of(name, token);
         let waiting_channel = if token.waits() { channel } else { "" };
-        let permits;
-        let arguments = match self.form {
+        let arguments = match &self.form {
             Form::Token { fair, .. } => {
+                let fair = *fair;
                 let may_overtake = flag(!fair && !token.is_retry());
                 // A contender without a subscription enters the queue only where the queue is the order.
                 let queues = flag(token.waits() && (fair || !channel.is_empty()));
@@ -87,8 +87,7 @@ impl<C: Connection> LeaseStore for ScriptStore<C> {
             }
             Form::Group(_) => vec![me, lease_ms, waiting_channel, attempt],
             Form::Permits(permits_max) => {
-                permits = permits_max.to_string();
-                vec![me, &permits, lease_ms, waiting_channel, attempt]
+                vec![me, permits_max.as_str(), lease_ms, waiting_channel, attempt]
             }
             Form::Readers | Form::Writers => {
                 vec![me, lease_ms, waiting_channel, flag(token.waits()), attempt]
@@ -120,11 +119,9 @@ impl<C: Connection> LeaseStore for ScriptStore<C> {
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let keys = self.form.keys(&self.server.keys, name);
-        let permits;
         let mut arguments = vec![token.as_str()];
-        if let Form::Permits(permits_max) = self.form {
-            permits = permits_max.to_string();
-            arguments.push(&permits);
+        if let Form::Permits(permits_max) = &self.form {
+            arguments.push(permits_max);
         }
         self.server.run(&self.scripts.release, &keys, &arguments).await
     }

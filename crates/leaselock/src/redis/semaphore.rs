@@ -56,6 +56,7 @@ pub fn mutex<C: Connection>(
         renew: Script::new(include_str!("semaphore_renew.lua")),
         release: script(&[CLOCK, WAITERS, include_str!("semaphore_release.lua")]),
     };
-    let store = ScriptStore { server, scripts, form: Form::Permits(permits_max) };
+    let form = Form::Permits(permits_max.to_string());
+    let store = ScriptStore { server, scripts, form };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

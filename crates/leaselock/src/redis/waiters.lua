@@ -43,10 +43,10 @@ local function listens(channel)
 end
 
 -- When the waiter of an entry arrived and what it said. A waiter that was not seen for
--- WAITER_ALIVE_MS is taken out: nil.
+-- WAITER_ALIVE_MS is taken out: nil. So is one that was seen that far ahead: this clock was set back.
 local function alive(queue, who, entry)
   local arrived, seen, said = string.match(entry, '^(%d+) (%d+) (.*)$')
-  if seen + WAITER_ALIVE_MS * 1000 > now_us then
+  if math.abs(seen - now_us) < WAITER_ALIVE_MS * 1000 then
     return tonumber(arrived), said
   end
   redis.call('HDEL', queue, who)

@@ -5,12 +5,13 @@
 //! its time is over.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -68,7 +69,11 @@ pub(super) enum Ahead {
 pub(super) struct Contenders {
     state: Mutex<State>,
     earlier: Arc<Notify>,
-    _sweeper: DropGuard,
+    /// Starts the sweeper on the present runtime.
+    start: OnceLock<Box<dyn Fn() -> AbortHandle + Send + Sync>>,
+    /// The sweeper. It ends with its runtime; then the next contender starts it again on its own.
+    sweeper: Mutex<Option<AbortHandle>>,
+    _end: DropGuard,
 }
 
 #[derive(Default)]
@@ -88,22 +93,38 @@ pub(super) trait Nodes: Send + Sync + 'static {
 }
 
 impl Contenders {
-    /// Makes a store around its contenders, and starts the task that deletes what they left.
+    /// Makes a store around its contenders. What they leave is deleted by a task on `tasks`.
     pub(super) fn serve<S: Nodes>(
         tasks: &TaskTracker,
         make: impl FnOnce(Arc<Self>) -> S,
     ) -> Arc<S> {
         let ended = CancellationToken::new();
         let earlier = Arc::new(Notify::new());
-        let contenders = Self {
+        let contenders = Arc::new(Self {
             state: Mutex::default(),
             earlier: Arc::clone(&earlier),
-            _sweeper: ended.clone().drop_guard(),
-        };
-        let store = Arc::new(make(Arc::new(contenders)));
-        let sweep = sweep(Arc::downgrade(&store), earlier);
-        tasks.spawn(async move { ended.run_until_cancelled(sweep).await });
+            start: OnceLock::new(),
+            sweeper: Mutex::default(),
+            _end: ended.clone().drop_guard(),
+        });
+        let store = Arc::new(make(Arc::clone(&contenders)));
+        let swept = Arc::downgrade(&store);
+        let tasks = tasks.clone();
+        contenders.start.get_or_init(|| {
+            Box::new(move || {
+                let sweep = sweep(Weak::clone(&swept), Arc::clone(&earlier));
+                let ended = ended.clone();
+                tasks.spawn(async move { ended.run_until_cancelled(sweep).await }).abort_handle()
+            })
+        });
         store
+    }
+
+    fn keep_sweeping(&self) {
+        let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if sweeper.as_ref().is_none_or(AbortHandle::is_finished) {
+            *sweeper = self.start.get().map(|start| start());
+        }
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -121,6 +142,7 @@ impl Contenders {
         paths: &[String],
         until: Instant,
     ) -> Contender {
+        self.keep_sweeping();
         let mut state = self.locked();
         let contender = state.by_token.entry(token.to_owned());
         let contender = contender.or_insert_with(|| Contender::new(client, paths, until));

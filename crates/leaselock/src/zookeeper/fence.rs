@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zookeeper_client::{Error, MultiReadResult};
+use zookeeper_client::{Client, Error, MultiReadResult};
 
 use super::Base;
 use crate::Fence;
@@ -39,8 +39,16 @@ fn floor(data: &[u8]) -> StoreResult<u64> {
     text.ok_or_else(|| BackendError::new("the fence floor is not a number"))
 }
 
-/// Makes all fences to come higher than `at_least`.
-pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
+/// Where the contenders of a name have their nodes.
+pub(super) enum Place {
+    /// At these paths.
+    Nodes(Vec<String>),
+    /// In this directory.
+    Directory(String),
+}
+
+/// Makes all fences to come higher than `at_least`, also those of contenders whose nodes are there already.
+pub(super) async fn raise(base: &Base, place: &Place, at_least: Fence) -> StoreResult<()> {
     let client = base.ensemble.session(ANY_LEASE).await?;
     for _ in 0..RAISES_MAX {
         let (data, stat) = match client.get_data(&base.path).await {
@@ -56,8 +64,9 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
             Err(Error::BadVersion) => continue,
             written => written.map_err(BackendError::of)?,
         };
-        let made_by = u64::try_from(now.mzxid).unwrap_or(u64::MAX);
-        let Some(higher) = at_least.get().checked_sub(made_by).filter(|higher| *higher > floor)
+        let before = before_all(&client, place, now.mzxid).await?;
+        let before = u64::try_from(before).unwrap_or(u64::MAX);
+        let Some(higher) = at_least.get().checked_sub(before).filter(|higher| *higher > floor)
         else {
             return Ok(());
         };
@@ -68,4 +77,24 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
         }
     }
     Err(BackendError::new("others raised the fence at the same time"))
+}
+
+/// A transaction before all that made nodes of a place, or make them from now on: `now` if there are none.
+async fn before_all(client: &Client, place: &Place, now: i64) -> StoreResult<i64> {
+    let nodes: Vec<String> = match place {
+        Place::Nodes(nodes) => nodes.clone(),
+        Place::Directory(directory) => match client.list_children(directory).await {
+            Err(Error::NoNode) => return Ok(now),
+            listed => {
+                let names = listed.map_err(BackendError::of)?;
+                names.iter().map(|name| format!("{directory}/{name}")).collect()
+            }
+        },
+    };
+    let mut before = now;
+    for node in nodes {
+        let stat = client.check_stat(&node).await.map_err(BackendError::of)?;
+        before = stat.map_or(before, |stat| before.min(stat.czxid - 1));
+    }
+    Ok(before)
 }

@@ -16,7 +16,7 @@ use zookeeper_client::{Client, Error, MultiReadResult};
 use super::contenders::{
     Ahead, Contender, Contenders, Node, Nodes, QUEUED_MAX, TokenSubscription, give_up,
 };
-use super::fence::{fence, floor_of, raise};
+use super::fence::{Place, fence, floor_of, raise};
 use super::{Base, EPHEMERAL, session_is_over};
 use crate::store::{
     AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Subscription, Token,
@@ -222,8 +222,9 @@ impl LeaseStore for FixedNodes {
         give_up(self, token.as_str()).await
     }
 
-    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
-        raise(&self.base, at_least).await
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        let nodes = name.parts().map(|name| self.base.of(&name)).collect();
+        raise(&self.base, &Place::Nodes(nodes), at_least).await
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {

@@ -17,7 +17,7 @@ use zookeeper_client::{Client, Error, MultiReadResult};
 use super::contenders::{
     Ahead, Contender, Contenders, Node, Nodes, QUEUED_MAX, TokenSubscription, give_up,
 };
-use super::fence::{fence, floor_of, raise};
+use super::fence::{Place, fence, floor_of, raise};
 use super::{Base, SEQUENTIAL, session_is_over};
 use crate::core::queue_role::{Obstacle, QueueRole};
 use crate::store::{
@@ -282,8 +282,8 @@ impl LeaseStore for Queue {
         give_up(self, token.as_str()).await
     }
 
-    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
-        raise(&self.base, at_least).await
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        raise(&self.base, &Place::Directory(self.base.of(name)), at_least).await
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {

@@ -17,7 +17,6 @@ use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use super::contenders::{Nodes, TokenSubscription, give_up};
-use super::fence::raise;
 use super::queue::Queue;
 use super::{Base, Ensemble};
 use crate::core::queue_role::QueueRole;
@@ -111,7 +110,7 @@ impl LeaseStore for Reentrant {
         }
         let is_there = self.queue.prove(token.owner(), lease).await?;
         if !is_there {
-            // Of a hold that others have ended, no release comes.
+            // All holds of the owner have ended with its node.
             self.locked().remove(token.owner());
         }
         Ok(is_there)
@@ -128,8 +127,8 @@ impl LeaseStore for Reentrant {
         Ok(left)
     }
 
-    async fn raise_fence(&self, _name: &LockName, at_least: Fence) -> StoreResult<()> {
-        raise(&self.queue.base, at_least).await
+    async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
+        self.queue.raise_fence(name, at_least).await
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::Client;
 
 use super::super::LEASE_MAX;
@@ -22,7 +23,13 @@ pub struct Ensemble {
     hosts: Arc<str>,
     prefix: String,
     /// By their length in milliseconds. Lengths double, so there are at most eleven.
-    sessions: Mutex<BTreeMap<u64, PendingSession>>,
+    sessions: Mutex<BTreeMap<u64, Session>>,
+}
+
+struct Session {
+    pending: PendingSession,
+    /// Does nothing, and ends with the runtime that runs the session: the client does not tell of that.
+    runtime: AbortOnDropHandle<()>,
 }
 
 /// A session that is being opened, or is open.
@@ -78,8 +85,8 @@ impl Ensemble {
         let key = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         // Nothing in here can panic half-way through a change.
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = sessions.get(&key).filter(|session| is_usable(session)) {
-            return open.clone();
+        if let Some(open) = sessions.get(&key).filter(|session| session.is_usable()) {
+            return open.pending.clone();
         }
         let connector = Client::connector().with_session_timeout(length).with_fail_eagerly();
         let hosts = Arc::clone(&self.hosts);
@@ -92,17 +99,21 @@ impl Ensemble {
                 Err(_) => Err("the session's task was ended with its runtime".to_owned()),
             }
         };
-        let connecting = opened.boxed().shared();
-        sessions.insert(key, connecting.clone());
-        connecting
+        let pending = opened.boxed().shared();
+        let runtime = AbortOnDropHandle::new(tokio::spawn(std::future::pending()));
+        sessions.insert(key, Session { pending: pending.clone(), runtime });
+        pending
     }
 }
 
-fn is_usable(session: &PendingSession) -> bool {
-    match session.peek() {
-        None => true,
-        Some(Ok(client)) => !client.state().is_terminated(),
-        Some(Err(_)) => false,
+impl Session {
+    fn is_usable(&self) -> bool {
+        let works = match self.pending.peek() {
+            None => true,
+            Some(Ok(client)) => !client.state().is_terminated(),
+            Some(Err(_)) => false,
+        };
+        works && !self.runtime.is_finished()
     }
 }
 

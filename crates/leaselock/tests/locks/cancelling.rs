@@ -31,37 +31,7 @@ async fn nothing_is_left(process: &LeasedMutex, testbed: &TokenTestbed) {
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
-/// C1 in a line: waiters that go away let those behind them through and leave the holder alone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_waiter_leaves_the_line() {
-    let testbed = TokenTestbed::new().await;
-    let (process, other) = (testbed.process().await, testbed.process().await);
-    let holder = acquire(&other, &testbed, LONG_LEASE).await;
-    let held = testbed.value().await;
-    let mut random = random();
-    let mut stayed = tokio::task::JoinSet::new();
-    let mut left = tokio::task::JoinSet::new();
-    for number in 0..200 {
-        let (process, name) = (process.clone(), testbed.name.clone());
-        let acquire_and_release = async move {
-            let guard = process.acquire(&name, waiting(LONG_LEASE)).await.expect("granted");
-            guard.release().await
-        };
-        if number % 10 == 9 {
-            stayed.spawn(acquire_and_release);
-        } else {
-            left.spawn(poll_and_drop(Box::pin(acquire_and_release), random.random_range(0..300)));
-        }
-    }
-    left.join_all().await;
-    assert_eq!(testbed.value().await, held, "the holder lost its lock");
-    assert_eq!(holder.release().await, ReleaseOutcome::Released);
-    let outcomes = stayed.join_all().await;
-    assert!(outcomes.iter().all(|outcome| *outcome == ReleaseOutcome::Released));
-    nothing_is_left(&process, &testbed).await;
-}
-
-/// C2: the same by `timeout`, while the command is on a link that stalls.
+/// C2: an acquire is dropped while its command is on a link that stalls.
 #[tokio::test]
 async fn an_acquire_that_times_out_on_a_stalled_link_leaks_nothing() {
     let testbed = TokenTestbed::new().await;

@@ -3,62 +3,40 @@
 
 use std::time::Duration;
 
-use leaselock::redis::subscriber::Subscriber;
-use leaselock::{Guard, LeasedMutex, Mutex, redis as redis_locks};
+use leaselock::{Guard, LeasedMutex, Mutex};
 use tokio::time::{Instant, timeout};
-use tokio_util::task::TaskTracker;
 
 use super::failovers::{
     Contenders, KEPT_LEASE, LEASE, RECOVERY_MAX, assert_kept, contend, cut_off, fail_over,
     kill_the_owner, lose_the_primary, name, owner, owner_and_heir, slot,
 };
-use super::{LONG_LEASE, connect, waiting};
-use crate::support::{own_cluster, unique};
+use super::testbed::{Testbed, listed};
+use super::{LONG_LEASE, waiting};
+use crate::support::own_cluster;
 
 const PERMITS: u32 = 2;
 /// A writer counts as this number of readers: beside it nobody may hold.
 const WRITER: usize = 100;
 
-async fn semaphore(url: &str, prefix: &str) -> LeasedMutex {
-    let (redis, tasks) = (connect(url).await, &TaskTracker::new());
-    let subscriber = Subscriber::start(redis.clone(), prefix, tasks).expect("a prefix");
-    redis_locks::semaphore::mutex(redis, &subscriber, prefix, PERMITS, tasks).expect("a prefix")
-}
-
-async fn expiring_semaphore(url: &str, prefix: &str) -> LeasedMutex {
-    let (redis, tasks) = (connect(url).await, &TaskTracker::new());
-    let subscriber = Subscriber::start(redis.clone(), prefix, tasks).expect("a prefix");
-    let made = redis_locks::expiring_semaphore::mutex(redis, &subscriber, prefix, PERMITS, tasks);
-    made.expect("a prefix")
-}
-
-/// A reader and a writer of one process.
-async fn read_write(url: &str, prefix: &str) -> [LeasedMutex; 2] {
-    let (redis, tasks) = (connect(url).await, &TaskTracker::new());
-    let subscriber = Subscriber::start(redis.clone(), prefix, tasks).expect("a prefix");
-    let lock = redis_locks::read_write::read_write(&redis, &subscriber, prefix, tasks);
-    let lock = lock.expect("a prefix");
-    [lock.read, lock.write]
-}
-
 /// The kinds without a fence.
 async fn contenders(url: &str) -> Vec<Contenders> {
+    let testbed = Testbed::new().with_redis(url.to_owned());
     let permits = usize::try_from(PERMITS).expect("a few");
-    let (mut counting, mut expiring, mut readers) = (Vec::new(), Vec::new(), Vec::new());
-    let prefixes = [0; 3].map(|_| format!("{}:", unique("contend")));
-    for _ in 0..4 {
-        counting.push((semaphore(url, &prefixes[0]).await, 1));
-        expiring.push((expiring_semaphore(url, &prefixes[1]).await, 1));
+    let mut all = Vec::new();
+    for kind in ["semaphore", "expiring-semaphore"] {
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push((testbed.semaphore(listed("redis", kind), PERMITS).await, 1));
+        }
+        all.push(Contenders::new(kind, clients, permits));
     }
+    let mut clients = Vec::new();
     for _ in 0..2 {
-        let [read, write] = read_write(url, &prefixes[2]).await;
-        readers.extend([(read, 1), (write, WRITER)]);
+        let lock = testbed.read_write(listed("redis", "read-write")).await;
+        clients.extend([(lock.read, 1), (lock.write, WRITER)]);
     }
-    vec![
-        Contenders::new("semaphore", counting, permits),
-        Contenders::new("expiring-semaphore", expiring, permits),
-        Contenders::new("read-write", readers, WRITER),
-    ]
+    all.push(Contenders::new("read-write", clients, WRITER));
+    all
 }
 
 // One failover for all: the other nodes vote for one within twice the node time-out.
@@ -99,11 +77,13 @@ async fn hold(lock: &LeasedMutex) -> Guard {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_missed_permits_grants_them_again_until_the_first_holders_hear() {
     let cluster = own_cluster(1).await;
-    let (url, prefix) = (cluster.url(), format!("{}:", unique("missed")));
+    let testbed = Testbed::new().with_redis(cluster.url());
     let (owner, heir) = owner_and_heir(&cluster).await;
-    let [_, first_writer] = read_write(&url, &prefix).await;
-    let [_, second_writer] = read_write(&url, &prefix).await;
-    let permits = [semaphore(&url, &prefix).await, semaphore(&url, &prefix).await];
+    let writer = async || testbed.read_write(listed("redis", "read-write")).await.write;
+    let semaphore = async || testbed.semaphore(listed("redis", "semaphore"), PERMITS).await;
+    let first_writer = writer().await;
+    let second_writer = writer().await;
+    let permits = [semaphore().await, semaphore().await];
     cut_off(&cluster, owner, heir).await;
     let writer = hold(&first_writer).await;
     let mut holders = Vec::new();

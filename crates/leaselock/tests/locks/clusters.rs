@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use dev_servers::RedisCluster;
-use leaselock::redis::subscriber::Subscriber;
 use leaselock::{LeasedMutex, LockName, Mutex, ReleaseOutcome, redis as redis_locks};
 use redis::AsyncCommands;
 use redis_connection::{Options, Slot};
@@ -11,19 +10,18 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::failovers::{
-    Contenders, KEPT_LEASE, LEASE, assert_kept, contend, fail_over, kill_the_owner, name, owner,
-    owner_and_heir, replace_the_primary, slot,
+    Contenders, KEPT_LEASE, LEASE, assert_kept, contend, name, owner, owner_and_heir,
+    replace_the_primary, slot,
 };
+use super::testbed::{Testbed, listed};
 use super::{LONG_LEASE, PATIENCE, at_once, connect, shared, until, until_lost, waiting};
 use crate::support::{cluster, own_cluster, own_sentinels, unique};
 
 const CLIENTS: usize = 4;
 
 /// One more process on the servers at `url`.
-async fn process(url: &str, prefix: &str) -> LeasedMutex {
-    let (redis, tasks) = (connect(url).await, &TaskTracker::new());
-    let subscriber = Subscriber::start(redis.clone(), prefix, tasks).expect("a prefix");
-    redis_locks::token::notified(redis, &subscriber, prefix, tasks).expect("a prefix")
+async fn process(testbed: &Testbed, url: &str) -> LeasedMutex {
+    testbed.process_behind(listed("redis", "token"), url).await
 }
 
 /// PUBLISH answers how many listen at one node, and reaches all nodes. A script that grants first
@@ -31,19 +29,18 @@ async fn process(url: &str, prefix: &str) -> LeasedMutex {
 #[tokio::test]
 async fn a_contender_that_listens_at_another_node_never_holds_beside_another() {
     let cluster = cluster().await;
-    let (url, prefix) = (cluster.url(), format!("{}:", unique("elsewhere")));
+    let url = cluster.url();
+    let testbed = Testbed::new();
     let owner = owner(cluster).await;
     let elsewhere = (0..3).find(|node| *node != owner).expect("another primary");
 
-    let holder = process(&url, &prefix).await.acquire(&name(), waiting(LONG_LEASE)).await;
-    let (redis, tasks) = (connect(&url).await, &TaskTracker::new());
-    let other_node = shared(&cluster.nodes[elsewhere].tcp_url(), Options::default());
-    let subscriber = Subscriber::start(other_node, &prefix, tasks).expect("a prefix");
-    let waits = redis_locks::token::notified(redis.clone(), &subscriber, &prefix, tasks);
-    let waits = waits.expect("a prefix");
+    let holder = process(&testbed, &url).await.acquire(&name(), waiting(LONG_LEASE)).await;
+    let other_node = cluster.nodes[elsewhere].tcp_url();
+    let waits = testbed.process_notified_at(listed("redis", "token"), &url, &other_node).await;
     let mut contender =
         tokio::spawn(async move { waits.acquire(&name(), waiting(LONG_LEASE)).await });
-    let queue = format!("{prefix}queue:{}", name());
+    let redis = connect(&url).await;
+    let queue = format!("{}queue:{}", testbed.prefix, name());
     let entry = async || -> Vec<String> { redis.clone().hvals(&queue).await.expect("HVALS") };
     let since = Instant::now();
     while !entry().await.iter().any(|said| said.contains("wake:")) {
@@ -51,7 +48,7 @@ async fn a_contender_that_listens_at_another_node_never_holds_beside_another() {
         sleep(Duration::from_millis(1)).await;
     }
     let _ = holder.expect("free before").release().await;
-    let second = process(&url, &prefix).await.acquire(&name(), at_once(LONG_LEASE)).await;
+    let second = process(&testbed, &url).await.acquire(&name(), at_once(LONG_LEASE)).await;
     if let Ok(second) = second {
         let both = timeout(Duration::from_millis(300), &mut contender).await;
         assert!(both.is_err(), "two hold the lock at once");
@@ -63,20 +60,12 @@ async fn a_contender_that_listens_at_another_node_never_holds_beside_another() {
 
 /// Clients of one lock.
 async fn clients(url: &str) -> [Contenders; 1] {
-    let prefix = format!("{}:", unique("contend"));
+    let testbed = Testbed::new();
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push((process(url, &prefix).await, 1));
+        clients.push((process(&testbed, url).await, 1));
     }
     [Contenders::new("token", clients, 1)]
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_planned_failover_of_a_node_keeps_exclusion() {
-    let cluster = own_cluster(1).await;
-    let clients = clients(&cluster.url()).await;
-    contend(&clients, KEPT_LEASE, "CLUSTER FAILOVER", fail_over(&cluster)).await;
-    assert_kept(&clients);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,13 +80,6 @@ async fn a_slot_that_moves_keeps_exclusion() {
     })
     .await;
     assert_kept(&clients);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_gets_the_lock_again_after_a_node_was_killed() {
-    let cluster = own_cluster(1).await;
-    let clients = clients(&cluster.url()).await;
-    contend(&clients, LEASE, "primary of the cluster killed", kill_the_owner(&cluster)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

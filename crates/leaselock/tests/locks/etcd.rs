@@ -167,21 +167,6 @@ async fn a_deleted_key_is_noticed_by_the_next_renewal() {
     assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
 }
 
-/// A fence that was raised is passed by those, too, who stood in the queue before.
-#[tokio::test]
-async fn raising_the_fence_reaches_those_who_wait() {
-    let site = Site::new().await;
-    let (first, second) = (site.mutex(), site.mutex());
-    let held = granted(&first, LONG_LEASE).await;
-    let next = queued(&second, LONG_LEASE).await;
-    let accepted = leaselock::Fence(fence_of(&held).get() + 1_000_000_000);
-    assert_eq!(first.raise_fence(&name(), accepted).await, Ok(()));
-    release(held).await;
-    let next = next.await.expect("granted");
-    assert!(fence_of(&next) > accepted);
-    release(next).await;
-}
-
 /// Revisions start again with an empty cluster; fences do not.
 #[tokio::test]
 async fn fences_rise_over_a_loss_of_all_data() {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireError, AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX,
-    LeasedMutex, Mutex, ReleaseOutcome, Wait, Waiting, redis as redis_locks,
+    AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LeasedMutex, Mutex,
+    ReleaseOutcome, Wait, Waiting, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,9 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::proxy::{Link, Proxy};
 use super::testbed::{Testbed, can_be_held, name};
-use super::{
-    LONG_LEASE, PATIENCE, TokenTestbed, at_once, connect, fence_of, until, until_lost, waiting,
-};
+use super::{LONG_LEASE, PATIENCE, TokenTestbed, connect, fence_of, until, until_lost, waiting};
 
 fn hands_over(kind: &Capabilities) -> bool {
     kind.hands_over
@@ -152,30 +150,6 @@ async fn w6_a_local_flood_lets_another_process_through() {
     }
 }
 
-/// The release grants; the waiter does not have to ask.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_hands_the_lock_on_to_the_process_that_waits() {
-    let testbed = Testbed::new();
-    for (label, first, second) in testbed.pairs(notified).await {
-        // Once before, so that the subscriber listens.
-        warm_up(&first, &second).await;
-        let before = second.stats().snapshot().handed_over_by_others;
-        let guard = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        let fence = guard.fence();
-        let contended = second.stats().snapshot().contended;
-        let waiter = second.clone();
-        let next = tokio::spawn(async move { waiter.acquire(&name(), patiently()).await });
-        until("it waits", || second.stats().snapshot().contended > contended).await;
-        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
-        let next = next.await.expect("no panic").expect("granted");
-        assert!(fence.is_none() || next.fence() > fence, "{label}");
-        assert_eq!(second.stats().snapshot().handed_over_by_others, before + 1, "{label}");
-        let refused = first.acquire(&name(), at_once(LONG_LEASE)).await;
-        assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
-        assert_eq!(next.release().await, ReleaseOutcome::Released, "{label}");
-    }
-}
-
 /// Makes both processes' subscribers connect.
 pub async fn warm_up(first: &LeasedMutex, second: &LeasedMutex) {
     for (holder, waiter) in [(first, second), (second, first)] {
@@ -191,30 +165,6 @@ pub async fn warm_up(first: &LeasedMutex, second: &LeasedMutex) {
             });
             let _ = next.expect("granted").release().await;
         }
-    }
-}
-
-/// Who gives up is not given the lock, neither by its own process nor by another.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_that_left_is_given_nothing() {
-    let testbed = Testbed::new();
-    for (label, first, second) in testbed.pairs(notified).await {
-        warm_up(&first, &second).await;
-        for round in 0..50 {
-            let guard = first.acquire(&name(), patiently()).await.expect("granted");
-            // Sometimes the grant and the end of the patience cross.
-            let left =
-                timeout(Duration::from_micros(round * 200), second.acquire(&name(), patiently()));
-            let (left, released) = tokio::join!(left, async {
-                sleep(Duration::from_millis(5)).await;
-                guard.release().await
-            });
-            assert_eq!(released, ReleaseOutcome::Released, "{label}");
-            drop(left);
-        }
-        let free = timeout(PATIENCE, first.acquire(&name(), patiently())).await;
-        let guard = free.unwrap_or_else(|_| panic!("{label}: it was leaked")).expect("granted");
-        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
     }
 }
 

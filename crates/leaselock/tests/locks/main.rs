@@ -216,17 +216,6 @@ async fn options_that_cannot_be_safe_are_refused() {
 }
 
 #[tokio::test]
-async fn the_list_has_every_lock() {
-    let testbed = TokenTestbed::new().await;
-    let process = testbed.process().await;
-    let kind = process.capabilities();
-    let listed = leaselock::KINDS
-        .iter()
-        .any(|listed| (listed.kind, listed.backend) == (kind.kind, kind.backend));
-    assert!(listed);
-}
-
-#[tokio::test]
 async fn the_background_tasks_end_with_the_lock_and_give_back_first() {
     let testbed = TokenTestbed::new().await;
     let tasks = TaskTracker::new();

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leaselock::{
-    AcquireError, Capabilities, Fence, LockName, Primitive, ReleaseOutcome, redis as redis_locks,
+    AcquireError, Capabilities, Fence, LockName, Mutex, Primitive, ReleaseOutcome,
+    redis as redis_locks,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -162,13 +163,15 @@ async fn multi_and_token_exclude_each_other_on_redis() {
         assert!(is_refused(&token).await);
         assert_eq!(together.release().await, ReleaseOutcome::Released);
     }
-    // One key of two goes: the whole hold is lost, and not renewed on the other key either.
-    let together = multi.acquire_all(&all, waiting(SHORT_LEASE)).await.expect("granted");
+    // One key of two goes: the whole hold is lost, and its release frees the other key long before the lease ends.
+    let together = multi.acquire_all(&all, waiting(LONG_LEASE)).await.expect("granted");
     let key = format!("{}lock:{}", testbed.prefix, name());
     let mut redis = connect(&crate::support::redis_url().await).await;
     let () = redis::cmd("DEL").arg(key).query_async(&mut redis).await.expect("DEL");
     timeout(PATIENCE, together.lost()).await.expect("lost fires");
     assert_eq!(together.release().await, ReleaseOutcome::AlreadyLost);
+    let other = token.acquire(&all[1], waiting(LONG_LEASE)).await.expect("the rest is free");
+    let_go("token", other).await;
 }
 
 fn names(names: &[&str]) -> Vec<LockName> {

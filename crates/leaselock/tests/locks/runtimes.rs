@@ -1,12 +1,12 @@
 //! A lock that outlives the tokio runtime on which it was made, or is used on several.
 
 use leaselock::{Guard, LeasedMutex, Mutex, ReleaseOutcome};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::testbed::{Testbed, granted, is_refused, let_go, listed, name};
-use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, until, until_lost, waiting};
+use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, kinds, until, until_lost, waiting};
 
 fn runtime() -> Runtime {
     Runtime::new().expect("a runtime")
@@ -48,6 +48,29 @@ fn a_lock_from_an_ended_runtime_renews_its_holds() {
         // What is dropped is given back, too.
         drop(guard);
         let_go("token", granted("token", &other, LONG_LEASE).await).await;
+    });
+}
+
+/// The session with ZooKeeper ends with the runtime that opened it, and so does the task that deletes what is over. The
+/// next acquire starts both again.
+#[test]
+fn a_lock_from_an_ended_runtime_opens_a_session() {
+    let kind = listed("zookeeper", "sequential");
+    let (testbed, process) = from_an_ended_runtime(async {
+        let testbed = Testbed::new();
+        let process = testbed.process(kind).await;
+        let_go("sequential", kinds::granted("sequential", &process, LONG_LEASE).await).await;
+        (testbed, process)
+    });
+    let one_thread = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    one_thread.block_on(async {
+        let guard = kinds::granted("sequential", &process, SHORT_LEASE).await;
+        // Nothing is renewed meanwhile, and nothing is released afterwards.
+        std::thread::sleep(SHORT_LEASE * 2);
+        assert!(guard.is_lost());
+        std::mem::forget(guard);
+        let other = testbed.process(kind).await;
+        let_go("sequential", kinds::granted("sequential", &other, LONG_LEASE).await).await;
     });
 }
 

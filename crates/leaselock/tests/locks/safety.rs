@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use leaselock::{
-    AcquireError, Fence, LeasedMutex, LockName, Mutex, RaiseFenceError, ReleaseOutcome,
-};
+use leaselock::{Fence, LeasedMutex, LockName, Mutex, ReleaseOutcome};
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep};
 
 use super::proxy::{Link, Proxy};
 use super::{
-    FOREIGNER, LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, at_once, fence_of, until,
-    until_lost, waiting,
+    FOREIGNER, LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, fence_of, until, until_lost, waiting,
 };
 use crate::support::rounds;
 
@@ -53,26 +50,6 @@ async fn fence_of_a_hold(process: &LeasedMutex, testbed: &TokenTestbed) -> Fence
     let fence = fence_of(&guard);
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     fence
-}
-
-#[tokio::test]
-async fn a_raised_fence_is_exceeded_and_never_lowered() {
-    let testbed = TokenTestbed::new().await;
-    let process = testbed.process().await;
-    let fence = async || fence_of_a_hold(&process, &testbed).await;
-    let raise = async |to: u64| process.raise_fence(&testbed.name, Fence(to)).await;
-    let from_clock = fence().await;
-    assert!(from_clock > Fence(1_700_000_000_000_000), "{from_clock}");
-    assert_eq!(raise(1 << 52).await, Ok(()));
-    assert_eq!(fence().await, Fence((1 << 52) + 1));
-    assert_eq!(raise(5).await, Ok(()));
-    assert_eq!(fence().await, Fence((1 << 52) + 2));
-    // The end of what can be minted is an error and not a repeated fence.
-    assert_eq!(raise(Fence::MAX.get() - 1).await, Ok(()));
-    assert_eq!(fence().await, Fence::MAX);
-    let refused = process.acquire(&testbed.name, at_once(LONG_LEASE)).await;
-    assert!(matches!(refused, Err(AcquireError::Unavailable(_))), "{refused:?}");
-    assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
 }
 
 /// M3: when a counter ahead of the clock expired, the next fence would be the clock's, which is lower.

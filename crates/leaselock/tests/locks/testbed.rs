@@ -23,7 +23,8 @@ pub struct Testbed {
     pub prefix: String,
     names: local::Names,
     several: local::Names,
-    /// The test's own ZooKeeper; none is that of the run.
+    /// The test's own Redis and ZooKeeper; none is that of the run.
+    redis: Option<String>,
     zookeeper: Option<String>,
     database: Arc<OnceCell<Database>>,
 }
@@ -35,9 +36,19 @@ impl Testbed {
 
     /// A second value with equal names and servers, for a task that outlives this one.
     pub fn again(&self) -> Self {
-        let (names, several) = (self.names.clone(), self.several.clone());
-        let (prefix, zookeeper) = (self.prefix.clone(), self.zookeeper.clone());
-        Self { prefix, names, several, zookeeper, database: Arc::clone(&self.database) }
+        Self {
+            prefix: self.prefix.clone(),
+            names: self.names.clone(),
+            several: self.several.clone(),
+            redis: self.redis.clone(),
+            zookeeper: self.zookeeper.clone(),
+            database: Arc::clone(&self.database),
+        }
+    }
+
+    /// A testbed with equal names and another Redis.
+    pub fn with_redis(&self, url: String) -> Self {
+        Self { redis: Some(url), ..self.again() }
     }
 
     /// A testbed with equal names and another ZooKeeper.
@@ -53,7 +64,14 @@ impl Testbed {
     fn at(database: Arc<OnceCell<Database>>) -> Self {
         let (names, several) = (local::Names::default(), local::Names::default());
         let prefix = format!("{}:", unique("kinds"));
-        Self { prefix, names, several, zookeeper: None, database }
+        Self { prefix, names, several, redis: None, zookeeper: None, database }
+    }
+
+    async fn redis_url(&self) -> String {
+        match &self.redis {
+            Some(url) => url.clone(),
+            None => redis_url().await,
+        }
     }
 
     /// One more process's sessions with ZooKeeper.
@@ -68,7 +86,7 @@ impl Testbed {
     /// One more process with a lock of this kind.
     pub async fn process(&self, kind: &Capabilities) -> LeasedMutex {
         match kind.backend {
-            "redis" => self.process_behind(kind, &redis_url().await).await,
+            "redis" => self.process_behind(kind, &self.redis_url().await).await,
             "mysql" => self.mysql(kind).await,
             "etcd" => self.etcd(kind).await,
             "zookeeper" => self.zookeeper(kind).await,
@@ -179,7 +197,7 @@ impl Testbed {
 
     /// The notifications of one more process on Redis.
     pub async fn subscriber(&self) -> Subscriber {
-        let servers = shared(&redis_url().await, Options::default());
+        let servers = shared(&self.redis_url().await, Options::default());
         Subscriber::start(servers, &self.prefix, &TaskTracker::new()).expect("a prefix")
     }
 
@@ -189,7 +207,7 @@ impl Testbed {
         match kind.backend {
             "redis" => {
                 let (redis, subscriber) =
-                    (connect(&redis_url().await).await, self.subscriber().await);
+                    (connect(&self.redis_url().await).await, self.subscriber().await);
                 redis_locks::read_write::read_write(&redis, &subscriber, prefix, tasks)
                     .expect("a prefix")
             }
@@ -208,7 +226,7 @@ impl Testbed {
         let made = match (kind.backend, kind.kind) {
             ("redis", kind) => {
                 let (redis, subscriber) =
-                    (connect(&redis_url().await).await, &self.subscriber().await);
+                    (connect(&self.redis_url().await).await, &self.subscriber().await);
                 let make = match kind {
                     "semaphore" => redis_locks::semaphore::mutex,
                     _ => redis_locks::expiring_semaphore::mutex,
@@ -232,7 +250,7 @@ impl Testbed {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
         match (kind.backend, kind.kind) {
             ("redis", "multi") => {
-                let redis = connect(&redis_url().await).await;
+                let redis = connect(&self.redis_url().await).await;
                 let subscriber = &self.subscriber().await;
                 redis_locks::multi::mutex(redis, subscriber, prefix, tasks).expect("a prefix")
             }
@@ -244,7 +262,7 @@ impl Testbed {
 
     /// One more process with a countdown latch of this kind.
     pub async fn latch(&self, kind: &Capabilities) -> Box<dyn CountdownLatch> {
-        let redis = connect(&redis_url().await).await;
+        let redis = connect(&self.redis_url().await).await;
         match (kind.backend, kind.kind) {
             ("redis", "countdown-latch") => {
                 let latch = redis_locks::countdown_latch::RedisLatch::new(
@@ -260,7 +278,7 @@ impl Testbed {
 
     /// One more process with a shared counter of this kind.
     pub async fn counter(&self, kind: &Capabilities) -> Box<dyn SharedCounter> {
-        let redis = connect(&redis_url().await).await;
+        let redis = connect(&self.redis_url().await).await;
         match (kind.backend, kind.kind) {
             ("redis", "counter") => {
                 let counter = redis_locks::counter::RedisCounter::new(redis, &self.prefix);

@@ -75,20 +75,6 @@ async fn m9_a_holder_is_told_at_once_that_its_key_has_gone() {
     }
 }
 
-/// The holder's own renewals change its key, too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn l2_a_renewal_is_no_loss() {
-    for kind in TRACKED {
-        let testbed = Testbed::new();
-        let process = testbed.process(listed("redis", kind)).await;
-        let options = waiting(leaselock::LEASE_MIN * 2);
-        let guard = process.acquire(&name(), options).await.expect("granted");
-        until("renewals", || process.stats().snapshot().renewals >= 4).await;
-        assert!(!guard.is_lost(), "{kind}");
-        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
-    }
-}
-
 /// A server that knows no RESP3: the renewal finds out, as before.
 #[tokio::test]
 async fn m9_without_resp3_the_next_renewal_finds_out() {

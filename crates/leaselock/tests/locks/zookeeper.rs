@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use dev_servers::ZookeeperEnsemble;
 use leaselock::zookeeper::{Ensemble, sequential, spin};
-use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
+use leaselock::{
+    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait,
+};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
-use zookeeper_client::Client;
+use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::proxy::{Link, Proxy};
 use super::testbed::name;
@@ -48,14 +50,6 @@ impl TokenTestbed {
 
     async fn nodes(&self, kind: &str) -> Vec<String> {
         self.bare.list_children(&self.path(kind)).await.unwrap_or_default()
-    }
-
-    async fn until_nobody_stands_in_line(&self, kind: &str) {
-        let since = Instant::now();
-        while !self.nodes(kind).await.is_empty() {
-            assert!(since.elapsed() < PATIENCE, "a node was left behind");
-            sleep(Duration::from_millis(5)).await;
-        }
     }
 }
 
@@ -158,6 +152,34 @@ async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
     }
 }
 
+/// M3: a caller whose node is the first, and that has not read the floor of the fences yet, gets a fence above the
+/// raised one.
+#[tokio::test]
+async fn m3_a_raised_fence_is_exceeded_by_a_node_that_was_there() {
+    let testbed = TokenTestbed::new().await;
+    let ensemble = testbed.ensemble().await;
+    let tasks = TaskTracker::new();
+    for kind in ["sequential", "spin"] {
+        let path = testbed.path(kind);
+        let (process, node) = match kind {
+            "spin" => (spin::mutex(&ensemble, &tasks), path),
+            _ => (sequential::mutex(&ensemble, &tasks), format!("{path}/first")),
+        };
+        let guard = get(&process, waiting(LONG_LEASE)).await;
+        let raised = Fence(fence_of(&guard).get() + 1_000_000_000);
+        assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
+        let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+        let made = testbed.bare.create(&node, b"", &options).await.expect("created").0;
+        assert_eq!(process.raise_fence(&name(), raised).await, Ok(()), "{kind}");
+        let base = format!("/{}{kind}", testbed.prefix);
+        let floor = testbed.bare.get_data(&base).await.expect("the floor").0;
+        let floor: u64 = String::from_utf8(floor).expect("text").parse().expect("a number");
+        let fence = u64::try_from(made.czxid).expect("positive") + floor;
+        assert!(fence > raised.get(), "{kind}: {fence} after {raised}");
+        testbed.bare.delete(&node, None).await.expect("deleted");
+    }
+}
+
 /// M9: an operator deletes the node under the holder. The next renewal tells, and the holder's
 /// release leaves the next one's node alone.
 #[tokio::test]
@@ -183,25 +205,6 @@ async fn m9_a_holder_whose_node_was_deleted_is_notified() {
         assert!(matches!(refused, Err(AcquireError::Busy)), "{kind}: {refused:?}");
         assert_eq!(holder.release().await, ReleaseOutcome::Released, "{kind}");
     }
-}
-
-/// A waiter that gives up leaves the line at the server, too, and so does one that was dropped.
-#[tokio::test]
-async fn who_gives_up_leaves_no_node_behind() {
-    let testbed = TokenTestbed::new().await;
-    let tasks = TaskTracker::new();
-    let holder = sequential::mutex(&testbed.ensemble().await, &tasks);
-    let waiter = sequential::mutex(&testbed.ensemble().await, &tasks);
-    let guard = get(&holder, waiting(LONG_LEASE)).await;
-    let refused = waiter.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
-    let wait = Wait::Until(Instant::now() + Duration::from_millis(80));
-    let refused = waiter.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
-    assert!(matches!(refused, Err(AcquireError::TimedOut)), "{refused:?}");
-    let dropped = timeout(Duration::from_millis(80), get(&waiter, waiting(LONG_LEASE))).await;
-    assert!(dropped.is_err());
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    testbed.until_nobody_stands_in_line("sequential").await;
 }
 
 /// The leader of three is killed under the holder: nobody else gets in while the hold is good, and

@@ -44,35 +44,22 @@ from_row!(OverdueOrder { id, expires_at });
 
 /// Which overdue orders of an item a transaction expires.
 #[derive(Clone, Copy)]
-enum Overdue {
+pub enum Overdue {
     /// At most this number, oldest first.
     First(u32),
-    /// This one.
     One(OrderId),
 }
 
 impl OrderSteps {
-    /// Expires at most `limit` overdue orders of one item in one transaction, oldest first. May run in every
-    /// instance at once: rows that another one works on are skipped.
+    /// Expires overdue orders of one item in one transaction. May run in every instance at once: rows that another one
+    /// works on are skipped. Waits for the item, and for nothing while it holds the item; for limits of buyers only in
+    /// a batch whose orders have no lines of other items.
     ///
     /// # Errors
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
     /// another item whose stock row others have: nothing waits for that item. [`LedgerError::Contended`] when others
     /// have a limit of a buyer.
-    pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, Overdue::First(limit)).await
-    }
-
-    /// Expires one order, if it is overdue. Waits for no limit of its buyer.
-    ///
-    /// # Errors
-    /// As for [`OrderSteps::expire`].
-    pub async fn expire_one(&self, item: ItemId, order: OrderId) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, Overdue::One(order)).await
-    }
-
-    /// Waits for the item, and for nothing while it holds the item.
-    async fn expire_some(&self, item: ItemId, which: Overdue) -> Result<ExpiryBatch, StepError> {
+    pub async fn expire(&self, item: ItemId, which: Overdue) -> Result<ExpiryBatch, StepError> {
         match self.expire_together(item, which, ItemPermits::of_job(item, false)).await {
             // An order with lines of other items found the row locked, and did not wait for it.
             Err(StepError::Locked(locked)) if locked == item => {}
@@ -212,9 +199,13 @@ async fn expire_batch(
     line: &WaitingLine,
 ) -> Result<ExpiryBatch, StepError> {
     let mut expired: Vec<Order> = Vec::new();
-    for order in lock_overdue(connection, item, which).await? {
+    let overdue = lock_overdue(connection, item, which).await?;
+    // A purchase has a limit while it waits for its item. So limits of other items are not waited for.
+    let is_of_item = overdue.iter().all(|order| order.further.is_empty());
+    let may_wait = is_of_item && matches!(which, Overdue::First(_));
+    for order in overdue {
         hold!("overdue-read", order.user_id.get());
-        if let Overdue::One(_) = which {
+        if !may_wait {
             let limits = limit_lock::lock_of_order(connection, &order).await?;
             limits.map_err(|_| StepError::Ledger(LedgerError::Contended))?;
         }

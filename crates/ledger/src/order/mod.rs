@@ -25,7 +25,7 @@ use mysql_connection::{WorkError, answered};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
-pub use expiry::{ExpiryBatch, OverdueOrder, is_of_one_order, is_too_slow};
+pub use expiry::{ExpiryBatch, Overdue, OverdueOrder, is_of_one_order, is_too_slow};
 pub use payment::PaymentResult;
 pub use step::{ReturnedUnits, StepResult};
 
@@ -159,11 +159,9 @@ impl OrderSteps {
         let read = RetryPolicy::READ.run(|| change(breaker, answered(step::find(pool, id))));
         let found = read.await.map_err(|error: sqlx::Error| failed_read(&error))?;
         let deadline = Some(step_deadline());
-        let Some(order) = found else {
-            return Ok(Turn { items: Vec::new(), permits: ItemPermits::default(), deadline });
-        };
-        let of_order: Vec<ItemId> = order.lines().map(|line| line.item_id).collect();
-        let permits = if order.status.step(step).moves_stock() {
+        let of_order: Vec<ItemId> =
+            found.iter().flat_map(Order::lines).map(|line| line.item_id).collect();
+        let permits = if found.is_some_and(|order| order.status.step(step).moves_stock()) {
             items.acquire_all(&of_order, pool, deadline).await.ok_or(LedgerError::Contended)?
         } else {
             ItemPermits::default()
@@ -186,17 +184,11 @@ impl OrderSteps {
 
 /// What a step has of its order's items before it begins.
 struct Turn {
+    /// That of the first line first; none when the order was not found.
     items: Vec<ItemId>,
     /// Of all items, or of none where the step needs none.
     permits: ItemPermits,
     deadline: Option<Instant>,
-}
-
-impl Turn {
-    /// The item of the order's first line; `None` when the order was not found.
-    fn first_item(&self) -> Option<ItemId> {
-        self.items.first().copied()
-    }
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ pub(super) async fn lock(
     id: OrderId,
     turn: &Turn,
 ) -> sqlx::Result<Option<LockedOrder>> {
-    orders::lock(connection, &[id], turn.first_item()).await?;
+    orders::lock(connection, &[id], turn.items.first().copied()).await?;
     let columns = orders::COLUMNS;
     let statement =
         format!("SELECT {columns}, UTC_TIMESTAMP(6) AS ledger_now FROM orders WHERE id = ?");

@@ -1,6 +1,8 @@
 //! Reads the figures of the audit in one consistent snapshot.
 
-use std::collections::HashMap;
+mod draw;
+
+use std::collections::{BTreeSet, HashMap};
 
 use futures::TryStreamExt;
 use sqlx::mysql::MySqlRow;
@@ -10,9 +12,9 @@ use time::OffsetDateTime;
 use super::item::items::datetime;
 use super::order::orders::WHOLE;
 use super::tables::TABLES;
-use mysql_connection::limits::ended_by_server;
+use mysql_connection::limits::{LONG_READ_MAX, ended_by_server};
 use mysql_connection::statement::in_list;
-use mysql_connection::{Database, begin_on, session};
+use mysql_connection::{Database, begin_on, session, within};
 use shop_domain::audit::Facts;
 use shop_domain::{ItemId, OrderId};
 
@@ -29,15 +31,25 @@ pub async fn facts(pool: &Database, id: ItemId) -> sqlx::Result<Option<Facts>> {
     Ok(facts)
 }
 
-/// Lists the ids of all items, in order.
+/// Lists the ids of all items, in order, also of those that have lost their row and left others.
 pub async fn item_ids(pool: &Database) -> sqlx::Result<Vec<ItemId>> {
-    sqlx::query_scalar("SELECT id FROM items ORDER BY id").fetch_all(pool).await
+    let mut ids: BTreeSet<ItemId> = BTreeSet::new();
+    for statement in [
+        "SELECT id FROM items",
+        "SELECT item_id FROM stock",
+        "SELECT DISTINCT item_id FROM orders",
+        "SELECT DISTINCT item_id FROM stock_movements",
+    ] {
+        let statement = ended_by_server(statement);
+        let found = sqlx::query_scalar::<_, ItemId>(&statement).fetch_all(pool);
+        ids.extend(within(LONG_READ_MAX, found).await?);
+    }
+    Ok(ids.into_iter().collect())
 }
 
 /// A sale that is audited while the service runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RecentSale {
-    /// The item.
     pub id: ItemId,
     /// Whether it can be bought now and has units left.
     pub is_open_with_stock: bool,
@@ -48,8 +60,8 @@ from_row!(RecentSale { id, is_open_with_stock });
 /// Lists the shop's sales that have begun and have not ended more than a day ago, by id.
 pub async fn recent_sales(pool: &Database) -> sqlx::Result<Vec<RecentSale>> {
     let statement = ended_by_server(
-        "SELECT id, \
-         available > 0 AND NOT paused AND ends_at > UTC_TIMESTAMP(6) AS is_open_with_stock FROM items JOIN stock ON item_id = id \
+        "SELECT id, COALESCE(available, 0) > 0 AND NOT paused AND ends_at > UTC_TIMESTAMP(6) \
+         AS is_open_with_stock FROM items LEFT JOIN stock ON item_id = id \
          WHERE id > ? AND kind = 'shop' AND starts_at <= UTC_TIMESTAMP(6) \
          AND ends_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY id LIMIT ?",
     );
@@ -109,7 +121,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         group_buyers_over_limit: in_groups.over_limit,
         group_buyers_miscounted: in_groups.miscounted,
         orders_halved: orders_halved(connection, id).await?,
-        draw_places_wrong: draw_places_wrong(connection, id).await?,
+        draw_places_wrong: draw::places_wrong(connection, id).await?,
         orders_mispriced: count(connection, ORDERS_MISPRICED, &[id.get()]).await?,
         orders_paid_wrongly: orders_paid_wrongly(connection, id).await?,
         redis_available: None,
@@ -117,49 +129,6 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         redis_buckets: None,
         strategy_rows: strategy_rows(connection, id).await?,
     }))
-}
-
-/// Counts what is wrong with the places of a draw; `None` unless the item is drawn.
-async fn draw_places_wrong(
-    connection: &mut MySqlConnection,
-    id: ItemId,
-) -> sqlx::Result<Option<i64>> {
-    if count(connection, IS_DRAWN, &[id.get()]).await? == 0 {
-        return Ok(None);
-    }
-    let places = count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?;
-    let parties = count(connection, PARTIES_WRONG, &[id.get(); 2]).await?;
-    let passed = places_passed(connection, id).await?;
-    Ok(Some(places + parties + passed))
-}
-
-/// Counts the entries that were owed a unit when a buyer bought without an offer: they were never offered one, or the
-/// offer was ended for them before, by a pause. Friends are owed as many units as they are, or none.
-async fn places_passed(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
-    type Time = Option<OffsetDateTime>;
-    let statement = ended_by_server(LAST_BOUGHT);
-    let last = sqlx::query_as(&statement).bind(id.get()).fetch_one(&mut *connection).await?;
-    let (of_one, of_two, of_three, of_four): (Time, Time, Time, Time) = last;
-    if of_one.is_none() {
-        return Ok(0);
-    }
-    let statement = ended_by_server(PLACES_OWED);
-    let rows = sqlx::query_as::<_, (i64, Time, Time)>(&statement);
-    let mut rows = rows.bind(id.get()).bind(id.get()).fetch(connection);
-    let mut passed = 0;
-    while let Some((members, offered_at, closed_at)) = rows.try_next().await? {
-        let bought = match members {
-            1 => of_one,
-            2 => of_two,
-            3 => of_three,
-            _ => of_four,
-        };
-        let is_owed = |at: OffsetDateTime| {
-            offered_at.is_none() || closed_at.is_some_and(|closed| closed < at)
-        };
-        passed += i64::from(bought.is_some_and(is_owed));
-    }
-    Ok(passed)
 }
 
 /// The rows of the item in the tables that strategies have.
@@ -555,43 +524,3 @@ const ORDERS_TOGETHER_MAX: u32 = 1_024;
 /// after the orders, and a payment may have come meanwhile: so those of the last minute are left out.
 const PAYMENTS: &str = "SELECT order_id FROM payments WHERE status = 'accepted' AND amount_cents > 0 \
      AND changed_at < UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE";
-
-const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
-
-/// Entries whose place is not that of their buyers among all entries in the line. A buyer may have joined again later.
-/// They are summed and not filtered, because a vtgate would carry a filter into the numbering.
-const DRAW_PLACES_WRONG: &str = "SELECT \
-     CAST(COALESCE(SUM(place IS NULL OR first_place IS NULL OR place <> standing), 0) AS SIGNED) FROM ( \
-     SELECT drawn.place, first_place, ROW_NUMBER() OVER (ORDER BY first_place) AS standing FROM ( \
-       SELECT draw_entries.user_id, draw_entries.place, MIN(waiting_list.place) AS first_place \
-         FROM draw_entries LEFT JOIN waiting_list FORCE INDEX (waiting_list_live) \
-           ON waiting_list.item_id = draw_entries.item_id AND waiting_list.user_id = draw_entries.user_id \
-         WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line";
-
-/// Parties of which a unit was offered to one member while another one was in the line and got none with it; and
-/// parties of more entries than was announced.
-const PARTIES_WRONG: &str = "SELECT \
-     (SELECT COUNT(*) FROM (SELECT party FROM waiting_list WHERE item_id = ? AND party IS NOT NULL \
-       GROUP BY party \
-       HAVING MIN(offered_at) < MAX(COALESCE(offered_at, closed_at, '9999-12-31'))) AS split) + \
-     (SELECT COUNT(*) FROM (SELECT party FROM draw_entries JOIN draws ON draws.item_id = draw_entries.item_id \
-       WHERE draws.item_id = ? GROUP BY party HAVING COUNT(*) > MAX(party_max)) AS large)";
-
-/// The time of the last order without an offer: of at least one unit, of two, of three, and of four.
-const LAST_BOUGHT: &str = "SELECT MAX(created_at), MAX(IF(quantity > 1, created_at, NULL)), \
-     MAX(IF(quantity > 2, created_at, NULL)), MAX(IF(quantity > 3, created_at, NULL)) FROM orders \
-     WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected')";
-
-/// Entries that were never offered a unit, or whose offer was ended, with the size of their party. The first place of a
-/// buyer is that of the entry. The tables are read in this order and by this index, however old the statistics are:
-/// otherwise a server may read all places again for each entry. The filter names both tables, because a vtgate would carry
-/// a filter of one into the counting.
-const PLACES_OWED: &str = "SELECT STRAIGHT_JOIN members, offered_at, closed_at FROM ( \
-     SELECT item_id, user_id, status, offered_at, closed_at, \
-         IF(party IS NULL, 1, COUNT(*) OVER (PARTITION BY party)) AS members, \
-         ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY place) AS standing \
-       FROM waiting_list WHERE item_id = ?) AS line \
-     JOIN draw_entries FORCE INDEX (PRIMARY) \
-       ON draw_entries.item_id = line.item_id AND draw_entries.user_id = line.user_id \
-     WHERE draw_entries.item_id = ? AND IF(draw_entries.user_id = line.user_id AND standing = 1, \
-       status = 'ended' OR (status = 'waiting' AND offered_at IS NULL), FALSE)";

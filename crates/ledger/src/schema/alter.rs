@@ -11,9 +11,15 @@ use mysql_connection::{Fault, replication};
 /// meanwhile.
 const TABLE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Changes that are tried until one finds no long transaction.
-const TRIES_MAX: u32 = 20;
+pub(super) const TRIES_MAX: u32 = 20;
 /// The pause after a change that did not get the table.
-const PAUSE: Duration = Duration::from_secs(3);
+pub(super) const PAUSE: Duration = Duration::from_secs(3);
+
+/// Has the changes of a session wait no longer than [`TABLE_WAIT_MAX`].
+pub(super) async fn limit_waits(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    let limit = format!("SET SESSION lock_wait_timeout = {}", TABLE_WAIT_MAX.as_secs());
+    connection.execute(sqlx::raw_sql(&limit)).await.map(drop)
+}
 
 /// Changes a table, unless that is done. The answer is awaited without a limit: it may take minutes.
 ///
@@ -29,8 +35,7 @@ pub(super) async fn table(
         return Ok(());
     }
     let is_vitess = replication::leads_to_vitess(&mut *connection).await?;
-    let limit = format!("SET SESSION lock_wait_timeout = {}", TABLE_WAIT_MAX.as_secs());
-    connection.execute(sqlx::raw_sql(&limit)).await?;
+    limit_waits(&mut *connection).await?;
     // For others than a vtgate the first words are a comment.
     let statement = format!(
         "ALTER /*vt+ QUERY_TIMEOUT_MS={} */ TABLE {table} {change}, ALGORITHM=INPLACE, LOCK=NONE",

@@ -1,6 +1,7 @@
 //! The schema of the ledger: made, brought up to date, and compared with this program.
 
 mod alter;
+mod apply;
 mod contract;
 mod migrations;
 mod order_indexes;
@@ -118,7 +119,7 @@ async fn migrate_on(
 ) -> Result<(), String> {
     contract::check(&mut *connection).await.map_err(|why| migration_failed(&why))?;
     let is_new = migrations_done(pool).await == 0;
-    let migrated = MIGRATIONS.run(&mut *connection).await;
+    let migrated = apply::all(&mut *connection).await;
     migrated.map_err(|error| migration_failed(&error))?;
     let is_vitess = replication::leads_to_vitess(connection).await.unwrap_or(false);
     let found = Shards::default();
@@ -160,10 +161,10 @@ fn migration_failed(error: &dyn std::fmt::Display) -> String {
     const FULL: [&str; 5] =
         ["is full", "errno: 28 ", "errno: 135 ", "No space left", "Temporary file write failure"];
     let text = format!("the schema cannot be brought up to date: {error}");
-    match FULL.iter().any(|words| text.contains(words)) {
-        true => format!("{text}; free some space on the disk of the database"),
-        false => text,
+    if FULL.iter().any(|words| text.contains(words)) {
+        return format!("{text}; free some space on the disk of the database");
     }
+    text
 }
 
 /// The number of migrations that the database has; 0 if it does not say.

@@ -25,7 +25,6 @@ use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::waiting_list;
 use crate::work::item_permit::ItemPermit;
 use crate::work::stock_lock;
-use mysql_connection::Fault;
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, SaleWindow, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{
@@ -142,7 +141,8 @@ impl WaitingLine {
     /// changed nothing. Beside a new place in a long line stands how many are in front of it.
     ///
     /// # Errors
-    /// The database's; the caller rolls back.
+    /// The database's; the caller rolls back. A duplicate when another request of the buyer was quicker: the next try
+    /// finds its place.
     pub async fn join(
         &self,
         transaction: &mut MySqlConnection,
@@ -176,11 +176,7 @@ impl WaitingLine {
         if length.most() >= self.parts.line_max {
             return Ok(Err(JoinRefusal::Full));
         }
-        match sql::insert(transaction, item.id, buyer).await {
-            // Another request of the buyer was quicker.
-            Err(error) if Fault::of(&error) == Fault::Duplicate => {}
-            inserted => inserted?,
-        }
+        sql::insert(transaction, item.id, buyer).await?;
         let place = waiting_list::live(transaction, item.id, buyer).await?;
         let ahead = match length {
             Length::Exact(_) => None,

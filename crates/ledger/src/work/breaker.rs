@@ -35,9 +35,7 @@ pub struct Breakers {
     pub redis: Breaker,
     /// The breaker of Redlock's servers.
     pub redlock: Breaker,
-    /// The breaker of etcd.
     pub etcd: Breaker,
-    /// The breaker of ZooKeeper.
     pub zookeeper: Breaker,
 }
 

@@ -81,12 +81,6 @@ impl ItemConcurrency {
         Some(ItemPermit::new(item, permit))
     }
 
-    /// Waits for a permit like [`ItemConcurrency::acquire`], for a step of an order, of a waiting list or of a draw;
-    /// `None` when other transactions of the item have all permits for too long.
-    pub(crate) async fn acquire_for_step(&self, item: ItemId) -> Option<ItemPermit> {
-        timeout_at(step_deadline(), self.acquire(item)).await.ok().flatten()
-    }
-
     /// Waits for the one permit of the item's operators, who do not wait behind its buyers: whoever pauses a sale does it
     /// while the sale is busy. `None` when another change of the item takes too long.
     pub(crate) async fn acquire_for_edit(&self, item: ItemId) -> Option<ItemPermit> {

@@ -4,7 +4,7 @@
 use futures::future::BoxFuture;
 
 use super::breaker::{Breaker, BreakerPermit};
-use super::item_concurrency::ItemConcurrency;
+use super::item_concurrency::{ItemConcurrency, in_time, step_deadline};
 use super::item_permit::ItemPermit;
 use super::{ATTEMPTS_MAX, pause};
 use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence, within_limit};
@@ -100,12 +100,13 @@ impl Ledger {
         Self { pool, breaker, items }
     }
 
-    /// Waits for the permit of an item, without a connection.
+    /// Waits for the permit of an item, without a connection: for a step of an order, of a waiting list or of a draw.
     ///
     /// # Errors
     /// Contended, when other transactions of the item have all permits for too long.
     pub async fn permit(&self, item: ItemId) -> Result<ItemPermit, LedgerError> {
-        self.items.acquire_for_step(item).await.ok_or(LedgerError::Contended)
+        let permit = in_time(Some(step_deadline()), self.items.acquire(item)).await;
+        permit.flatten().ok_or(LedgerError::Contended)
     }
 
     /// The permit of an operator's change of the item, which does not wait behind the item's buyers.

@@ -85,6 +85,7 @@ fn method_label(method: &Method) -> &'static str {
         Method::GET => "GET",
         Method::POST => "POST",
         Method::PATCH => "PATCH",
+        Method::PUT => "PUT",
         Method::DELETE => "DELETE",
         Method::HEAD => "HEAD",
         Method::OPTIONS => "OPTIONS",

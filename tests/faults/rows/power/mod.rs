@@ -7,16 +7,15 @@ use std::time::Duration;
 use dev_servers::{MysqlOptions, MysqlServer};
 use forgetful_disk::{ForgetfulDisk, Forgotten, Moment, Survives};
 use rand::RngExt;
-use tokio::time::sleep;
 
 use super::disk::small_server;
 use super::failover::Till;
 use super::{crash, draws, proven};
 use crate::checker::TrialOutcome;
 use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, RECOVERY_MAX, Trial, Wanted, run_trial};
+use crate::trial::{Plan, Trial, Wanted, run_trial};
 use crate::workload::Pace;
-use crate::{Run, TrialResult};
+use crate::{Run, Said, TrialResult};
 
 /// Cuts of a trial for each second that it sells at least, and of a trial of a second.
 const CUTS_PER_SECOND: u32 = 10;
@@ -62,46 +61,37 @@ pub async fn carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// Payments by a provider's messages, beside safe strategies.
 pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let power = match Power::over_ledger(testbed, Server::default()).await? {
-        Ok(power) => power,
-        Err(why) => return Ok(left_out(&why)),
-    };
-    let mut plan = power.plan(testbed, seed);
-    sell_some(&mut plan);
-    let setup = plan.setups[0].clone();
-    let trial = run_trial(testbed, plan, async |testbed, trial| {
-        let till = Till::open(testbed, trial, &setup).await?;
-        let total = power.cut_often(testbed, trial).await?;
-        let before = till.paid();
-        let paid = till.close(&testbed.ledger_url()).await?;
-        proven(before > 0, format!("{}; {paid} payments acknowledged", total.proof()?))
-    });
-    let trial = trial.await;
-    power.end(testbed).await;
-    trial
+    with_power(testbed, Server::default(), async |testbed, power| {
+        let mut plan = power.plan(testbed, seed);
+        sell_some(&mut plan);
+        let setup = plan.setups[0].clone();
+        run_trial(testbed, plan, async |testbed, trial| {
+            let till = Till::open(testbed, trial, &setup).await?;
+            let total = power.cut_often(testbed, trial).await?;
+            let before = till.paid();
+            let paid = till.close(&testbed.ledger_url()).await?;
+            proven(before > 0, format!("{}; {paid} payments acknowledged", total.proof()?))
+        })
+        .await
+    })
+    .await
 }
 
 /// A draw whose instance is killed at each step.
 pub async fn draw(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let power = match Power::over_ledger(testbed, Server::default()).await? {
-        Ok(power) => power,
-        Err(why) => return Ok(left_out(&why)),
-    };
-    let setup = testbed.setup_of_new_ledger();
-    let trial = draws::drawn(testbed, seed, setup, Some(&power)).await;
-    power.end(testbed).await;
-    trial
+    with_power(testbed, Server::default(), async |testbed, power| {
+        let setup = testbed.setup_of_new_ledger();
+        draws::drawn(testbed, seed, setup, Some(power)).await
+    })
+    .await
 }
 
 /// At each crash point of an instance.
 pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let power = match Power::over_ledger(testbed, Server::default()).await? {
-        Ok(power) => power,
-        Err(why) => return Ok(left_out(&why)),
-    };
-    let trial = crash::points_of_power(testbed, seed, &power).await;
-    power.end(testbed).await;
-    trial
+    with_power(testbed, Server::default(), async |testbed, power| {
+        crash::points_of_power(testbed, seed, power).await
+    })
+    .await
 }
 
 /// With a binary log, as a writer with replicas has one.
@@ -182,17 +172,30 @@ async fn again_and_again(
     server: Server<'_>,
     change: impl FnOnce(&mut Plan),
 ) -> TrialResult {
+    with_power(testbed, server, async |testbed, power| {
+        let mut plan = power.plan(testbed, seed);
+        change(&mut plan);
+        run_trial(testbed, plan, async |testbed, trial| {
+            power.cut_often(testbed, trial).await?.proof()
+        })
+        .await
+    })
+    .await
+}
+
+/// A trial on such a database; it is left out where there is none.
+async fn with_power(
+    testbed: &mut Testbed,
+    server: Server<'_>,
+    trial: impl AsyncFnOnce(&mut Testbed, &Power<'_>) -> TrialResult,
+) -> TrialResult {
     let power = match Power::over_ledger(testbed, server).await? {
         Ok(power) => power,
         Err(why) => return Ok(left_out(&why)),
     };
-    let mut plan = power.plan(testbed, seed);
-    change(&mut plan);
-    let trial = run_trial(testbed, plan, async |testbed, trial| {
-        power.cut_often(testbed, trial).await?.proof()
-    });
-    let trial = trial.await;
-    power.end(testbed).await;
+    let trial = trial(testbed, &power).await;
+    // The usual database comes back.
+    std::mem::replace(&mut testbed.mysql, power.usual).stop().await;
     trial
 }
 
@@ -274,15 +277,10 @@ impl<'a> Power<'a> {
             Ok(disk) => disk,
             Err(error) => return Ok(Err(no_disk(&error))),
         };
-        database.restart().await.map_err(|error| error.to_string())?;
+        database.restart().await.said()?;
         let cuts = if server.is_planted { CUTS_PLANTED } else { cuts_of(testbed) };
         let usual = std::mem::replace(&mut testbed.mysql, database);
         Ok(Ok(Self { disk, server, cuts, usual }))
-    }
-
-    /// Puts the usual database back.
-    async fn end(self, testbed: &mut Testbed) {
-        std::mem::replace(&mut testbed.mysql, self.usual).stop().await;
     }
 
     /// A slow sale with units for all cuts.
@@ -304,11 +302,7 @@ impl<'a> Power<'a> {
         // From here on: without its tables the shop could not sell on, and nobody would need an audit.
         self.disk.lie(self.server.lies);
         for cut in 1..=self.cuts {
-            let sold = trial.sold() + SOLD_BEFORE_CUT;
-            until("some purchases", RECOVERY_MAX, || {
-                std::future::ready((trial.sold() >= sold).then_some(()))
-            })
-            .await?;
+            trial.until_sold(SOLD_BEFORE_CUT).await?;
             total.add(self.cut(testbed, trial, cut == self.cuts).await?);
         }
         Ok(total)
@@ -327,7 +321,7 @@ impl<'a> Power<'a> {
             2 => Some(Moment::BeforeFlush),
             _ => Some(Moment::AfterFlush),
         };
-        sleep(Duration::from_millis(trial.random.random_range(0..CUT_AFTER_MS))).await;
+        trial.wait_a_moment(CUT_AFTER_MS).await;
         if let Some(moment) = moment {
             self.disk.cut_at(moment, trial.random.random_range(0..OPERATIONS_MAX));
             let cut = until("an operation on the disk", OPERATION_AFTER, || {
@@ -357,7 +351,7 @@ impl<'a> Power<'a> {
         if is_last {
             trial.fault_ended();
         }
-        testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+        testbed.mysql.restart().await.said()?;
         Ok(Taken { at_operation, forgotten })
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use dev_servers::{AppendFsync, RedisServer};
+use dev_servers::AppendFsync;
 use forgetful_disk::{ForgetfulDisk, Survives};
 use rand::RngExt;
 use tokio::time::sleep;
 
 use super::{cuts_of, left_out, no_disk, proven, said};
-use crate::TrialResult;
 use crate::checker::QueueCut;
-use crate::testbed::{OwnRedis, Testbed, until};
-use crate::trial::{Plan, RECOVERY_MAX, Wanted, run_trial};
+use crate::testbed::{OwnRedis, Testbed};
+use crate::trial::{Plan, Wanted, run_trial};
 use crate::workload::Pace;
+use crate::{Said, TrialResult};
 
 /// Orders come all the time, also while the ledger is frozen.
 const STEADY: Pace = Pace { clients: 16, per_second: 100.0 };
@@ -46,7 +46,7 @@ async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResul
         Ok(disk) => disk,
         Err(error) => return Ok(left_out(&no_disk(&error))),
     };
-    restart(&mut server).await?;
+    server.restart().await.said()?;
     let setup = testbed.setup().with("REDIS_URL", server.url());
     let mut plan = Plan::new(seed, Wanted::These(&["redis-stream"]), &setup);
     plan.stock = i64::from(cuts_max) * STOCK_PER_CUT;
@@ -59,11 +59,7 @@ async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResul
     let trial = run_trial(testbed, plan, async |testbed, trial| {
         let mut bytes = 0;
         for cut in 1..=cuts_max {
-            let sold = trial.sold() + SOLD_BEFORE_CUT;
-            until("some purchases", RECOVERY_MAX, || {
-                std::future::ready((trial.sold() >= sold).then_some(()))
-            })
-            .await?;
+            trial.until_sold(SOLD_BEFORE_CUT).await?;
             testbed.mysql.pause();
             sleep(Duration::from_millis(trial.random.random_range(FROZEN_MS))).await;
             disk.cut();
@@ -79,7 +75,7 @@ async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResul
             if is_last {
                 trial.fault_ended();
             }
-            restart(&mut server).await?;
+            server.restart().await.said()?;
             if is_last {
                 break;
             }
@@ -91,8 +87,4 @@ async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResul
     testbed.mysql.resume();
     server.stop().await;
     trial
-}
-
-async fn restart(server: &mut RedisServer) -> crate::Run<()> {
-    server.restart().await.map_err(|error| error.to_string())
 }

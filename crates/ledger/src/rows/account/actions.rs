@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use mysql_connection::Database;
-use mysql_connection::statement::Binds;
+use mysql_connection::statement::{Binds, Write};
+use mysql_connection::{Database, answered, confirmed};
 use shop_domain::{ItemId, OrderId, UserId};
 
 /// The user of the system who runs this process, when it is a command.
@@ -40,11 +40,9 @@ pub const NAMES: [&str; 19] = [
 /// The operator of an action, with address and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor {
-    /// The operator.
     pub user: UserId,
     /// The address of the request; `None` for an action of the service on the operator's behalf.
     pub address: Option<IpAddr>,
-    /// The time of the action.
     pub now: OffsetDateTime,
 }
 
@@ -53,17 +51,13 @@ pub struct Actor {
 pub struct Action {
     /// The number of the line, ascending with time.
     pub id: OrderId,
-    /// The operator.
     pub user: UserId,
-    /// The name of the action.
     pub action: String,
     /// The item of the action, if it has one.
     pub item: Option<ItemId>,
     /// The parameters, as JSON.
     pub detail: String,
-    /// The address of the request.
     pub address: Option<String>,
-    /// The time of the action.
     pub created_at: OffsetDateTime,
 }
 
@@ -105,9 +99,8 @@ pub async fn record(
         actor.address.map(|address| address.to_string()),
         actor.now,
     ))
-    .execute(transaction)
-    .await?;
-    Ok(())
+    .run(transaction)
+    .await
 }
 
 /// Writes a line for an action that does not change the ledger.
@@ -118,7 +111,8 @@ pub async fn record_alone(
     item: Option<ItemId>,
     detail: &serde_json::Value,
 ) -> sqlx::Result<()> {
-    record(&mut *pool.acquire().await?, actor, action, item, detail).await
+    let written = async { record(&mut *pool.acquire().await?, actor, action, item, detail).await };
+    confirmed(pool, answered(written)).await
 }
 
 /// Reads at most `limit` lines, newest first, those before the line `before`: of `operator` alone,

@@ -248,7 +248,6 @@ pub async fn buyer_buckets(pool: &Database) -> sqlx::Result<String> {
 /// The columns of an order that an evaluation needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderRecord {
-    /// The order.
     pub id: OrderId,
     /// The key of the request that made it.
     pub request_key: String,

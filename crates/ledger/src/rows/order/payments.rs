@@ -23,7 +23,6 @@ pub struct Payment {
     pub order: OrderId,
     /// The money that came; 0 while only a refund of it was told.
     pub amount: Cents,
-    /// Its currency.
     pub currency: CurrencyCode,
     /// The money of it that went back.
     pub refunded: Cents,

@@ -26,7 +26,6 @@ pub(super) struct CutBatch<T> {
     places_max: usize,
 }
 
-/// The queue.
 pub(super) struct FairQueue<T> {
     by_item: HashMap<ItemId, VecDeque<T>>,
     /// The items that wait, each once; the first is served next.

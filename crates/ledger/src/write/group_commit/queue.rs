@@ -145,7 +145,6 @@ struct State {
     directs: usize,
 }
 
-/// A queue.
 pub(super) struct BatchQueue {
     /// `None` for a shared queue.
     item: Option<(ItemId, Quarantine)>,

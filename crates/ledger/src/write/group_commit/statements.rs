@@ -9,7 +9,7 @@ use super::batch_orders::powers_of_two;
 use crate::rows::order::orders;
 use crate::write::is_guarded;
 use crate::write::new_order::stock_update;
-use mysql_connection::statement::in_list;
+use mysql_connection::statement::{Read, in_list};
 use mysql_connection::{Database, answered, begin_on};
 use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Purchase, UserId};
 
@@ -75,10 +75,7 @@ pub(super) async fn available(
     connection: &mut MySqlConnection,
     items: &[ItemId],
 ) -> sqlx::Result<HashMap<ItemId, i64>> {
-    let rows = select_stock(connection, "item_id, available", items, "").await?;
-    let read =
-        |row: &sqlx::mysql::MySqlRow| Ok((row.try_get("item_id")?, row.try_get("available")?));
-    rows.iter().map(read).collect()
+    Ok(select_stock(connection, items, "").await?.into_iter().collect())
 }
 
 /// Finds the items whose stock rows other transactions have locked. The connection has no transaction,
@@ -87,28 +84,27 @@ pub(super) async fn locked_by_others(
     connection: &mut MySqlConnection,
     items: &[ItemId],
 ) -> sqlx::Result<BTreeSet<ItemId>> {
-    let rows =
-        select_stock(connection, "item_id, available", items, "FOR UPDATE SKIP LOCKED").await?;
     let mut locked: BTreeSet<ItemId> = items.iter().copied().collect();
-    for row in rows {
-        locked.remove(&row.try_get("item_id")?);
+    for (item, _) in select_stock(connection, items, "FOR UPDATE SKIP LOCKED").await? {
+        locked.remove(&item);
     }
     Ok(locked)
 }
 
+/// The items that exist, with the units left.
 async fn select_stock(
     connection: &mut MySqlConnection,
-    columns: &str,
     items: &[ItemId],
     locking: &str,
-) -> sqlx::Result<Vec<sqlx::mysql::MySqlRow>> {
+) -> sqlx::Result<Vec<(ItemId, i64)>> {
     let Some((places, padded)) = in_list(items) else { return Ok(Vec::new()) };
     // A scan of a small table would lock rows of others.
     let statement = format!(
-        "SELECT {columns} FROM stock FORCE INDEX (PRIMARY) WHERE item_id IN ({places}) {locking}"
+        "SELECT item_id, available FROM stock FORCE INDEX (PRIMARY) \
+         WHERE item_id IN ({places}) {locking}"
     );
-    let query = padded.fold(sqlx::query(&statement), |query, item| query.bind(item.get()));
-    answered(query.fetch_all(connection)).await
+    let select = sqlx::query_as(&statement);
+    padded.fold(select, |select, item| select.bind(item.get())).all(connection).await
 }
 
 /// Finds the orders of a batch whose COMMIT was not answered, waiting for a transaction that still
