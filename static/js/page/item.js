@@ -160,6 +160,8 @@ function startPurchase() {
   });
   panel.clear();
   loadMine();
+  // Until the answer comes, the orders of the buyer before are not shown.
+  drawMine();
   waiting.forget();
   waiting.load();
   draw.load();

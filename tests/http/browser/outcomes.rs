@@ -278,8 +278,7 @@ async fn orders_and_an_account_go_with_their_buyer() {
     let keep_back = "const real = window.fetch; window.held = []; \
          window.fetch = async (path, options) => { \
            const answer = await real(path, options); \
-           if (path === '/api/orders' && window.held.length === 0) \
-             await new Promise((go) => window.held.push(go)); \
+           if (path === '/api/orders') await new Promise((go) => window.held.push(go)); \
            return answer; };";
     page.run(keep_back).await;
     page.click_until("#buy", "#outcome", "It’s yours").await;
@@ -287,7 +286,7 @@ async fn orders_and_an_account_go_with_their_buyer() {
     prepare_another_buyer(&page, &instance, BUYER + 1).await;
     page.run("window.changeBuyer()").await;
     page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
-    // The answer comes before that to a later question.
+    // The answer comes before that to a later question. The one to the next buyer is kept back.
     let come = "window.held[0](); return fetch('/api/items').then((answer) => answer.text())";
     page.run(come).await;
     let is_hidden = page.run("return document.getElementById('mine').hidden").await;
