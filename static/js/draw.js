@@ -56,7 +56,9 @@ export function drawPanel(place, { item, onDrawn }) {
   /** Ask for the draw and the entry again, as after a sign-in. */
   async function load() {
     if (item().mode !== 'draw') return;
+    // The entry of the buyer before is hidden at once.
     entry = null;
+    show();
     await look();
   }
 
