@@ -137,14 +137,14 @@ impl Trial {
         self.fault_ended = Some(Instant::now());
     }
 
-    /// Waits for less than so many milliseconds, as the seed says, and returns how many.
+    /// Waits for a time below `below_ms` milliseconds, which the seed chooses, and returns it in milliseconds.
     pub async fn wait_a_moment(&mut self, below_ms: u64) -> u64 {
         let after = self.random.random_range(0..below_ms);
         tokio::time::sleep(Duration::from_millis(after)).await;
         after
     }
 
-    /// Waits until so many more purchases were accepted.
+    /// Waits until `more` further purchases are accepted.
     pub async fn until_sold(&self, more: u64) -> Run<()> {
         let sold = self.sold() + more;
         let look = || std::future::ready((self.sold() >= sold).then_some(()));

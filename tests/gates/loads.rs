@@ -35,7 +35,7 @@ async fn lab_item(instance: &Instance) -> ItemId {
     ItemId::new(instance.make_item(body).await).expect("positive")
 }
 
-/// Locks the table of the stock, so that nobody reads the stock for now.
+/// Locks the table of the stock: each read of the stock waits.
 async fn lock_stock(shop: &Shop) -> PoolConnection<MySql> {
     let mut holder = shop.pool.acquire().await.expect("a connection");
     sqlx::raw_sql("LOCK TABLES stock WRITE").execute(&mut *holder).await.expect("locked");

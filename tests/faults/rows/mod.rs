@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// The duration of a fault that is lifted again.
 const FAULT: Duration = Duration::from_millis(1_500);
-/// A fault comes within so many milliseconds of the sale.
+/// The longest time from the beginning of the sale to a fault, in milliseconds.
 const MOMENT_MS: u64 = 300;
 
 /// Returns the proof, or an error where the fault had no effect: then the trial proves nothing.
