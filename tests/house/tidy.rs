@@ -80,7 +80,7 @@ fn imports_go_one_way() {
         for used in code.match_indices("crate::").map(|(at, _)| &code[at + 7..]) {
             let used: String =
                 used.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-            let fine = used == part || allowed.split(' ').any(|name| name == used);
+            let fine = used == part || allowed.split_whitespace().any(|name| name == used);
             assert!(fine, "{} must not know `{used}`", path.display());
         }
     }
