@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{assert_all_clean, items, left, one_of_each, reserve};
 use crate::http::{BOUND, assert_problem, order_id};
-use crate::support::{Answer, Client, Shop, until};
+use crate::support::{Answer, Client, Shop, patient_transaction, until};
 
 pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.step(order, step).await
@@ -118,8 +118,9 @@ async fn a_step_waits_for_no_other_order() {
     let other = order_id(&reserve(&instance.buyer(2), &[(items[0], 1)]).await);
     let buyer = instance.buyer(1);
     let first = order_id(&reserve(&buyer, &one_of_each(&items)).await);
+    let mut holder = patient_transaction(&shop.pool).await;
     let lock = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE").bind(&other);
-    let holder = shop.hold(lock).await;
+    lock.fetch_one(&mut *holder).await.expect("locked");
     let (cancelled, waits) = beside_lock_waits(&shop, step(&buyer, &first, "cancellation")).await;
     holder.rollback().await.expect("it was locked until now");
     assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
