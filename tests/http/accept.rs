@@ -53,7 +53,7 @@ async fn each_operation_gives_what_its_description_names() {
         let request = testbed.instance.stranger().request(Method::GET, "/api/items");
         Client::send(request.header("accept", accepted)).await.expect_status(200);
     }
-    for refused in ["application/json;q=0", "text/html", "*/*;q=0", "audio/*"] {
+    for refused in ["application/json;q=0", "text/html", "*/*;q=0", "audio/*", ""] {
         let request = testbed.instance.stranger().request(Method::GET, "/api/items");
         let answer = Client::send(request.header("accept", refused)).await;
         assert_problem(&answer, (406, "not_acceptable"), refused);

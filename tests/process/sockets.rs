@@ -118,7 +118,7 @@ async fn behind_a_proxy_on_the_socket_the_address_is_the_clients() {
     ];
     let sign_in = async |client: &Client, number: u32| {
         let request = client.request(Method::POST, "/api/session");
-        let request = request.header("x-forwarded-for", format!("203.0.113.{number}"));
+        let request = request.header("x-forwarded-for", format!("10.0.0.9, 203.0.113.{number}"));
         let body = json!({ "username": "nobody", "password": "long enough" });
         Client::send(request.json(&body)).await.status
     };
