@@ -22,10 +22,12 @@ pub const BARE: &str = "bare handler";
 pub const PROXY: &str = "proxy";
 
 /// What a program is called in the report, by the start of its process's name.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("seckill", SERVICE),
     ("mariadbd", DATABASE),
     ("mysqld", DATABASE),
+    // The MySQL of scripts/mysql-sid, which the loader of its own libraries runs.
+    ("ld-linux", DATABASE),
     ("redis-server", REDIS),
     ("service-bench", GENERATOR),
     ("haproxy", PROXY),
@@ -142,6 +144,7 @@ mod tests {
         let one = Services { database: Some(vec![9, 11]), ..only };
         assert_eq!(program("mariadbd", 9, 1, &one), Some(DATABASE));
         assert_eq!(program("mysqld", 10, 1, &one), None);
+        assert_eq!(program("ld-linux-x86-64", 3, 1, &Services::default()), Some(DATABASE));
         assert_eq!(program("vtgate", 11, 1, &one), Some(DATABASE));
     }
 
