@@ -14,10 +14,11 @@ use crate::workload::Pace;
 
 /// The longest random pause before a kill, in milliseconds.
 const KILL_AFTER_MS: u64 = 400;
-/// Kills of a trial that sells for at least so long, and of a shorter one.
+/// A trial that sells for this time or longer has [`KILLS_MANY`] kills, a shorter one [`KILLS_FEW`]. With 5 kills, 2 of 7
+/// trials met no order on its way.
 const MANY_KILLS_FROM: Duration = Duration::from_secs(2);
 const KILLS_MANY: u32 = 50;
-const KILLS_FEW: u32 = 5;
+const KILLS_FEW: u32 = 20;
 /// A pace that keeps the queue filled and does not run out of units on a slow machine.
 const QUEUING: Pace = Pace { clients: 24, per_second: 60.0 };
 /// Orders that are queued between two kills, at least, and the longest random pause then.
