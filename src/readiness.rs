@@ -49,6 +49,8 @@ pub struct ProbeResults {
     pub schema: Option<SchemaState>,
     /// `ok` or the fault, by the name of the server.
     pub dependencies: BTreeMap<String, String>,
+    /// How the ledger is replicated; `None` when it does not answer.
+    pub ledger: Option<Replication>,
     /// What stands behind the address of Redis; `None` when it does not answer.
     pub redis: Option<Topology>,
 }
@@ -110,12 +112,13 @@ impl Readiness {
             .map(|(name, state)| (name.to_owned(), state))
             .collect();
         // Only where the ledger is replicated, so that there is something to lose.
-        if let Some(replication) = replication.filter(|found| *found != Replication::None) {
+        let replicated = replication.as_ref().filter(|found| **found != Replication::None);
+        if let Some(replication) = replicated {
             let state = replication.fault().map_or(unread, str::to_owned);
             dependencies.insert(REPLICATION.to_owned(), state);
         }
         let schema = condition.map(|condition| condition.schema);
-        ProbeResults { schema, dependencies, redis: topology }
+        ProbeResults { schema, dependencies, ledger: replication, redis: topology }
     }
 
     /// How safe a queued order is while it waits in Redis, in a sentence, by the settings of Redis, which are

@@ -26,6 +26,7 @@ async fn an_instance_is_alive_and_ready_and_says_what_its_jobs_did() {
     })
     .await;
     assert_eq!((ready.status, &ready.json["status"]), (200, &json!("ready")));
+    assert!(ready.json["ledger"].is_string(), "{}", ready.text);
     for job in JOBS {
         for field in ["said", "ended_at"] {
             assert!(ready.json["jobs"][job][field].is_string(), "{job} has no {field}");

@@ -24,6 +24,9 @@ use crate::support::crowd::{
 };
 use crate::support::{Instance, Shop, eventually, when};
 
+/// What an instance says of a keyspace of one shard.
+const SERVES: &str = "Vitess, 1 of 1 primaries serve";
+
 /// The writer is killed, another member takes over, and the killed one comes back.
 async fn sells_on_without_its_writer(engine: Replication) {
     let (mut set, shop, instance) = on(engine).await;
@@ -145,12 +148,14 @@ async fn a_keyspace_of_vitess_sells_on() {
     })
     .await;
     let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
-    assert!(said.contains("Vitess, 1 of 1 primaries serve"), "{said}");
+    assert!(said.contains(SERVES), "{said}");
     assert_a_named_lock_is_renewed(&shop).await;
     assert_snapshots_end(&shop).await;
     let instance = shop.start().await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql_replication"], "ok", "{}", ready.text);
+    let said = ready.json["ledger"].as_str().unwrap_or_default();
+    assert!(said.contains(SERVES), "{}", ready.text);
     assert_a_change_delays_no_purchase(&vitess, &shop, &instance).await;
     let crowd = Crowd::enters(&instance).await;
     crowd.has_bought(ENOUGH).await;

@@ -40,6 +40,9 @@ pub struct ReadyBody {
     /// replicas: `asynchronous: ...` while none of them acknowledges commits. A lost dependency does not make an instance unready:
     /// all instances would become unready at once, also for requests that do not need it.
     dependencies: BTreeMap<String, String>,
+    /// How the ledger is replicated, for example `Vitess, 2 of 2 primaries serve, a commit waits for a replica, no
+    /// procedures`; `null` when it does not answer.
+    ledger: Option<String>,
     /// What stands behind the address of Redis, for example `cluster, primaries: 3, replicas: 3`;
     /// `null` when it does not answer.
     redis: Option<String>,
@@ -108,8 +111,9 @@ async fn look(
         Some(schema) if !schema.is_usable() => schema.as_str(),
         _ => READY,
     };
+    let ledger = probed.ledger.map(|replication| replication.to_string());
     let redis = probed.redis.map(|topology| topology.to_string());
-    ReadyBody { status, dependencies: probed.dependencies, redis, jobs: jobs.collect() }
+    ReadyBody { status, dependencies: probed.dependencies, ledger, redis, jobs: jobs.collect() }
 }
 
 /// Read the metrics.
