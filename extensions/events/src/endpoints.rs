@@ -48,11 +48,10 @@ impl Endpoints {
     /// The position behind which a new endpoint begins.
     async fn begin(&self, from_start: bool) -> ledger::Result<i64> {
         let pool = &self.ledger.pool;
+        // Read before the first one: an event that comes into an empty log between the two is delivered.
+        let last = event_log::last_position(pool).await?;
         let first = if from_start { event_log::first_position(pool).await? } else { None };
-        match first {
-            Some(first) => Ok(first - 1),
-            None => event_log::last_position(pool).await,
-        }
+        Ok(first.map_or(last, |first| first - 1))
     }
 
     /// Orders that the events from `first` to `last` are delivered again, as far as the log has
