@@ -51,8 +51,8 @@ fn a_lock_from_an_ended_runtime_renews_its_holds() {
     });
 }
 
-/// The session with ZooKeeper ends with the runtime that opened it, and so does the task that deletes what is over. The
-/// next acquire starts both again.
+/// When the runtime that opened a session with ZooKeeper ends, the session ends, and the task that deletes old nodes ends.
+/// The next acquire starts both again.
 #[test]
 fn a_lock_from_an_ended_runtime_opens_a_session() {
     let kind = listed("zookeeper", "sequential");
