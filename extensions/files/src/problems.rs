@@ -4,5 +4,5 @@ pub use web::problems::*;
 
 web::problem_types! {
     INVALID_TABLE: 422 "invalid_table", "Invalid table of items",
-        "Send CSV with a line of column names; faults lists each error with its cell, what was read, and how to correct it.";
+        "Send CSV with a line of column names; faults lists each error: the cell, its text, and the correction.";
 }

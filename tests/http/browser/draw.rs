@@ -325,7 +325,7 @@ async fn page_tells_what_is_proven() {
     }
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("verify-proven").await;
-    // A link in a message must not make the page show somebody's sentence or proof.
+    // The sender of a link must not choose a sentence or a proof that the page shows.
     let item = drawn_sale(&instance, 600).await;
     let entry = "00".repeat(16);
     let no_request =
