@@ -45,6 +45,7 @@ RUN apt-get update \
     && rm -rf /tmp/install-packages /var/lib/apt/lists/* \
     && install -d -o 10001 -g 10001 /data
 COPY --from=build-demo /seckill /usr/local/bin/seckill
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 WORKDIR /app
 # MariaDB and Redis, too, run as this user.
 USER 10001:10001
@@ -62,6 +63,8 @@ LABEL org.opencontainers.image.title="Seckill" \
 # Migrations and the shop's pages are inside the program.
 WORKDIR /app
 COPY --from=build /seckill /usr/local/bin/seckill
+# The authorities of other systems, which the base image lacks: without them no address with https is reached.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 # No account of the machine: nothing in the image belongs to it, nothing can be changed by it.
 USER 10001:10001
 # Inside a container loopback reaches nobody.

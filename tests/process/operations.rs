@@ -180,6 +180,21 @@ fn compose_forwards_every_setting() {
     assert!(missing.is_empty(), "docker-compose.yml does not forward {missing:#?}");
 }
 
+/// The base image has none, and without them nothing is sent by https.
+#[test]
+fn each_image_has_the_authorities_of_other_systems() {
+    let dockerfile = read("Dockerfile");
+    let stages = dockerfile.split("\nFROM ").filter(|stage| stage.starts_with("${BASE_IMAGE}"));
+    let stages: Vec<&str> = stages.collect();
+    assert_eq!(stages.len(), 2, "{stages:?}");
+    for stage in stages {
+        assert!(
+            stage.contains("\nCOPY --from=build /etc/ssl/certs/ca-certificates.crt"),
+            "{stage}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     let (shop, instance) = Shop::open_with(|config| config.job.audit_period_ms = 50).await;
