@@ -46,15 +46,24 @@ fn check_secret(config: &Config) -> Finding {
         let remedy = "set it to at least 32 random characters, the same on every instance, such as the output of `openssl rand -hex 32`";
         return Finding::bad(check, State::Failed, "SECKILL_SECRET is not set", remedy);
     }
+    // Tokens of the previous one are taken, too.
+    let previous = ("SECKILL_SECRET_PREVIOUS", config.secret_previous.reveal());
+    for (name, secret) in [("SECKILL_SECRET", secret), previous] {
+        if is_known(config, secret) {
+            let found = format!("{name} is a published sample or easy to guess");
+            return Finding::risk(config, check, Risk::SampleSecret, found);
+        }
+    }
+    Finding::ok(check, "the secret is set")
+}
+
+/// Whether others know a secret, or can guess it.
+fn is_known(config: &Config, secret: &str) -> bool {
     let mut letters: Vec<char> = secret.chars().collect();
     letters.sort_unstable();
     letters.dedup();
-    let guessable = letters.len() < DIFFERENT_MIN && !config.http.addr.is_loopback();
-    if PUBLISHED.contains(&secret) || guessable {
-        let found = "SECKILL_SECRET is a published sample or easy to guess";
-        return Finding::risk(config, check, Risk::SampleSecret, found);
-    }
-    Finding::ok(check, "the secret is set")
+    let is_guessable = (1..DIFFERENT_MIN).contains(&letters.len());
+    PUBLISHED.contains(&secret) || (is_guessable && !config.http.addr.is_loopback())
 }
 
 fn check_traces(config: &Config, are_built_in: bool) -> Option<Finding> {
@@ -218,6 +227,9 @@ mod tests {
         config.http.addr = "0.0.0.0:8080".parse().expect("an address");
         assert!(checked_secret(&config, &"x".repeat(40)).is_some());
         assert_eq!(checked_secret(&config, random), None);
+        config.secret_previous = settings::Secret::new(PUBLISHED[0]);
+        let previous = checked_secret(&config, random).expect("its tokens are taken");
+        assert!(previous.starts_with("SECKILL_SECRET_PREVIOUS"), "{previous}");
         config.accept_risks = "sample-secret".to_owned();
         assert_eq!(checked_secret(&config, PUBLISHED[0]), None);
     }
