@@ -20,14 +20,17 @@ pub async fn watch(pool: Database, writer: Writer, metrics: Metrics, stop: Cance
     let figures = &metrics.ledger;
     let most = pool.connections_max();
     figures.connections_max.set(most.into());
-    // A server without replication is asked for it once.
-    let mut replicates = true;
+    // A single server without replication is asked for it once.
+    let mut may_replicate = true;
+    // Whether commits have waited for another server.
+    let mut has_waited = false;
     loop {
         // Before the questions, which need connections too.
         figures.connections_busy.set(pool.connections_busy().into());
         figures.away.set(i64::from(!is_writable(&pool).await.unwrap_or(false)));
-        if replicates {
-            replicates = look_at_replication(&pool, &writer, &metrics).await;
+        if may_replicate && let Some(found) = look_at_replication(&pool, &writer).await {
+            note_replication(&found, &mut has_waited, &metrics);
+            may_replicate = has_waited || writer.has_several_hosts() || found != Replication::None;
         }
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
@@ -47,8 +50,8 @@ pub async fn is_writable(pool: &Database) -> sqlx::Result<bool> {
     }
 }
 
-/// Looks at the replication, and returns whether there may be any.
-async fn look_at_replication(pool: &Database, writer: &Writer, metrics: &Metrics) -> bool {
+/// Looks at the replication, and at the shards where there are some.
+async fn look_at_replication(pool: &Database, writer: &Writer) -> Option<Replication> {
     let found = replication::read_from(pool).await;
     if matches!(found, Ok(Replication::Vitess { .. })) {
         // No connection ends when Vitess splits a shard.
@@ -57,16 +60,39 @@ async fn look_at_replication(pool: &Database, writer: &Writer, metrics: &Metrics
             tracing::debug!(%error, "shards not read");
         }
     }
-    match found {
-        Ok(Replication::None) => return false,
-        Ok(replication) => {
-            metrics.ledger.replication_fault.set(replication.fault().is_some().into());
-            if let Replication::SemiSynchronous { unacknowledged, .. } = replication {
-                let commits = i64::try_from(unacknowledged).unwrap_or(i64::MAX);
-                metrics.ledger.commits_unacknowledged.set(commits);
-            }
-        }
-        Err(error) => tracing::debug!(%error, "state of the replication not read"),
+    found.inspect_err(|error| tracing::debug!(%error, "state of the replication not read")).ok()
+}
+
+/// Sets the metrics of the replication. Where commits have waited for another server, they should still: a host that took
+/// over may wait for none.
+fn note_replication(found: &Replication, has_waited: &mut bool, metrics: &Metrics) {
+    let waits = !matches!(found, Replication::None | Replication::Asynchronous);
+    *has_waited |= waits;
+    let is_fault = found.fault().is_some() || (*has_waited && !waits);
+    metrics.ledger.replication_fault.set(is_fault.into());
+    if let Replication::SemiSynchronous { unacknowledged, .. } = found {
+        let commits = i64::try_from(*unacknowledged).unwrap_or(i64::MAX);
+        metrics.ledger.commits_unacknowledged.set(commits);
     }
-    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_that_wait_no_more_after_a_failover_are_a_fault() {
+        let metrics = Metrics::new();
+        let mut has_waited = false;
+        let mut fault_of = |found: Replication| {
+            note_replication(&found, &mut has_waited, &metrics);
+            metrics.ledger.replication_fault.get()
+        };
+        assert_eq!(fault_of(Replication::Asynchronous), 0, "nothing else was set up");
+        let group = Replication::Group { members: 3, online: 3, applies_first: true };
+        assert_eq!(fault_of(group.clone()), 0);
+        assert_eq!(fault_of(Replication::Asynchronous), 1);
+        assert_eq!(fault_of(Replication::None), 1);
+        assert_eq!(fault_of(group), 0);
+    }
 }
