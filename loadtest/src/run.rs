@@ -292,8 +292,7 @@ async fn fire_and_judge(
             in_time: Some(InTime { history: &traffic.history, sold_out_age }),
         })?;
         let says = settled_audit(admin, *item).await;
-        let is_clean = audit.is_clean()
-            && matches!(&says, ServiceSays::Audit(audit) if audit["clean"] == true);
+        let is_clean = Verdict::is_clean(&audit, &says);
         items.add(&audit, is_clean);
         // The report shows the first that is not clean, or the first.
         if judged.is_empty() || (!is_clean && items.unclean == 1) {

@@ -133,6 +133,12 @@ impl ServiceSays {
 }
 
 impl Verdict {
+    /// Whether neither audit has found a fault. The service's word is no proof that something holds, but its own alarm
+    /// counts.
+    pub fn is_clean(audit: &Judgement, service_says: &ServiceSays) -> bool {
+        audit.is_clean() && service_says.broken().is_empty()
+    }
+
     /// Clean or broken; with `expect_oversell` only a caught oversell is a success.
     pub fn of(
         audit: &Judgement,
@@ -157,10 +163,9 @@ impl Verdict {
         let ours = audit.broken();
         let mut broken: Vec<String> =
             ours.iter().map(|invariant| (*invariant).to_owned()).collect();
-        // The service's word is no proof that something holds, but its own alarm counts.
         let alarms = service_says.broken().into_iter().filter(|alarm| !ours.contains(alarm));
         broken.extend(alarms.map(|alarm| format!("{alarm} (the service says so)")));
-        if audit.is_clean() && broken.is_empty() {
+        if Self::is_clean(audit, service_says) {
             let sold = items.units_sold;
             let of = stock * i64::from(items.judged);
             let items = match items.judged {
@@ -251,6 +256,14 @@ mod tests {
             assert_eq!(exit_code(&sound, &says(true), false), EXIT_CLEAN);
             assert_eq!(exit_code(&sound, &says(false), false), EXIT_BROKEN, "{invariant}");
         }
+    }
+
+    /// The report shows the first unclean item: one without an answer must not hide a broken one.
+    #[test]
+    fn an_item_of_which_the_service_says_nothing_is_no_unclean_one() {
+        let silent = ServiceSays::Nothing("no answer in time".to_owned());
+        assert!(Verdict::is_clean(&audit(State::Holds, 0), &silent));
+        assert!(!Verdict::is_clean(&audit(State::Holds, 1), &silent));
     }
 
     /// Where an oversell is expected, a sale without one is a failure.
