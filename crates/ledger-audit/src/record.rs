@@ -8,6 +8,10 @@ use serde::Serialize;
 
 use crate::{CannotJudge, OrCannotJudge};
 
+/// The codes of refusals for which the units that are left do not matter.
+const NO_SALE: [&str; 5] =
+    ["strategy_unavailable", "sale_not_started", "sale_ended", "sale_paused", "draw_only"];
+
 /// One attempt at a purchase and the answer to it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Answer {
@@ -83,11 +87,11 @@ impl Answer {
         self.status != 0 || self.outcome == Outcome::Unknown
     }
 
-    /// Whether the request was invalid, or the strategy does not run here: such an answer says
+    /// Whether the request was invalid, the strategy does not run here, or the sale was not open: such an answer says
     /// nothing about how stock is sold.
     pub fn is_no_sale(&self) -> bool {
         matches!(self.status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422)
-            || self.code == "strategy_unavailable"
+            || NO_SALE.contains(&&*self.code)
     }
 
     /// Whether another request with the same key was being processed. The outcome of that one stays

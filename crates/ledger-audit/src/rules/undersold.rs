@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::ledger::units;
-use crate::{Evidence, Faults, Finding, Order, Outcome};
+use crate::{Answer, Evidence, Faults, Finding, Order, Outcome};
 
 /// I12: units left that some turned-away buyer could have had. Counted from the orders, since
 /// `available` is exactly what a lost update falsifies; I1 compares the two.
@@ -38,10 +38,11 @@ pub fn undersold(evidence: &Evidence<'_>) -> Faults {
 }
 
 /// Units that the buyers asked for and were allowed to have. What surely never reached the service
-/// was not asked for.
+/// was not asked for, nor what no open sale was asked for.
 fn demand(evidence: &Evidence<'_>) -> i64 {
     let mut asked: HashMap<i64, i64> = HashMap::new();
-    for answer in evidence.answers.iter().filter(|answer| answer.last && answer.was_sent()) {
+    let counts = |answer: &&Answer| answer.last && answer.was_sent() && !answer.is_no_sale();
+    for answer in evidence.answers.iter().filter(counts) {
         *asked.entry(answer.buyer).or_default() += 1;
     }
     let mut had: HashMap<i64, i64> = HashMap::new();

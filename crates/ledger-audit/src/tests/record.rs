@@ -41,6 +41,18 @@ fn what_never_reached_the_service_is_no_demand() {
 }
 
 #[test]
+fn a_sale_that_is_not_open_is_not_undersold() {
+    let mut case = Case::sound();
+    let ended = |buyer| answer(buyer, 409, "sale_ended", Outcome::Refused);
+    case.after = ledger(STOCK, 2, vec![order(1)], sold_to(1..=1));
+    case.answers = std::iter::once(sold(1)).chain((2..=5).map(ended)).collect();
+    assert!(case.judge().is_clean());
+    case.after = case.before.clone();
+    case.answers = (1..=5).map(ended).collect();
+    assert!(case.try_judge().is_err(), "nobody could buy");
+}
+
+#[test]
 fn unknown_outcomes_are_resolved_by_key_or_by_buyer() {
     let mut case = Case::sound();
     case.answers[2] = unknown(3);
