@@ -86,7 +86,12 @@ fn overlay_file(table: &mut Table, path: &Path) -> Result<(), String> {
     let unreadable =
         |why: &dyn std::fmt::Display| format!("the file {} cannot be used: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
-    let file: Table = toml::from_str(&text).map_err(|error| unreadable(&error))?;
+    let file: Table = toml::from_str(&text).map_err(|error| {
+        // The whole error shows the line, which may have a secret.
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        unreadable(&format_args!("line {line}: {}", error.message()))
+    })?;
     for (key, value) in file {
         match (table.get_mut(&key), value) {
             (Some(Value::Table(section)), Value::Table(overrides)) => {
@@ -148,6 +153,16 @@ mod tests {
         assert_eq!(ended.redis_url.reveal(), "redis://a");
         let bad = load(&[("SECKILL_MYSQL_POOL_MAX", "many")]).expect_err("not a number");
         assert!(bad.contains("SECKILL_MYSQL_POOL_MAX"), "{bad}");
+    }
+
+    #[test]
+    fn a_mistake_in_the_file_is_said_without_its_secrets() {
+        let path = std::env::temp_dir().join(format!("seckill-load-{}.toml", std::process::id()));
+        std::fs::write(&path, "[http]\ndatabase_url = \"mysql://u:geheim@db/shop\n")
+            .expect("written");
+        let error = Config::load(Some(&path), []).expect_err("a quote is missing");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(error.contains("line 2: ") && !error.contains("geheim"), "{error}");
     }
 
     #[test]
