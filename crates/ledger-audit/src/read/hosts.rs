@@ -41,9 +41,9 @@ pub(super) async fn writer(hosts: &[MySqlConnectOptions]) -> Result<MySqlConnect
         match open(host).await {
             Ok(connection) if hosts.len() == 1 => return Ok(connection),
             Ok(mut connection) => {
-                let asked = sqlx::query_scalar("SELECT CAST(@@read_only AS SIGNED)");
+                let asked = sqlx::query_scalar::<_, String>("SELECT CAST(@@read_only AS CHAR)");
                 match asked.fetch_one(&mut connection).await {
-                    Ok(0_i64) => return Ok(connection),
+                    Ok(read_only) if is_off(&read_only) => return Ok(connection),
                     Ok(_) => {}
                     Err(error) => last = Some(error),
                 }
@@ -52,6 +52,11 @@ pub(super) async fn writer(hosts: &[MySqlConnectOptions]) -> Result<MySqlConnect
         }
     }
     Err(last.unwrap_or_else(|| sqlx::Error::Configuration("no host takes writes".into())))
+}
+
+/// Whether a value of `read_only` means no. MariaDB has words for it from 12.0 on, and each of them is 0 as a number.
+fn is_off(read_only: &str) -> bool {
+    matches!(read_only, "0" | "OFF")
 }
 
 async fn open(host: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
@@ -70,6 +75,12 @@ pub async fn writer_of(url: &str) -> Result<MySqlConnection, CannotJudge> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_is_read_only_by_a_number_or_a_word_is_no_writer() {
+        assert!(["0", "OFF"].into_iter().all(is_off));
+        assert!(!["1", "ON", "NO_LOCK", "NO_LOCK_NO_ADMIN"].into_iter().any(is_off));
+    }
 
     #[test]
     fn each_host_is_read_with_the_account_and_the_database() {
