@@ -219,7 +219,7 @@ fn settings_are_understood_or_refused_and_secrets_do_not_show() {
         let mut shown = String::new();
         match Config::load(from, variables) {
             Ok(config) => write!(shown, "{config:?}").expect("a string"),
-            // What stands in a file that cannot be read is quoted, so that it can be found.
+            // A value of the file that does not fit may be quoted, so that it can be found.
             Err(error) if from.is_none() => write!(shown, "{error}").expect("a string"),
             Err(_) => {}
         }
