@@ -6,7 +6,7 @@ use super::shared::{Inboxes, Shared, Writers};
 use super::use_cases::UseCases;
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::job::{Audit, Expire, FinishErasures, Reconcile, TendWaitingLists};
+use crate::job::{Audit, Expire, FinishErasures, Reconcile, Sweeper, TendWaitingLists};
 use crate::live;
 use extension::Worker;
 use extension::job::{self, ScheduledJob};
@@ -59,11 +59,12 @@ fn jobs(config: &Config, shared: &Shared, use_cases: &UseCases) -> Vec<Scheduled
     let UseCases { orders, purchases, waiting_lists, .. } = use_cases;
     let Shared { pool, metrics, .. } = shared;
     let settings = &config.job;
-    let expire = Expire {
+    let sweeper = Sweeper {
         orders: orders.clone(),
         purchases: purchases.clone(),
         batch_max: settings.expire_batch_max,
     };
+    let expire = Expire::new(sweeper, shared.lifecycle.workers().clone());
     let reconcile = Reconcile::new(pool.clone(), shared.counters.clone(), metrics.clone());
     let audit = Audit::new(shared.ledger.clone(), metrics.clone());
     let tend = TendWaitingLists::new(waiting_lists.clone());

@@ -142,15 +142,22 @@ impl Desk {
             return Ok(ExitCode::SUCCESS);
         };
         let described = described(&letter);
-        let status = match &letter.order {
-            Ok(order) => self.reject_order(item, order).await?,
-            // An entry that cannot be read names no order, so no order is rejected.
-            Err(_) => OrderStatus::Rejected,
+        let ended = match &letter.order {
+            Ok(order) => self.reject_order(item, order).await?.as_str(),
+            Err(text) => {
+                // Nobody could give its units back without it.
+                if self.is_queued(item, text).await? {
+                    let why = "holds the units of an order that another version has queued";
+                    let then = "retry or drop it with that version";
+                    return super::refuse(format_args!("item {item} entry {entry} {why}: {then}"));
+                }
+                "deleted"
+            }
         };
         let detail = json!({ "entry": entry, "order": described, "reason": reason });
         self.record(operator, "parked_dropped", item, &detail).await?;
         self.end(item, entry, Resolution::Delete).await?;
-        print_line(format_args!("item {item} entry {entry}: {described}; now {}", status.as_str()));
+        print_line(format_args!("item {item} entry {entry}: {described}; now {ended}"));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -196,6 +203,10 @@ impl Desk {
 
     async fn dead_letters(&self, item: ItemId) -> Result<Vec<DeadLetter>, String> {
         self.queue.dead_letters(item).await.map_err(|error| no_redis(&error))
+    }
+
+    async fn is_queued(&self, item: ItemId, text: &str) -> Result<bool, String> {
+        self.queue.is_queued(item, text).await.map_err(|error| no_redis(&error))
     }
 
     async fn record(

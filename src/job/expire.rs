@@ -1,9 +1,18 @@
 //! The job that expires unpaid orders whose hold has run out, and gives their units back.
 //!
-//! An error belongs to its item: it is logged and counted, and the other items go on.
+//! An error belongs to its item: it is logged and counted, and the other items go on. An item whose sweep takes long does
+//! not delay the next run: each sweep is a task, and the next run leaves out what is still swept.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::{StreamExt, stream};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
 
 use crate::order::{ExpiryRun, Orders, StepError};
 use crate::purchase::Purchases;
@@ -13,16 +22,59 @@ use shop_domain::ItemId;
 
 /// Items whose orders expire at once: as many may be held by others at the same time without a delay for the rest.
 const AT_ONCE: usize = 8;
+/// How long a run waits for its last items.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Batches of one item in one run; further orders wait for the next run.
 const BATCHES_MAX: usize = 100;
 
 /// The job that expires orders.
 pub struct Expire {
+    sweeper: Sweeper,
+    /// A stop waits for them: a sweep that is dropped in the middle would not be told of its COMMIT.
+    tasks: TaskTracker,
+    running: Mutex<RunningSweeps>,
+}
+
+/// Expires the orders of one item.
+#[derive(Clone)]
+pub struct Sweeper {
     pub orders: Orders,
     /// Forgets that an item is sold out when units come back.
     pub purchases: Purchases,
     /// Orders that one transaction takes.
     pub batch_max: u32,
+}
+
+/// The sweeps that have not ended, also those of earlier runs.
+#[derive(Default)]
+struct RunningSweeps {
+    items: BTreeSet<ItemId>,
+    sweeps: FuturesUnordered<BoxFuture<'static, (ItemId, Result<Swept, StepError>)>>,
+}
+
+impl RunningSweeps {
+    /// Begins the sweep of an item, unless one runs.
+    fn begin(&mut self, item: ItemId, sweeper: &Sweeper, tasks: &TaskTracker) {
+        if self.items.insert(item) {
+            let sweeper = sweeper.clone();
+            let sweep = tasks.spawn(async move { sweeper.sweep_or_log(item).await });
+            // After a panic some orders are left.
+            let ended = sweep.map(move |swept| (item, swept.unwrap_or(Ok(Swept::default()))));
+            self.sweeps.push(ended.boxed());
+        }
+    }
+
+    /// Waits until a sweep ends, or until `deadline`; `None` when none runs, or when the time is over.
+    async fn next(&mut self, deadline: Option<Instant>) -> Option<Result<Swept, StepError>> {
+        let next = self.sweeps.next();
+        let ended = match deadline {
+            Some(deadline) => timeout_at(deadline, next).await.ok().flatten(),
+            None => next.await,
+        };
+        let (item, swept) = ended?;
+        self.items.remove(&item);
+        Some(swept)
+    }
 }
 
 #[async_trait]
@@ -33,15 +85,29 @@ impl Job for Expire {
 }
 
 impl Expire {
+    /// Makes the job, whose sweeps are tasks of `tasks`.
+    #[must_use]
+    pub fn new(sweeper: Sweeper, tasks: TaskTracker) -> Self {
+        Self { sweeper, tasks, running: Mutex::default() }
+    }
+
     async fn sweep(&self) -> Result<String, String> {
-        let items = self.orders.overdue_items().await.map_err(|error| error.to_string())?;
-        let sweeps = items.into_iter().map(|item| self.sweep_or_log(item));
-        let mut sweeps = stream::iter(sweeps).buffer_unordered(AT_ONCE);
+        let items = self.sweeper.orders.overdue_items().await;
+        let mut items = items.map_err(|error| error.to_string())?.into_iter();
+        let until = Instant::now() + WAIT_MAX;
+        let mut running = self.running.lock().await;
         let mut total = 0;
         let mut failed = 0;
         let mut is_away = None;
-        // To the end: a sweep that is dropped in the middle would not be told of its COMMIT.
-        while let Some(swept) = sweeps.next().await {
+        loop {
+            while running.items.len() < AT_ONCE
+                && let Some(item) = items.next()
+            {
+                running.begin(item, &self.sweeper, &self.tasks);
+            }
+            // Each item has begun before the run ends.
+            let deadline = items.as_slice().is_empty().then_some(until);
+            let Some(swept) = running.next(deadline).await else { break };
             match swept {
                 Ok(Swept { expired, is_whole }) => {
                     total += expired;
@@ -57,7 +123,9 @@ impl Expire {
             (None, _) => Err(format!("{failed} items failed, see the log; {total} orders expired")),
         }
     }
+}
 
+impl Sweeper {
     /// Expires the overdue orders of one item. An error is logged, unless it is the ledger's: then the other items
     /// would fail in the same way.
     async fn sweep_or_log(&self, item: ItemId) -> Result<Swept, StepError> {

@@ -6,6 +6,6 @@ mod reconcile;
 mod waiting_list;
 
 pub use audit::Audit;
-pub use expire::Expire;
+pub use expire::{Expire, Sweeper};
 pub use reconcile::{Bounds, Reconcile};
 pub use waiting_list::{FinishErasures, TendWaitingLists};

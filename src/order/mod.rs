@@ -81,21 +81,31 @@ impl Orders {
         limit: u32,
         come_back: ComeBack<'_>,
     ) -> Result<ExpiryRun, StepError> {
+        let mut run = ExpiryRun { expired: 0, stuck: 0 };
         match self.steps.expire(item, Overdue::First(limit)).await {
             Ok(batch) => {
                 self.publish_expired(&batch, come_back).await;
-                Ok(ExpiryRun { expired: batch.orders.len(), stuck: 0 })
+                run = ExpiryRun { expired: batch.orders.len(), stuck: batch.left_out };
             }
             Err(error) if is_of_one_order(&error) || is_too_slow(&error) => {
-                self.expire_singly(item, limit, come_back).await
+                run.stuck = limit as usize;
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
         }
+        // They would fill the next batches, too.
+        if run.stuck * 2 > limit as usize {
+            let further = self.expire_singly(item, limit, come_back).await?;
+            run = ExpiryRun { expired: run.expired + further.expired, ..further };
+        }
+        if run.stuck > 0 {
+            tracing::warn!(%item, stuck = run.stuck, "orders cannot expire now; a later run tries again");
+        }
+        Ok(run)
     }
 
-    /// Expires each order in a transaction of its own, after a batch failed: the orders beside and behind those that
-    /// cannot expire do not wait for them, and a batch that is too slow for one transaction ends nevertheless. Another
-    /// error ends the run, so an order without an answer costs it the time of one transaction.
+    /// Expires each order in a transaction of its own, after a batch failed or left out most of its orders: those beside
+    /// and behind the orders that cannot expire do not wait for them, and a batch that is too slow for one transaction
+    /// ends nevertheless. Another error ends the run, so an order without an answer costs it the time of one transaction.
     async fn expire_singly(
         &self,
         item: ItemId,
@@ -114,6 +124,7 @@ impl Orders {
                     Ok(batch) => {
                         self.publish_expired(&batch, come_back).await;
                         run.expired += batch.orders.len();
+                        run.stuck += batch.left_out;
                     }
                     Err(error) if is_of_one_order(&error) => {
                         tracing::debug!(%error, %item, order = %order.id, "order cannot expire");
@@ -133,9 +144,6 @@ impl Orders {
         match last {
             Some(last) if run.stuck > 0 => self.tried.insert(item, last),
             _ => self.tried.remove(item),
-        }
-        if run.stuck > 0 {
-            tracing::warn!(%item, stuck = run.stuck, "orders cannot expire now; a later run tries again");
         }
         Ok(run)
     }

@@ -152,6 +152,28 @@ async fn a_dropped_dead_letter_is_rejected_and_its_units_come_back_once() {
     assert!(detail.contains("the price was wrong"), "{detail}");
 }
 
+/// A newer version has queued an order with a field that this one does not know. Without its text nobody could give its
+/// units back.
+#[tokio::test]
+async fn an_entry_that_holds_units_is_not_dropped_unread() {
+    let testbed = DeadLetterTestbed::new().await;
+    let shop = &testbed.shop;
+    let operator = shop.make_operator().await;
+    let key = |part: &str| format!("{}{{item:{}}}:{part}", shop.config.redis.prefix, testbed.item);
+    let text = r#"{"order":"of a newer version"}"#;
+    let add = ["XADD", &key("parked"), "*", "order", text, "why", "not an order"];
+    let entry: String = shop.redis(&add).await;
+    let _: u64 = shop.redis(&["HSET", &key("queued"), "o:1", text]).await;
+    let (code, told) = testbed.decide(&entry, &operator, &DROP).await;
+    assert_eq!(code, 1, "{told}");
+    let letters = testbed.reader.queue().dead_letters(testbed.item).await.expect("read");
+    assert!(letters.iter().any(|letter| letter.id == entry), "{letters:?}");
+    let _: u64 = shop.redis(&["HDEL", &key("queued"), "o:1"]).await;
+    let (code, told) = testbed.decide(&entry, &operator, &DROP).await;
+    assert_eq!(code, 0, "it holds no units: {told}");
+    assert_eq!(testbed.left().await, (8, 2), "those of the other order stay");
+}
+
 /// A consumer wrote the order, and ended, when another one had asked the ledger for it and gave it up.
 #[tokio::test]
 async fn a_dead_letter_of_a_sold_order_is_finished() {

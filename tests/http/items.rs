@@ -223,10 +223,12 @@ async fn an_edit_is_refused_when_somebody_else_was_quicker() {
     let now = tag(&instance.stranger().get(&path).await);
     assert_eq!(tag(&edited), now);
     assert_ne!(now, seen);
-    for stale in [seen.as_str(), "\"999\"", "\"\"", "nonsense", "\"-1\""] {
+    let weak = format!("W/{now}");
+    for stale in [seen.as_str(), "\"999\"", "\"\"", "nonsense", "\"-1\"", &weak] {
         let refused =
             edit_if(&instance, item, stale, json!({ "paused": false, "stock_delta": 5 })).await;
         assert_problem(&refused, (412, "precondition_failed"), stale);
+        assert!(stale != weak || refused.text.contains("W/"), "{}", refused.text);
     }
     let found = find(&instance, item).await;
     assert_eq!((&found["paused"], &found["total"]), (&json!(true), &json!(10)));

@@ -165,6 +165,25 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     assert_clean(&instance, item).await;
 }
 
+/// Somebody writes an entry into the table after the list was signed.
+#[tokio::test]
+async fn no_place_is_written_by_another_list_than_the_signed_one() {
+    let mut shop = shop().await;
+    shop.config.sections.set("draw", "round_after_seconds", 10);
+    let instance = shop.start().await;
+    let item = drawn_item(&instance, 1, 3).await;
+    assert_eq!(enter(&instance.buyer(7), item).await.status, 200);
+    let stranger = instance.stranger();
+    stranger.until(&format!("/api/items/{item}/draw"), |draw| !draw.json["head"].is_null()).await;
+    insert_entries(&shop.pool, item, 1).await;
+    stranger.until_job("draws", |job| job["ok"] == false).await;
+    let places = "SELECT COUNT(*) FROM draw_entries WHERE place IS NOT NULL";
+    assert_eq!(shop.number(places).await, 0);
+    shop.change(sqlx::query("DELETE FROM draw_entries WHERE user_id <> 7")).await;
+    until_drawn(&stranger, item).await;
+    assert_eq!(faults(&proof(&stranger, item).await, Known::default()), []);
+}
+
 #[tokio::test]
 async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
     let (_shop, instance) = shop().await.opened().await;

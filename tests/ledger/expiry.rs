@@ -31,6 +31,8 @@ use crate::support::{
 const HOLD_SECONDS: i64 = 900;
 /// How much of it may be over when a test on a busy machine looks.
 const LATE_SECONDS: i64 = 120;
+/// A buyer whose id, as a parameter, is found in no request of others.
+const SILENT: i64 = 0x0001_0203_0405_0607;
 
 /// Buys one unit; answers the order.
 async fn buy(instance: &Instance, buyer: i64, item: i64) -> Value {
@@ -171,8 +173,6 @@ async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
 /// Buyer 1 has the batch fail at once. The order behind never gets an answer, whenever its buyer's limit is asked for.
 #[tokio::test]
 async fn an_order_without_an_answer_stops_none_behind_it() {
-    // As a parameter it is found in no other request.
-    const SILENT: i64 = 0x0001_0203_0405_0607;
     let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
     let beside = shop.start().await;
     let item = beside.make_item(json!({})).await;
@@ -196,6 +196,29 @@ async fn an_order_without_an_answer_stops_none_behind_it() {
     assert!(link.caught() > 0, "it has an answer");
     link.mend();
     wait_for_status(&beside, SILENT, &silent, "expired").await;
+}
+
+/// An order of one item never gets an answer. The next sweep ends the holds of other items before this one is given up.
+#[tokio::test]
+async fn an_item_without_an_answer_delays_no_later_sweep() {
+    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
+    let beside = shop.start().await;
+    let silent = beside.make_item(json!({})).await;
+    let item = beside.make_item(json!({})).await;
+    let unanswered = buy(&beside, SILENT, silent).await;
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    let link = link_to_ledger(&shop).await;
+    link.trap(Trap::at(&SILENT.to_le_bytes()).cut_server_in_silence().always());
+    shop.config.database_url = Secret::new(link.url());
+    shop.config.job.expire_period_ms = 20;
+    let _sweeping = shop.start().await;
+    eventually("the sweep to get no answer", || async { (link.caught() > 0).then_some(()) }).await;
+    let later = buy(&beside, 1, item).await;
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    wait_for_status(&beside, 1, &later, "expired").await;
+    assert_eq!(link.caught(), 1, "the other item was given up, and tried again");
+    link.mend();
+    wait_for_status(&beside, SILENT, &unanswered, "expired").await;
 }
 
 #[tokio::test]

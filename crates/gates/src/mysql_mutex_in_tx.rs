@@ -51,7 +51,8 @@ impl Strategy for MysqlMutexInTx {
             Ok(guard) => guard,
             Err(outcome) => return outcome,
         };
-        let seen = match steps::read(&self.context.arbiter, &purchase).await {
+        let read = steps::read(&self.context.arbiter, &purchase, buyer.deadline);
+        let seen = match read.await {
             Ok(row) => row,
             Err(outcome) => return outcome,
         };

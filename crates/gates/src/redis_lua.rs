@@ -38,7 +38,6 @@ use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::Take;
 use ledger::rows::buyers;
-use ledger::write::no_ledger;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal};
 
 /// The longest pause before a gate that counts more than the ledger is asked again.
@@ -120,9 +119,10 @@ impl RedisLua {
         if purchase.item.arbiter == ArbiterMode::Off {
             return refused;
         }
-        let bought = match buyers::bought(&self.context.pool, item, buyer).await {
+        let read = buyers::bought(&self.context.pool, item, buyer);
+        let bought = match steps::in_time(deadline, read).await {
             Ok(bought) => bought,
-            Err(error) => return Some(no_ledger(&error)),
+            Err(outcome) => return Some(outcome),
         };
         if bought + purchase.quantity.signed() > i64::from(limit) {
             return refused;

@@ -33,13 +33,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redis_connection::{is_not_sent, is_too_few_replicas};
+use tokio::time::Instant;
 
 use super::kit::steps;
 use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::CounterError;
 use crate::redis_store::queue::{self, Push};
 use ledger::rows::{buyers, orders};
-use ledger::write::no_ledger;
 use shop_domain::outcome::Dependency;
 use shop_domain::{
     ArbiterMode, Doubt, OrderId, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
@@ -70,7 +70,7 @@ struct RedisStream {
 impl Strategy for RedisStream {
     async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
         loop {
-            let limit = match self.limit_left(&purchase).await {
+            let limit = match self.limit_left(&purchase, buyer.deadline).await {
                 Ok(limit) => limit,
                 Err(outcome) => return outcome,
             };
@@ -88,9 +88,11 @@ impl Strategy for RedisStream {
                     tracing::warn!(%order, "order queued, and too few replicas have it in time");
                     return Outcome::Unknown(Doubt::TooFewReplicas);
                 }
-                Ok(Push::Known(order, units)) => return self.known(&purchase, order, units).await,
+                Ok(Push::Known(order, units)) => {
+                    return self.known(&purchase, order, units, buyer.deadline).await;
+                }
                 Ok(Push::KnownWithTooFewReplicas(order, units)) => {
-                    return match self.known(&purchase, order, units).await {
+                    return match self.known(&purchase, order, units, buyer.deadline).await {
                         Outcome::Replayed(order) if order.status == OrderStatus::Queued => {
                             Outcome::Unknown(Doubt::TooFewReplicas)
                         }
@@ -129,18 +131,27 @@ impl Strategy for RedisStream {
 
 impl RedisStream {
     /// Units that the buyer may still have, according to the ledger; `None` where no limit is kept.
-    async fn limit_left(&self, purchase: &Purchase) -> Result<Option<i64>, Outcome> {
+    async fn limit_left(
+        &self,
+        purchase: &Purchase,
+        deadline: Instant,
+    ) -> Result<Option<i64>, Outcome> {
         if purchase.item.arbiter == ArbiterMode::Off {
             return Ok(None);
         }
-        match buyers::bought(&self.context.pool, purchase.item.id, purchase.buyer).await {
-            Ok(bought) => Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0))),
-            Err(error) => Err(no_ledger(&error)),
-        }
+        let read = buyers::bought(&self.context.pool, purchase.item.id, purchase.buyer);
+        let bought = steps::in_time(deadline, read).await?;
+        Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0)))
     }
 
     /// Answers a request of which an earlier try was queued as `order`.
-    async fn known(&self, purchase: &Purchase, order: OrderId, units: u32) -> Outcome {
+    async fn known(
+        &self,
+        purchase: &Purchase,
+        order: OrderId,
+        units: u32,
+        deadline: Instant,
+    ) -> Outcome {
         if units != purchase.quantity.units() {
             return Outcome::Refused(Refusal::KeyReused { order_id: order });
         }
@@ -152,11 +163,12 @@ impl RedisStream {
                 return Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
             }
         }
-        match orders::find(&self.context.pool, order, purchase.buyer).await {
+        let find = orders::find(&self.context.pool, order, purchase.buyer);
+        match steps::in_time(deadline, find).await {
             Ok(Some(decided)) => Outcome::Replayed(decided),
             // Redis has lost it, and not the memory of it.
             Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
-            Err(error) => no_ledger(&error),
+            Err(outcome) => outcome,
         }
     }
 }

@@ -79,6 +79,12 @@ impl Lifecycle {
         &self.connections
     }
 
+    /// Tracks the workers, and tasks of theirs that outlive their own turn.
+    #[must_use]
+    pub fn workers(&self) -> &TaskTracker {
+        &self.workers
+    }
+
     /// Starts a worker, which must not end before [`Lifecycle::drained`] fires; if it does, the
     /// service stops as [`StopResult::Crashed`].
     pub fn worker(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {

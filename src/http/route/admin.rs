@@ -322,7 +322,7 @@ pub(in crate::http) fn new_item(
     Ok(NewItem { draw: Some(draw), ..item })
 }
 
-/// The revision that `If-Match` names, if any.
+/// The revision that `If-Match` names, if any. A weak tag never matches (RFC 9110, section 13.1.1).
 fn revision_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let tag = value.to_str().unwrap_or_default().trim();
@@ -330,5 +330,10 @@ fn revision_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         return Ok(None);
     }
     let revision = tag.trim_matches('"').parse().ok();
-    revision.map(Some).ok_or_else(|| problems::PRECONDITION_FAILED.problem())
+    revision.map(Some).ok_or_else(|| {
+        problems::PRECONDITION_FAILED.detail(
+            "If-Match must be one ETag of the item, in quotes. A weak one (W/) never matches: a proxy that compresses \
+             answers makes it weak, so read the item without Accept-Encoding.",
+        )
+    })
 }

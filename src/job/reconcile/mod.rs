@@ -15,14 +15,19 @@
 //! The tables that strategies have beside the stock are settled too. There the ledger can say at once which is right.
 //!
 //! A run inspects the open sales first, and then some that are over. It stops at its bound, and the
-//! next run continues there, so that every counted item is inspected.
+//! next run continues there, so that every counted item is inspected. A server of Redis that does not answer leaves only
+//! its own counters out.
 
 mod walk;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::PoisonError;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use mysql_connection::Database;
-use redis::ErrorKind;
+use redis::{ErrorKind, RedisError};
 use tokio::sync::Mutex;
 
 use extension::job::Job;
@@ -75,6 +80,33 @@ struct RunCounts {
     first_failure: String,
 }
 
+impl RunCounts {
+    fn fail(&mut self, item: ItemId, error: &CounterError) {
+        self.failed += 1;
+        if self.first_failure.is_empty() {
+            self.first_failure = format!("item {item}: {error}");
+        }
+    }
+}
+
+/// The servers of Redis that did not answer in this run: no further counter of theirs is waited for.
+#[derive(Default)]
+struct AwayServers(std::sync::Mutex<BTreeSet<String>>);
+
+impl AwayServers {
+    fn has_any(&self, servers: &[String]) -> bool {
+        let away = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.iter().any(|server| away.contains(server))
+    }
+
+    /// Learns that the server of a counter did not answer; of several it is not known which one.
+    fn learn(&self, servers: Vec<String>) {
+        if let Ok([server]) = <[String; 1]>::try_from(servers) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(server);
+        }
+    }
+}
+
 impl Reconcile {
     /// Compares `counters`, and the buckets beside them, with the ledger.
     #[must_use]
@@ -100,13 +132,14 @@ impl Reconcile {
     async fn compare(&self) -> Result<String, String> {
         let mut walks = self.walks.lock().await;
         let mut done = RunCounts::default();
+        let away = AwayServers::default();
         for walk in &mut *walks {
             let pages = match walk.sales {
                 Sales::Open => self.bounds.open_pages,
                 Sales::Ended => self.bounds.ended_pages,
             };
             for _ in 0..pages {
-                if self.compare_page(walk, &mut done).await? {
+                if self.compare_page(walk, &away, &mut done).await? {
                     break;
                 }
             }
@@ -123,13 +156,18 @@ impl Reconcile {
     }
 
     /// Compares the walk's next page, and returns whether it was the last one.
-    async fn compare_page(&self, walk: &mut Walk, done: &mut RunCounts) -> Result<bool, String> {
+    async fn compare_page(
+        &self,
+        walk: &mut Walk,
+        away: &AwayServers,
+        done: &mut RunCounts,
+    ) -> Result<bool, String> {
         let page = walk.next_page(&self.pool, self.bounds.page).await;
         let mut page = page.map_err(|error| error.to_string())?;
         page.counted.retain(|counted| counted.arbiter.is_some());
         let layout = walk.layout;
         let mut inspections = futures::stream::iter(page.counted)
-            .map(|counted| async move { (counted.item, self.inspect(layout, counted).await) })
+            .map(|counted| async move { (counted.item, self.ask(layout, counted, away).await) })
             .buffered(INSPECTIONS_AT_ONCE);
         while let Some((item, inspection)) = inspections.next().await {
             let repaired = match inspection {
@@ -157,14 +195,13 @@ impl Reconcile {
             };
             match repaired {
                 Ok(repaired) => done.repaired += usize::from(repaired),
-                Err(error) if is_its_own(&error) => {
-                    tracing::warn!(%error, %item, "counter not compared");
-                    done.failed += 1;
-                    if done.first_failure.is_empty() {
-                        done.first_failure = format!("item {item}: {error}");
+                Err(error) => {
+                    // Its last difference is not forgotten.
+                    if let Some(before) = page.before.remove(&item.get()) {
+                        walk.remember(item, before);
                     }
+                    done.fail(item, &error);
                 }
-                Err(error) => return Err(error.to_string()),
             }
         }
         Ok(page.is_last)
@@ -182,6 +219,32 @@ impl Reconcile {
             }
         }
         Ok(done)
+    }
+
+    /// Inspects a counter, unless its server is away.
+    async fn ask(
+        &self,
+        layout: CounterLayout,
+        counted: CountedItem,
+        away: &AwayServers,
+    ) -> Result<Option<Inspection>, CounterError> {
+        let item = counted.item;
+        let servers = match layout {
+            CounterLayout::Whole => self.counters.servers(item),
+            CounterLayout::Split => self.buckets.servers(item),
+        };
+        if away.has_any(&servers) {
+            return Err(RedisError::from(io::Error::from(io::ErrorKind::NotConnected)).into());
+        }
+        let inspected = self.inspect(layout, counted).await;
+        match &inspected {
+            Err(error) if is_its_own(error) => {
+                tracing::warn!(%error, %item, "counter not compared");
+            }
+            Err(_) => away.learn(servers),
+            Ok(_) => {}
+        }
+        inspected
     }
 
     async fn inspect(
@@ -223,7 +286,7 @@ impl Reconcile {
     }
 }
 
-/// Returns whether an error belongs to one counter while Redis answers.
+/// Returns whether an error belongs to one counter while its server answers.
 fn is_its_own(error: &CounterError) -> bool {
     match error {
         CounterError::Redis(error) => {

@@ -1,15 +1,27 @@
 //! A server of a Redis Cluster that is away while the others work.
 
 use dev_servers::{RedisCluster, RedisClusterOptions};
+use extension::job::Job;
 use gates::redis_store::queue::Reader;
 use redis_connection::Slot;
+use seckill::job::Reconcile;
 use serde_json::json;
 use settings::Secret;
 use shop_domain::ItemId;
+use shop_metrics::Metrics;
 
 use super::{STREAM, hold_up, in_ledger, purchase, push, queue, queue_of, shop};
 use crate::process::program::run;
-use crate::support::{Instance, eventually};
+use crate::support::{Instance, Shop, eventually};
+
+/// A cluster without replicas, and a shop on it.
+async fn sharded_shop() -> (RedisCluster, Shop) {
+    let options = RedisClusterOptions { replicas: 0, ..RedisClusterOptions::default() };
+    let cluster = RedisCluster::start(options).await.expect("it starts");
+    let mut shop = shop().await;
+    shop.config.redis_url = Secret::new(cluster.url());
+    (cluster, shop)
+}
 
 /// Makes an item on another server than `but`, and returns both.
 async fn item_elsewhere(
@@ -30,10 +42,7 @@ async fn item_elsewhere(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away() {
-    let options = RedisClusterOptions { replicas: 0, ..RedisClusterOptions::default() };
-    let cluster = RedisCluster::start(options).await.expect("it starts");
-    let mut shop = shop().await;
-    shop.config.redis_url = Secret::new(cluster.url());
+    let (cluster, shop) = sharded_shop().await;
     let instance = shop.start().await;
     let (away, dead) = item_elsewhere(&instance, &cluster, None).await;
     let (healthy, _) = item_elsewhere(&instance, &cluster, Some(dead)).await;
@@ -63,5 +72,29 @@ async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away()
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("incomplete: 1 item could not be read"), "{text}");
     drop(instance);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_counter_is_repaired_while_another_server_is_away() {
+    let (cluster, shop) = sharded_shop().await;
+    let instance = shop.start().await;
+    let (away, dead) = item_elsewhere(&instance, &cluster, None).await;
+    let (healthy, _) = item_elsewhere(&instance, &cluster, Some(dead)).await;
+    for item in [away, healthy] {
+        assert_eq!(instance.buyer(1).buy("redis-lua", item).await.status, 201);
+    }
+    instance.stop().await;
+    cluster.nodes[dead].kill().await;
+    let counters = shop.counters();
+    let id = ItemId::new(healthy).expect("positive");
+    let counter = counters.peek(id).await.expect("read").expect("loaded");
+    counters.give_back(id, counter.epoch, 3).await;
+    let job = Reconcile::new(shop.pool.clone(), counters.clone(), Metrics::new());
+    for _ in 0..2 {
+        let told = job.run().await.expect_err("one server is away");
+        assert!(told.contains(&format!("1 could not be compared: item {away}: ")), "{told}");
+    }
+    assert_eq!(counters.peek(id).await.expect("read"), Some(counter));
     cluster.stop().await;
 }

@@ -40,7 +40,7 @@ impl CompareAndSet {
     /// # Errors
     /// The outcome when nothing was tried.
     async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
-        let seen = steps::read(&self.context.arbiter, purchase).await?;
+        let seen = steps::read(&self.context.arbiter, purchase, deadline).await?;
         hold!("stock-read", purchase.buyer.get());
         let available = seen.available - purchase.quantity.signed();
         let stock = (self.comparison)(&purchase.item, &seen, available);

@@ -144,10 +144,13 @@ impl GuardedSale {
     ) -> Option<Outcome> {
         let context = &self.context;
         match store {
-            Store::Mysql => Some(match textbook::read_and_compute(context, purchase).await {
-                Ok(set) => self.write(purchase, set, held, buyer).await,
-                Err(outcome) => outcome,
-            }),
+            Store::Mysql => {
+                let read = textbook::read_and_compute(context, purchase, buyer.deadline);
+                Some(match read.await {
+                    Ok(set) => self.write(purchase, set, held, buyer).await,
+                    Err(outcome) => outcome,
+                })
+            }
             Store::Redis => match textbook::on_counter(context, purchase, buyer.deadline).await {
                 Ok(Some(epoch)) => {
                     let outcome = self.write(purchase, UnguardedWrite::Record, held, buyer);

@@ -1,12 +1,12 @@
 //! The steps of gates that count in this process's memory.
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::steps;
 use crate::memory_store::MemoryCounter;
 use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
-use ledger::write::no_ledger;
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// A gate that counts in this process's memory.
@@ -25,7 +25,7 @@ impl Strategy for MemoryGate {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         loop {
-            let counter = match find(context, item).await {
+            let counter = match find(context, item, deadline).await {
                 Ok(counter) => counter,
                 Err(outcome) => return outcome,
             };
@@ -52,11 +52,13 @@ impl Strategy for MemoryGate {
     }
 }
 
-async fn find(context: &StrategyContext, item: ItemId) -> Result<MemoryCounter, Outcome> {
-    match context.memory.find(item).await {
-        Ok(counter) => counter.ok_or(Outcome::Refused(Refusal::ItemNotFound)),
-        Err(error) => Err(no_ledger(&error)),
-    }
+async fn find(
+    context: &StrategyContext,
+    item: ItemId,
+    deadline: Instant,
+) -> Result<MemoryCounter, Outcome> {
+    let counter = steps::in_time(deadline, context.memory.find(item)).await?;
+    counter.ok_or(Outcome::Refused(Refusal::ItemNotFound))
 }
 
 /// Read, check, write; whether the units were there.

@@ -1,9 +1,10 @@
 //! Steps that gates share: reading the stock row, having the order written, giving units back, and not saying
 //! "sold out" while the ledger has stock.
 
+use std::borrow::Borrow;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::redis_store::CounterError;
 use crate::{StrategyContext, WaitingBuyer};
@@ -20,16 +21,33 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_millis(40);
 ///
 /// # Errors
 /// The outcome that ends the purchase.
-pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Outcome> {
+pub async fn read(
+    arbiter: &Arbiter,
+    purchase: &Purchase,
+    deadline: Instant,
+) -> Result<StockRow, Outcome> {
     let asked_at = Some(std::time::Instant::now());
-    match arbiter.stock(purchase.item.id).await {
-        Ok(Some(row)) if row.available < purchase.quantity.signed() => {
+    match in_time(deadline, arbiter.stock(purchase.item.id)).await? {
+        Some(row) if row.available < purchase.quantity.signed() => {
             Err(Outcome::Refused(Refusal::SoldOut { asked_at }))
         }
-        Ok(Some(row)) => Ok(row),
-        Ok(None) => Err(Outcome::Refused(Refusal::ItemNotFound)),
-        Err(error) => Err(no_ledger(&error)),
+        Some(row) => Ok(row),
+        None => Err(Outcome::Refused(Refusal::ItemNotFound)),
     }
+}
+
+/// Waits for a read of the ledger until the deadline. Nothing was written by then, so the buyer may come again.
+///
+/// # Errors
+/// The outcome that ends the purchase.
+pub async fn in_time<T, E: Borrow<ledger::Error>>(
+    deadline: Instant,
+    read: impl Future<Output = Result<T, E>>,
+) -> Result<T, Outcome> {
+    let Ok(read) = timeout_at(deadline, read).await else {
+        return Err(Outcome::Unavailable(Unavailable::Contended));
+    };
+    read.map_err(|error| no_ledger(error.borrow()))
 }
 
 /// Lets the arbiter write the order for units that the gate took from the counter of `epoch`. If the arbiter refuses,
@@ -93,7 +111,7 @@ pub async fn sold_out(
     if purchase.item.arbiter == ArbiterMode::Off {
         return Some(Outcome::Refused(Refusal::SoldOut { asked_at: None }));
     }
-    if let Err(outcome) = read(&context.arbiter, purchase).await {
+    if let Err(outcome) = read(&context.arbiter, purchase, deadline).await {
         return Some(outcome);
     }
     pause(deadline, LOOK_AGAIN_MAX).await

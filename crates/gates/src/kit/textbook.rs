@@ -69,7 +69,7 @@ pub async fn on_ledger(
     purchase: &Purchase,
     deadline: Instant,
 ) -> Outcome {
-    let set = match read_and_compute(context, purchase).await {
+    let set = match read_and_compute(context, purchase, deadline).await {
         Ok(set) => set,
         Err(outcome) => return outcome,
     };
@@ -84,8 +84,9 @@ pub async fn on_ledger(
 pub async fn read_and_compute(
     context: &StrategyContext,
     purchase: &Purchase,
+    deadline: Instant,
 ) -> Result<UnguardedWrite<'static>, Outcome> {
-    let seen = steps::read(&context.arbiter, purchase).await?;
+    let seen = steps::read(&context.arbiter, purchase, deadline).await?;
     hold!("stock-read", purchase.buyer.get());
     Ok(UnguardedWrite::Set { available: seen.available - purchase.quantity.signed() })
 }

@@ -62,6 +62,12 @@ impl Buckets {
         Ok(parts.filter(|parts| parts.iter().all(|part| part.epoch == parts[0].epoch)))
     }
 
+    /// The servers of the buckets, as [`Counters::servers`].
+    #[must_use]
+    pub fn servers(&self, item: ItemId) -> Vec<String> {
+        self.counters.servers(item)
+    }
+
     /// Removes every bucket, as [`Counters::forget`] removes a counter.
     ///
     /// # Errors

@@ -19,6 +19,18 @@ static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("cou
 static FORGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_forget.lua")));
 
 impl Counters {
+    /// The servers that have the parts of an item's counter, as far as they are known now.
+    #[must_use]
+    pub fn servers(&self, item: ItemId) -> Vec<String> {
+        let redis = self.redis.shared();
+        let tag = |part: usize| match self.layout.parts {
+            1 => format!("item:{item}"),
+            _ => format!("item:{item}:{part}"),
+        };
+        let servers = (0..self.layout.parts).filter_map(|part| redis.server_of_tag(&tag(part)));
+        servers.map(|server| server.name().to_owned()).collect()
+    }
+
     /// Reads a counter, loaded or not, of any epoch. Of several parts it answers the sum and the
     /// oldest epoch; `None` if one is missing.
     pub async fn peek(&self, item: ItemId) -> Result<Option<Counter>, CounterError> {

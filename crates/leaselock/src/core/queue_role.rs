@@ -29,9 +29,9 @@ impl QueueRole {
     /// The mark by which others know the role.
     pub(crate) fn mark(self) -> char {
         match self {
-            Self::Exclusive => 'x',
+            // With permits nobody asks for it, but version 0.1.0 sees no other mark of a semaphore on etcd.
+            Self::Exclusive | Self::Permit { .. } => 'x',
             Self::Reader => 'r',
-            Self::Permit { .. } => 'p',
         }
     }
 

@@ -27,6 +27,8 @@ const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TI
 pub struct ExpiryBatch {
     /// The orders after the change.
     pub orders: Vec<Order>,
+    /// The orders that were left out, since other transactions have a limit of their buyers.
+    pub left_out: usize,
     /// What became of the units of each item.
     pub returned: Vec<ReturnedUnits>,
     /// The time of the expiry, by the database's clock; `None` without orders.
@@ -53,12 +55,12 @@ pub enum Overdue {
 impl OrderSteps {
     /// Expires overdue orders of one item in one transaction. May run in every instance at once: rows that another one
     /// works on are skipped. Waits for the item, and for nothing while it holds the item; for limits of buyers only in
-    /// a batch whose orders have no lines of other items.
+    /// a batch whose orders have no lines of other items. Other batches leave out the orders whose limits others have.
     ///
     /// # Errors
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
     /// another item whose stock row others have: nothing waits for that item. [`LedgerError::Contended`] when others
-    /// have a limit of a buyer.
+    /// keep a limit of a buyer for too long.
     pub async fn expire(&self, item: ItemId, which: Overdue) -> Result<ExpiryBatch, StepError> {
         match self.expire_together(item, which, ItemPermits::of_job(item, false)).await {
             // An order with lines of other items found the row locked, and did not wait for it.
@@ -199,15 +201,16 @@ async fn expire_batch(
     line: &WaitingLine,
 ) -> Result<ExpiryBatch, StepError> {
     let mut expired: Vec<Order> = Vec::new();
+    let mut left_out = 0;
     let overdue = lock_overdue(connection, item, which).await?;
     // A purchase has a limit while it waits for its item. So limits of other items are not waited for.
     let is_of_item = overdue.iter().all(|order| order.further.is_empty());
     let may_wait = is_of_item && matches!(which, Overdue::First(_));
     for order in overdue {
         hold!("overdue-read", order.user_id.get());
-        if !may_wait {
-            let limits = limit_lock::lock_of_order(connection, &order).await?;
-            limits.map_err(|_| StepError::Ledger(LedgerError::Contended))?;
+        if !may_wait && limit_lock::lock_of_order(connection, &order).await?.is_err() {
+            left_out += 1;
+            continue;
         }
         if set_expired(connection, &order).await? {
             let status = OrderStatus::Expired;
@@ -227,7 +230,7 @@ async fn expire_batch(
     let returned = give_stock_back(connection, &lines, reason, permits, line).await?;
     let first = expired.first().map(|order| order.item_id);
     let at = items::ledger_time(connection, first.as_slice()).await?;
-    Ok(ExpiryBatch { orders: expired, returned, at })
+    Ok(ExpiryBatch { orders: expired, left_out, returned, at })
 }
 
 /// The error of a limit that another transaction kept for too long: it is no matter of the item.

@@ -50,7 +50,7 @@ pub(crate) async fn try_lock(
 }
 
 /// Locks the limits in which the units of an order are counted. Returns the item of one that another transaction has,
-/// `None` for a group: the caller then rolls back.
+/// `None` for a group: the caller then rolls back, or leaves out the order and waits for nothing.
 ///
 /// # Errors
 /// The database's.

@@ -308,12 +308,19 @@ async fn write_entries(
 }
 
 /// The entries in the order of their places.
+///
+/// # Errors
+/// When they are not the entries of the signed list: then no place is written.
 fn in_order(draw: &DrawRow, entries: Vec<ListedEntry>) -> sqlx::Result<Vec<ListedEntry>> {
     let signature = draw.beacon_signature.as_deref().and_then(|text| hex::decode(text).ok());
     let signature = signature.ok_or_else(damaged)?;
     let root: Hash = bytes(draw.root.as_deref().unwrap_or_default())?;
     let rules = rules_hash(&draw.rules);
-    let ordered = draw_proof::shuffle(&signature, &root, &rules, &leaves(&entries)?);
+    let leaves = leaves(&entries)?;
+    if draw_proof::root(&leaves) != root {
+        return Err(sqlx::Error::Decode("the entries of a draw are not its signed list".into()));
+    }
+    let ordered = draw_proof::shuffle(&signature, &root, &rules, &leaves);
     // The entries are sorted by their ids, and so are these positions.
     let mut by_id: Vec<Option<ListedEntry>> = entries.into_iter().map(Some).collect();
     let mut ids: Vec<[u8; 16]> = ordered.iter().map(|entry| entry.id).collect();

@@ -47,6 +47,17 @@ impl Queue {
         Ok(letters.collect())
     }
 
+    /// Returns whether an order is queued with this text: it holds its units, also where this program cannot read it.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn is_queued(&self, item: ItemId, text: &str) -> RedisResult<bool> {
+        let mut command = redis::cmd("HVALS");
+        command.arg(self.key(item, "queued"));
+        let queued: Vec<String> = command.query_async(&mut self.redis.shared()).await?;
+        Ok(queued.iter().any(|queued| queued == text))
+    }
+
     /// Removes an entry from the dead letters; answers whether it was there. Its order is still
     /// queued until it is acknowledged: see
     /// [`Reader::ack_dead_letter`](super::Reader::ack_dead_letter).

@@ -49,16 +49,13 @@ pub async fn create(pool: &Database, name: &str) -> sqlx::Result<Creation> {
                 return Ok(Creation::TooMany);
             }
             let id = ShopId::generate();
-            let inserted = sqlx::query(
-                "INSERT INTO shops (id, name, created_at) VALUES (?, ?, UTC_TIMESTAMP(6))",
-            )
-            .binds((id.get(), name))
-            .run(&mut **transaction);
-            let made = unless_taken(inserted.await)?;
-            Ok(made.map_or(Creation::NameTaken, |()| Creation::Made(id)))
+            let insert = "INSERT INTO shops (id, name, created_at) VALUES (?, ?, UTC_TIMESTAMP(6))";
+            sqlx::query(insert).binds((id.get(), name)).run(&mut **transaction).await?;
+            Ok(Creation::Made(id))
         })
     });
-    created.await
+    // Not within the transaction, which is rolled back after an error.
+    Ok(unless_taken(created.await)?.unwrap_or(Creation::NameTaken))
 }
 
 /// Finds a shop that has not ended.
