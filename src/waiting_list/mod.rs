@@ -97,15 +97,14 @@ impl WaitingLists {
     }
 
     /// Takes a buyer out of an item's line; an offered unit goes to the next one. Without a place it
-    /// changes nothing.
+    /// changes nothing. Returns whether the units that are available changed.
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<(), LedgerError> {
-        if let Some(change) = self.parts.waitlist.leave(item, buyer).await? {
-            self.publish(item, &change).await;
-        }
-        Ok(())
+    pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<bool, LedgerError> {
+        let Some(change) = self.parts.waitlist.leave(item, buyer).await? else { return Ok(false) };
+        self.publish(item, &change).await;
+        Ok(change.to_stock != 0)
     }
 
     /// Measures all lines, for the metrics.

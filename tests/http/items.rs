@@ -188,6 +188,28 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
     assert_clean(&instance, item).await;
 }
 
+/// Who has nothing to give back sends no buyer to the ledger.
+#[tokio::test]
+async fn what_brings_no_unit_back_leaves_the_memory_of_a_sold_out_item() {
+    let (_shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let cancelled = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
+    let cancel = async || instance.buyer(1).step(&cancelled, "cancellation").await;
+    assert_eq!(cancel().await.status, 200);
+    order_id(&instance.buyer(2).buy("mysql-atomic", item).await);
+    let refused = async || {
+        let told = instance.buyer(3).buy("mysql-atomic", item).await;
+        assert_problem(&told, (409, "sold_out"), "the only unit is held");
+        metric(&instance, "seckill_sold_out_from_memory_total").await
+    };
+    let by_the_ledger = refused().await;
+    assert_eq!(cancel().await.status, 200, "a repetition");
+    let path = format!("/api/items/{item}/waiting");
+    let left = Client::send(instance.buyer(4).request(Method::DELETE, &path)).await;
+    assert_eq!(left.status, 204, "a buyer who does not wait");
+    assert!(refused().await > by_the_ledger, "the ledger was asked again");
+}
+
 #[tokio::test]
 async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
     let shop = Shop::new().await;
