@@ -6,7 +6,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::{BOUND, SOON, assert_clean, assert_problem, available, order_id, until};
 use crate::support::crowd::metric;
-use crate::support::{Answer, Client, Instance, Shop, item_body};
+use crate::support::{Answer, Client, Instance, Shop, hold_stock_row, item_body, until_running};
 
 async fn find(instance: &Instance, item: i64) -> Value {
     instance.stranger().get(&format!("/api/items/{item}")).await.json
@@ -185,6 +185,22 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
     until(BOUND, || buy(4), |fourth| fourth.status == 201).await;
     let from_memory = metric(&instance, "seckill_sold_out_from_memory_total").await;
     assert!(from_memory >= 3.0, "turned away from memory: {from_memory}");
+    assert_clean(&instance, item).await;
+}
+
+/// A page gives up after a while: the sale, its counters and its buyers must not depend on that.
+#[tokio::test]
+async fn an_edit_goes_on_when_its_operator_has_gone() {
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 1 })).await;
+    let held = hold_stock_row(&shop.pool, item).await;
+    let admin = instance.admin();
+    let restock =
+        tokio::spawn(async move { admin.edit(item, json!({ "stock_delta": 5 })).await.status });
+    until_running(&shop.pool, "SELECT available FROM stock %", 1).await;
+    restock.abort();
+    assert!(restock.await.is_err_and(|ended| ended.is_cancelled()), "it waits for the row");
+    held.rollback().await.expect("rolled back");
+    instance.until_available(item, 6).await;
     assert_clean(&instance, item).await;
 }
 
