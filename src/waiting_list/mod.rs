@@ -76,7 +76,10 @@ impl WaitingLists {
         let joined = self.parts.waitlist.join(&item, buyer).await?;
         match joined.map_err(JoinError::Refused)? {
             (place, Some(ahead)) => Ok(LinePosition { place, ahead }),
-            (place, None) => Ok(self.position(place).await?),
+            // The place is there, whatever becomes of the read.
+            (place, None) => {
+                Ok(self.position(place).await.map_err(|_| LedgerError::OutcomeUnknown)?)
+            }
         }
     }
 
