@@ -46,13 +46,17 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     if table.len() > CSV_BYTES_MAX {
         return Err(format!("{path} has more than {CSV_BYTES_MAX} bytes"));
     }
-    // A check needs no settings.
-    let config = (!arguments.dry_run).then(|| super::settings(settings)).transpose()?;
+    // A check needs no settings. If there are some, it reads amounts in the shop's currency.
+    let config = match super::settings(settings) {
+        Err(_) if arguments.dry_run && settings.is_none() => None,
+        read => Some(read?),
+    };
     let currency = config.as_ref().map_or(Ok(Currency::USD), Config::currency)?;
     let bytes = table;
     let charset = arguments.charset.map(|Charset(charset)| charset);
     let mut table = read_table(&bytes, charset, currency, read_item);
-    let (Some(user), Some(config)) = (arguments.operator, config) else {
+    let operator = arguments.operator.filter(|_| !arguments.dry_run);
+    let (Some(user), Some(config)) = (operator, config) else {
         if !table.faults.is_empty() {
             return refused(&path, &table.faults);
         }

@@ -30,6 +30,7 @@ macro_rules! problems {
 problems! {
     Denied {
         NoWaitingRoom => NO_WAITING_ROOM; from Refused, Unavailable;
+        Denied::Unanswered => Self::dependency_lost("redis"),
         Denied::NoProof(challenge) => problems::CHALLENGE_FAILED
             .detail("Send the answer to the challenge as `altcha`. Each can be used once.")
             .member("challenge", serde_json::to_value(challenge).unwrap_or_default()),

@@ -13,7 +13,7 @@ use web::problem::Problem;
 #[async_trait]
 impl OrdersToPay for Orders {
     async fn pay(&self, id: OrderId, owner: UserId) -> Result<Order, Problem> {
-        Ok(self.step(id, owner, Step::Pay).await?)
+        Ok(self.step(id, owner, Step::Pay).await?.order)
     }
 
     async fn payable(&self, id: OrderId, owner: UserId) -> Result<Order, Problem> {

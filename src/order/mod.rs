@@ -176,7 +176,12 @@ impl Orders {
     ///
     /// # Errors
     /// See [`StepError`]; nothing changed, unless the ledger did not answer.
-    pub async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, OrderError> {
+    pub async fn step(
+        &self,
+        id: OrderId,
+        owner: UserId,
+        step: Step,
+    ) -> Result<StepResult, OrderError> {
         let mut made = self.steps.step(id, owner, step).await;
         if matches!(made, Err(StepError::NotFound)) {
             hold!("step-found-nothing", owner.get());
@@ -192,7 +197,7 @@ impl Orders {
         }
         let made = made?;
         self.publish(&made).await;
-        Ok(made.order)
+        Ok(made)
     }
 
     /// Takes money that came for an order. A repetition is [`PaymentResult::Known`].

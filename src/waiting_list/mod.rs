@@ -76,7 +76,10 @@ impl WaitingLists {
         let joined = self.parts.waitlist.join(&item, buyer).await?;
         match joined.map_err(JoinError::Refused)? {
             (place, Some(ahead)) => Ok(LinePosition { place, ahead }),
-            (place, None) => Ok(self.position(place).await?),
+            // The place is there, whatever becomes of the read.
+            (place, None) => {
+                Ok(self.position(place).await.map_err(|_| LedgerError::OutcomeUnknown)?)
+            }
         }
     }
 
@@ -97,15 +100,14 @@ impl WaitingLists {
     }
 
     /// Takes a buyer out of an item's line; an offered unit goes to the next one. Without a place it
-    /// changes nothing.
+    /// changes nothing. Returns whether the units that are available changed.
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<(), LedgerError> {
-        if let Some(change) = self.parts.waitlist.leave(item, buyer).await? {
-            self.publish(item, &change).await;
-        }
-        Ok(())
+    pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<bool, LedgerError> {
+        let Some(change) = self.parts.waitlist.leave(item, buyer).await? else { return Ok(false) };
+        self.publish(item, &change).await;
+        Ok(change.to_stock != 0)
     }
 
     /// Measures all lines, for the metrics.

@@ -6,7 +6,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::{BOUND, SOON, assert_clean, assert_problem, available, order_id, until};
 use crate::support::crowd::metric;
-use crate::support::{Answer, Client, Instance, Shop, item_body};
+use crate::support::{Answer, Client, Instance, Shop, hold_stock_row, item_body, until_running};
 
 async fn find(instance: &Instance, item: i64) -> Value {
     instance.stranger().get(&format!("/api/items/{item}")).await.json
@@ -186,6 +186,44 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
     let from_memory = metric(&instance, "seckill_sold_out_from_memory_total").await;
     assert!(from_memory >= 3.0, "turned away from memory: {from_memory}");
     assert_clean(&instance, item).await;
+}
+
+/// A page gives up after a while: the sale, its counters and its buyers must not depend on that.
+#[tokio::test]
+async fn an_edit_goes_on_when_its_operator_has_gone() {
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 1 })).await;
+    let held = hold_stock_row(&shop.pool, item).await;
+    let admin = instance.admin();
+    let restock =
+        tokio::spawn(async move { admin.edit(item, json!({ "stock_delta": 5 })).await.status });
+    until_running(&shop.pool, "SELECT available FROM stock %", 1).await;
+    restock.abort();
+    assert!(restock.await.is_err_and(|ended| ended.is_cancelled()), "it waits for the row");
+    held.rollback().await.expect("rolled back");
+    instance.until_available(item, 6).await;
+    assert_clean(&instance, item).await;
+}
+
+/// Who has nothing to give back sends no buyer to the ledger.
+#[tokio::test]
+async fn what_brings_no_unit_back_leaves_the_memory_of_a_sold_out_item() {
+    let (_shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let cancelled = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
+    let cancel = async || instance.buyer(1).step(&cancelled, "cancellation").await;
+    assert_eq!(cancel().await.status, 200);
+    order_id(&instance.buyer(2).buy("mysql-atomic", item).await);
+    let refused = async || {
+        let told = instance.buyer(3).buy("mysql-atomic", item).await;
+        assert_problem(&told, (409, "sold_out"), "the only unit is held");
+        metric(&instance, "seckill_sold_out_from_memory_total").await
+    };
+    let by_the_ledger = refused().await;
+    assert_eq!(cancel().await.status, 200, "a repetition");
+    let path = format!("/api/items/{item}/waiting");
+    let left = Client::send(instance.buyer(4).request(Method::DELETE, &path)).await;
+    assert_eq!(left.status, 204, "a buyer who does not wait");
+    assert!(refused().await > by_the_ledger, "the ledger was asked again");
 }
 
 #[tokio::test]

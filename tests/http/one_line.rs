@@ -223,6 +223,9 @@ async fn without_redis_nobody_joins_and_who_has_a_ticket_buys() {
     link.cut();
     let refused = stand(&instance.buyer(2), sold, json!({})).await;
     assert_problem(&refused, (503, "dependency_unavailable"), "no line of its own");
+    let path = format!("/api/items/{sold}/ticket");
+    let left = Client::send(instance.buyer(3).request(Method::DELETE, &path)).await;
+    left.assert_fields(503, json!({ "code": "dependency_unavailable", "outcome": "unknown" }));
     order_id(&buy(&instance.buyer(1), sold, &held).await);
     link.mend();
     until_admitted(&instance.buyer(2), sold, json!({})).await;

@@ -19,7 +19,9 @@ use verify::{Fault, Known, Proof};
 use crate::http::{BOUND, assert_problem};
 use crate::process::program::{free_addr, program, serve};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, item_body, until};
+use crate::support::{
+    Answer, Client, Instance, Shop, assert_clean, changed, hold_stock_row, item_body, until,
+};
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.
 pub(crate) async fn shop() -> Shop {
@@ -196,8 +198,14 @@ async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
 
 #[tokio::test]
 async fn what_cannot_be_drawn_is_refused() {
-    let (_shop, instance, item) = Shop::selling(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_problem(&enter(&instance.buyer(1), item).await, (409, "no_draw"), "of a draw");
+    // For its row nobody waits.
+    let held = hold_stock_row(&shop.pool, item).await;
+    let path = format!("/api/items/{item}/entry");
+    let left = Client::send(instance.buyer(1).request(Method::DELETE, &path)).await;
+    assert_problem(&left, (409, "no_draw"), "of a draw");
+    held.rollback().await.expect("rolled back");
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await;
     assert_problem(&draw, (409, "no_draw"), "of a draw");
     let right = json!({ "mode": "draw", "draw_closes_at": from_now(600) });

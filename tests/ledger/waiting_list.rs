@@ -6,15 +6,17 @@ mod timeline;
 
 use std::ops::RangeInclusive;
 
+use faulty_link::Trap;
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use settings::Secret;
 
 use crate::http::{BOUND, assert_problem, available, order_id};
 use crate::support::event_stream::{Event, Events};
 use crate::support::{
-    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, until,
-    until_running, when,
+    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, link_to_ledger,
+    until, until_running, when,
 };
 
 fn path(item: i64) -> String {
@@ -292,6 +294,19 @@ async fn the_slower_of_two_joins_finds_the_place_of_the_quicker() {
     let buyer = instance.buyer(11);
     let (slower, ()) = tokio::join!(join(&buyer, item), commit);
     assert_eq!((slower.status, &slower.json["ahead"]), (200, &json!(0)), "{}", slower.text);
+}
+
+/// The place is committed before the buyers in front are counted.
+#[tokio::test]
+async fn a_join_whose_count_gets_no_answer_is_not_called_undone() {
+    let (shop, instance) = shop().await;
+    let (item, _) = sold_out(&instance, 1, json!({})).await;
+    let link = link_to_ledger(&shop).await;
+    let far = shop.start_with(|config| config.database_url = Secret::new(link.url())).await;
+    link.trap(Trap::at(b"AND status = 'waiting' AND place < ?").always());
+    let joined = join(&far.buyer(11), item).await;
+    joined.assert_fields(503, json!({ "code": "dependency_unavailable", "outcome": "unknown" }));
+    assert_eq!(status(&instance, 11, item).await, "waiting");
 }
 
 /// Two instances tend one line at once, for the same lapsed offers.

@@ -319,6 +319,15 @@ async fn the_command_imports_as_the_console_does() {
     let (code, said) = process::run(&shop, &["import", path, "--dry-run"]).await;
     assert_eq!((code, items(&shop).await), (0, 0), "{said}");
     assert!(said.contains("3 sales, no faults"), "{said}");
+    // The check reads amounts as the import does: 49.00 is 49 in a shop of yen.
+    let price = TABLE.replace("999", "49.00");
+    assert_ne!(price, TABLE, "a price is replaced");
+    std::fs::write(&file, price).expect("written");
+    let mut check = process::program(&shop, &["import", path, "--dry-run"]);
+    check.env("SECKILL_PAYMENT_CURRENCY", "JPY");
+    let (code, said) = process::told(&check.output().await.expect("the program runs"));
+    assert!(code == 1 && said.contains("JPY: 49 for this"), "{said}");
+    std::fs::write(&file, TABLE).expect("written");
     let operator = shop.make_operator().await;
     let buyer = "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
          VALUES ('ben', 'ben', '', 'buyer', UTC_TIMESTAMP(6))";

@@ -121,6 +121,8 @@ async fn one_run_at_a_time_which_can_be_ended() {
     for lane in run["lanes"].as_array().expect("lanes") {
         assert_eq!((&lane["state"], &lane["verdict"]), (&json!("skipped"), &Value::Null), "{lane}");
     }
+    let open = "SELECT COUNT(*) FROM items WHERE ends_at > UTC_TIMESTAMP(6)";
+    assert_eq!(shop.number(open).await, 0, "an item that was being made is still on sale");
     // Ending it again changes nothing, and the lab is free.
     assert_eq!(cancel(&admin, &id).await.json, run);
     let next = start(&instance, &wanted(&["mysql-atomic"], json!({}))).await;

@@ -15,7 +15,9 @@ use ledger::cache::Cache;
 use ledger::rows::draws::{beacon_of, micros};
 use ledger::single_flight::SingleFlight;
 use shop_domain::item::Phase;
-use shop_domain::{ArbiterMode, ItemDraw, ItemId, LedgerError, NewDraw, NewItem, Refusal, UserId};
+use shop_domain::{
+    ArbiterMode, Item, ItemDraw, ItemId, LedgerError, NewDraw, NewItem, Refusal, UserId,
+};
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use web::problem::{Problem, rfc3339};
@@ -108,6 +110,7 @@ impl Draws {
 
     /// Takes the entry of a buyer back, before the close. A repetition has no further effect.
     pub async fn withdraw(&self, item: ItemId, buyer: UserId) -> Result<(), Problem> {
+        self.drawn_item(item).await?;
         let ledger = &self.parts.core.ledger;
         let permit = &ledger.permit(item).await?;
         let withdrawn = ledger.change(RetryPolicy::IDEMPOTENT, |transaction| {
@@ -138,11 +141,7 @@ impl Draws {
 
     /// Finds the draw of an item, a moment old, and its state in the word of the API.
     pub async fn find(&self, item: ItemId) -> Result<(DrawRow, &'static str), Problem> {
-        let found = self.parts.core.items.find_recent(item, AGE_MAX).await?;
-        let found = found.ok_or(Refusal::ItemNotFound)?;
-        if found.draw.is_none() {
-            return Err(problems::NO_DRAW.problem());
-        }
+        let found = self.drawn_item(item).await?;
         let draw = match self.found.get(item).filter(|(at, _)| at.elapsed() < AGE_MAX) {
             Some((_, draw)) => draw,
             None => self.read(item).await?.ok_or(&problems::NO_DRAW)?,
@@ -197,13 +196,19 @@ impl Draws {
         PromisedEntry { entry, promise }
     }
 
-    /// Refuses an entry before the sale or while it is paused. The ledger's clock decides on the close.
-    async fn check(&self, item: ItemId) -> Result<(), Problem> {
-        let found = self.parts.core.items.find_recent(item, Duration::from_millis(500)).await?;
-        let item = found.ok_or(Refusal::ItemNotFound)?;
-        if item.draw.is_none() {
+    /// Finds an item that is drawn, a moment old. Requests about any other item lock no row of it.
+    async fn drawn_item(&self, item: ItemId) -> Result<Arc<Item>, Problem> {
+        let found = self.parts.core.items.find_recent(item, AGE_MAX).await?;
+        let found = found.ok_or(Refusal::ItemNotFound)?;
+        if found.draw.is_none() {
             return Err(problems::NO_DRAW.problem());
         }
+        Ok(found)
+    }
+
+    /// Refuses an entry before the sale or while it is paused. The ledger's clock decides on the close.
+    async fn check(&self, item: ItemId) -> Result<(), Problem> {
+        let item = self.drawn_item(item).await?;
         match item.check_open(self.parts.core.kit.clock.now()) {
             Ok(()) | Err(Refusal::SaleEnded) => Ok(()),
             Err(refusal) => Err(refusal.into()),

@@ -11,6 +11,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::{Method, Request, StatusCode};
 use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::problems::{refused, unavailable};
@@ -22,6 +23,9 @@ use web::problem::Problem;
 pub(crate) const KEYS_BYTES_MAX: usize = 256 << 10;
 /// The largest answer besides the set of keys, in bytes: it may have an ID token, an access token and a refresh token.
 const ANSWER_BYTES_MAX: usize = 4 * IDENTITY_TOKEN_BYTES_MAX;
+/// Discovery documents and codes that are asked for at once. Any number of strangers may sign in while the provider is
+/// silent, and each request has a connection.
+const REQUESTS_MAX: usize = 64;
 /// How long a discovery document is used.
 const DISCOVERY_AGE_MAX: Duration = Duration::from_secs(3_600);
 
@@ -41,6 +45,8 @@ pub(crate) struct Provider {
     issuer: String,
     jwks_url: Option<Target>,
     discovered: RwLock<Option<(Arc<Endpoints>, Instant)>>,
+    /// The turns of [`REQUESTS_MAX`].
+    turns: Semaphore,
 }
 
 #[derive(Deserialize)]
@@ -67,7 +73,9 @@ impl Provider {
             "" => None,
             url => Some(Target::parse(url).map_err(|why| unusable("jwks_url", why))?),
         };
-        Ok(Self { client, issuer: issuer.to_owned(), jwks_url, discovered: RwLock::new(None) })
+        let discovered = RwLock::new(None);
+        let turns = Semaphore::new(REQUESTS_MAX);
+        Ok(Self { client, issuer: issuer.to_owned(), jwks_url, discovered, turns })
     }
 
     /// The set of keys, as text.
@@ -105,7 +113,9 @@ impl Provider {
     async fn discover(&self) -> Result<Endpoints, String> {
         let base = self.issuer.trim_end_matches('/');
         let target = Target::parse(&format!("{base}/.well-known/openid-configuration"))?;
+        let turn = self.turn().await?;
         let text = self.get(&target, ANSWER_BYTES_MAX).await?;
+        drop(turn);
         let found: Discovery = serde_json::from_slice(&text)
             .map_err(|error| format!("no discovery document: {error}"))?;
         if found.issuer != self.issuer {
@@ -169,6 +179,7 @@ impl Provider {
         let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         let request = request.body(Full::new(Bytes::from(form)));
         let request = request.map_err(|error| failed(error.to_string()))?;
+        let _turn = self.turn().await.map_err(failed)?;
         let answer = self.client.fetch(&endpoints.token, request, ANSWER_BYTES_MAX).await;
         let (status, body) = answer.map_err(failed)?;
         match status.as_u16() {
@@ -180,11 +191,44 @@ impl Provider {
         }
     }
 
+    /// Waits for one of the turns, as long as for an answer.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, String> {
+        let turn = tokio::time::timeout(self.client.timeout, self.turns.acquire()).await;
+        turn.ok().and_then(Result::ok).ok_or_else(|| "too many requests wait for it".to_owned())
+    }
+
     async fn get(&self, target: &Target, bytes_max: usize) -> Result<Bytes, String> {
         let request = Request::new(Full::new(Bytes::new()));
         match self.client.fetch(target, request, bytes_max).await? {
             (StatusCode::OK, body) => Ok(body),
             (status, _) => Err(format!("{} answered {status}", target.authority)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use outgoing_https::PrivateNetworks;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_without_a_turn_is_not_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let networks = PrivateNetworks::parse("127.0.0.1").expect("an address");
+        let client = HttpsClient::new(networks, Path::new(""), Duration::from_millis(100));
+        let provider = Provider::new(client.expect("roots"), &url, "").expect("addresses");
+        let all = u32::try_from(REQUESTS_MAX).expect("few");
+        let others = provider.turns.acquire_many(all).await.expect("open");
+        assert!(provider.endpoints().await.is_err(), "its time is over");
+        let come = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+        assert!(come.is_err(), "it has connected");
+        drop(others);
+        assert!(provider.endpoints().await.is_err(), "it is not answered");
+        listener.accept().await.expect("a connection");
     }
 }

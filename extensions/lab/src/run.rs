@@ -47,9 +47,13 @@ pub async fn run(core: &Core, running: &TrackedRun, cells: Vec<StrategyChoice>) 
             continue;
         }
         let work = Work { core, running, chosen };
-        let ended = tokio::select! {
-            ended = work.cell(&mut cell) => ended,
-            () = running.cancelled.cancelled() => break,
+        // An item is made to the end, so that its sale is ended, too.
+        let ended = match work.make_item(&mut cell).await {
+            Ok(item) => tokio::select! {
+                ended = work.cell(&mut cell, item) => ended,
+                () = running.cancelled.cancelled() => break,
+            },
+            Err(error) => Err(error),
         };
         if let Err(error) = ended {
             tracing::warn!(%error, strategy = cell.strategy, "lab cell failed");
@@ -89,14 +93,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn cell(&self, cell: &mut Cell) -> Result<(), String> {
-        let made = self.make_item(cell).await?;
-        let item = made.id;
+    async fn cell(&self, cell: &mut Cell, item: ItemId) -> Result<(), String> {
         let pool = &self.core.ledger.pool;
-        cell.item_id = Some(item.get());
-        cell.state = CellState::Running;
-        self.running.update(cell.clone());
-
         let strategy = self.chosen.card.name;
         let refused_before = self.core.kit.metrics.arbiter_refusals_of(strategy);
         let started = Instant::now();
@@ -136,7 +134,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn make_item(&self, cell: &Cell) -> Result<Arc<Item>, String> {
+    async fn make_item(&self, cell: &mut Cell) -> Result<ItemId, String> {
         let wanted = &self.running.request;
         let now = self.core.kit.clock.now();
         let window = SaleWindow::new(now - time::Duration::MINUTE, now + OPEN_MAX);
@@ -166,7 +164,11 @@ impl Work<'_> {
             draw: None,
             limit_group: None,
         };
-        self.core.trial_sales.create(&new, now).await
+        let item = self.core.trial_sales.create(&new, now).await?.id;
+        cell.item_id = Some(item.get());
+        cell.state = CellState::Running;
+        self.running.update(cell.clone());
+        Ok(item)
     }
 
     /// Runs the load generator and sends progress events.

@@ -23,9 +23,11 @@ use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
 use extension::actor_of;
 use extension::ports::{AnnounceDraws, DrawPromise, KeyedRequest};
+use lifecycle::Lifecycle;
 use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
 use web::body::{Integer, JsonBody, RawJson, parse};
 use web::cross_site::mark_repeated;
+use web::detached;
 use web::extract::{IdempotencyKey, ItemPath, Operator};
 use web::instant;
 use web::problem::Problem;
@@ -212,10 +214,12 @@ pub async fn create(
     (status = "4XX", description = "Nothing changed"),
     (status = "5XX", description = "Read the item before you try again"),
 ))]
+#[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn edit(
     State(catalog): State<Catalog>,
     State(purchases): State<Purchases>,
     State(lists): State<WaitingLists>,
+    State(lifecycle): State<Lifecycle>,
     operator: Operator,
     ItemPath(id): ItemPath,
     headers: HeaderMap,
@@ -248,11 +252,15 @@ pub async fn edit(
         revision_seen: revision_seen(&headers)?,
     };
     let actor = actor_of(&operator);
-    let (edited, change) = catalog.edit(id, &edit, &actor).await.map_err(of_edit)?;
-    lists.publish(id, &change).await;
-    purchases.item_changed(id);
-    tracing::info!(item = %id, operator = %actor.user, "item edited");
-    Ok(answer(&edited, actor.now))
+    // To its end: counters and buyers have to hear of a change that was made.
+    let edited = detached(&lifecycle, async move {
+        let (edited, change) = catalog.edit(id, &edit, &actor).await.map_err(of_edit)?;
+        lists.publish(id, &change).await;
+        purchases.item_changed(id);
+        tracing::info!(item = %id, operator = %actor.user, "item edited");
+        Ok::<_, Problem>(edited)
+    });
+    Ok(answer(&edited.await?, actor.now))
 }
 
 /// Checks the fields of a new sale. Without a currency it has that of the shop.

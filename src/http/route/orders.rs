@@ -122,7 +122,7 @@ pub async fn extend(
     let seconds = wanted_hold(body.seconds, "seconds")?;
     let step = Step::Extend(seconds);
     let extended = detached(&lifecycle, async move { orders.step(id, buyer.user, step).await });
-    Ok(Json(extended.await?.into()))
+    Ok(Json(extended.await?.order.into()))
 }
 
 /// The request of a step after which the units of an order may be bought again.
@@ -140,9 +140,10 @@ async fn return_units(
     step: Step,
 ) -> Result<Json<OrderBody>, Problem> {
     let made = detached(&lifecycle, async move {
-        let order = orders.step(id, buyer.user, step).await?;
-        order.lines().for_each(|line| purchases.item_changed(line.item_id));
-        Ok::<_, OrderError>(order)
+        let made = orders.step(id, buyer.user, step).await?;
+        // None after a repetition, which brings nothing back.
+        made.returned.iter().for_each(|units| purchases.item_changed(units.item));
+        Ok::<_, OrderError>(made.order)
     });
     Ok(Json(made.await?.into()))
 }

@@ -114,8 +114,9 @@ pub async fn leave(
     ItemPath(id): ItemPath,
 ) -> Result<StatusCode, Problem> {
     let buyer = buyer.user;
-    detached(&lifecycle, async move { lists.leave(id, buyer).await }).await?;
-    purchases.item_changed(id);
+    if detached(&lifecycle, async move { lists.leave(id, buyer).await }).await? {
+        purchases.item_changed(id);
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

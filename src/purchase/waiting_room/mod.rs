@@ -101,6 +101,8 @@ pub enum Denied {
     Unavailable(Unavailable),
     /// The proof of work is missing or wrong, or was used already.
     NoProof(Box<Challenge>),
+    /// Redis did not answer to a buyer who leaves, and who may be out.
+    Unanswered,
 }
 
 const NO_REDIS: Denied = Denied::Unavailable(Unavailable::Dependency(Dependency::Redis));
@@ -173,9 +175,12 @@ impl WaitingRoom {
     /// # Errors
     /// When Redis does not answer; the buyer may be out.
     pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<(), Denied> {
+        if self.parts.breaker.is_open() {
+            return Err(NO_REDIS);
+        }
         let shift = self.parts.clock.shifted();
         let leaving = self.parts.room.leave(item, buyer, Leaving::GivesBack, shift);
-        if self.ask(item, leaving).await.ok_or(NO_REDIS)? != Left::Nowhere {
+        if self.ask(item, leaving).await.ok_or(Denied::Unanswered)? != Left::Nowhere {
             self.parts.metrics.waiting_room_left("left", 1);
         }
         Ok(())

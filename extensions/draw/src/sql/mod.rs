@@ -78,12 +78,14 @@ impl EntryLimit {
         transaction: &mut MySqlConnection,
         item: ItemId,
     ) -> sqlx::Result<bool> {
-        if let Some((at, count)) = self.counts.get(item)
-            && at.elapsed() < COUNT_AGE_MAX
-        {
-            return Ok(count >= self.entries_max);
-        }
         let at = Instant::now();
+        if let Some((counted_at, count)) = self.counts.get(item) {
+            if counted_at.elapsed() < COUNT_AGE_MAX {
+                return Ok(count >= self.entries_max);
+            }
+            // One counts; meanwhile the others go on with the older count.
+            self.counts.insert(item, (at, count));
+        }
         let count = rows::count(transaction, item).await?;
         self.counts.insert(item, (at, count));
         Ok(count >= self.entries_max)
