@@ -219,60 +219,13 @@ impl Drop for QueuePosition {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::thread;
     use std::time::Duration;
 
     use futures::{FutureExt, poll};
-    use tokio::time::timeout;
 
     use super::super::store::BackendError;
     use super::WaitQueues;
     use crate::{AcquireError, LockName, Stats};
-
-    /// The first waiter goes away at the very moment in which it is woken: the second is woken
-    /// instead, whichever came first.
-    #[tokio::test]
-    async fn the_head_is_not_lost_with_a_waiter_that_leaves_when_it_is_woken() {
-        const ROUNDS: u64 = 20_000;
-        let stats = Arc::new(Stats::default());
-        let queues = WaitQueues::new(Arc::clone(&stats));
-        let name = LockName::new("crossing").expect("a name");
-        // Both sides spin until the other has arrived, so that they go on at the same time.
-        let arrived = Arc::new(AtomicU64::new(0));
-        let meet = |arrived: &AtomicU64, round: u64| {
-            arrived.fetch_add(1, Ordering::SeqCst);
-            while arrived.load(Ordering::SeqCst) < 2 * (round + 1) {
-                thread::yield_now();
-            }
-        };
-        let (leavers, to_drop) = std::sync::mpsc::channel();
-        let arrived_there = Arc::clone(&arrived);
-        let leaving = thread::spawn(move || {
-            for (round, leaver) in (0..).zip(to_drop) {
-                meet(&arrived_there, round);
-                drop(leaver);
-            }
-        });
-        let enter = || {
-            let (queues, name) = (Arc::clone(&queues), name.clone());
-            Box::pin(async move { queues.enter(&name, Duration::from_secs(1)).await })
-        };
-        for round in 0..ROUNDS {
-            let head = queues.try_enter(&name).expect("nobody has the head");
-            let (mut first, mut second) = (enter(), enter());
-            assert!(poll!(&mut first).is_pending());
-            assert!(poll!(&mut second).is_pending());
-            leavers.send(first).expect("the other thread runs");
-            meet(&arrived, round);
-            drop(head);
-            let head = timeout(Duration::from_secs(5), second).await;
-            drop(head.expect("the second is woken").expect("its head"));
-        }
-        drop(leavers);
-        leaving.join().expect("the other thread ends");
-        assert_eq!(stats.snapshot().waiting_now, 0);
-    }
 
     #[tokio::test]
     async fn all_waiters_learn_at_once_that_the_backend_is_away() {

@@ -108,8 +108,10 @@ async fn o1_each_event_moves_its_counters_once() {
 
     let guard = acquired().await;
     watched.moved("acquired", &["acquired"]).await;
+    let asked = proxy.scripts_run();
     let busy = process.acquire(&name(), at_once(LONG_LEASE)).await;
     assert!(matches!(busy, Err(AcquireError::Busy)), "{busy:?}");
+    assert_eq!(proxy.scripts_run(), asked, "the server was asked");
     watched.moved("busy in this process", &["busy", "contended"]).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     watched.moved("released", &["released"]).await;

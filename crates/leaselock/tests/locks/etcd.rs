@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::proxy::{Link, Proxy};
 use super::testbed::name;
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, until_lost, waiting};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, waiting};
 
 /// What this machine may need, while other tests run, until a cluster has a leader again.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
@@ -110,26 +110,6 @@ async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
     assert!(fence_of(&grant) > fence);
     drop(grant);
     drop(sleepers_view);
-}
-
-/// L1: the link swallows everything: `lost` fires before anyone else holds.
-#[tokio::test]
-async fn lost_fires_before_the_next_one_holds() {
-    let site = Site::new().await;
-    let (proxy, url) = site.proxy().await;
-    let (cut_off, other) = (mutex_at(&url, &site.prefix), site.mutex());
-    let guard = granted(&cut_off, Duration::from_secs(1)).await;
-    proxy.set(Link::Stalls);
-    let next = queued(&other, LONG_LEASE).await;
-    until_lost(&guard).await;
-    assert!(!next.is_finished(), "the other one holds already");
-    let next = timeout(PATIENCE, next).await.expect("the lease ends").expect("granted");
-    assert!(fence_of(&next) > fence_of(&guard));
-    proxy.set(Link::Works);
-    // Late, and too late to hurt.
-    assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
-    assert_busy(&cut_off).await;
-    release(next).await;
 }
 
 /// M5: an answer that is lost after the command ran leads to one hold, and one release frees it.

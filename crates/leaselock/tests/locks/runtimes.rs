@@ -1,12 +1,12 @@
-//! A lock that outlives the tokio runtime on which it was made, or is used on several.
+//! A lock that outlives the tokio runtime on which it was made.
 
 use leaselock::{Guard, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::testbed::{Testbed, granted, is_refused, let_go, listed, name};
-use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, kinds, until, until_lost, waiting};
+use super::testbed::{Testbed, granted, is_refused, let_go, listed};
+use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, kinds, until, until_lost};
 
 fn runtime() -> Runtime {
     Runtime::new().expect("a runtime")
@@ -125,24 +125,5 @@ fn a_hold_is_lost_when_its_runtime_ends() {
         assert_eq!(process.stats().snapshot().lost, 1);
         // The release still finds the hold, whose lease has not ended.
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    });
-}
-
-#[test]
-fn one_lock_is_used_on_two_runtimes_at_once() {
-    let (first, second) = (runtime(), runtime());
-    let (testbed, process) = first.block_on(async {
-        let testbed = Testbed::new();
-        let process = testbed.process(listed("redis", "token")).await;
-        (testbed, process)
-    });
-    let other = first.block_on(testbed.process(listed("redis", "token")));
-    let held = second.block_on(async { process.acquire(&name(), waiting(SHORT_LEASE)).await });
-    let held = held.expect("granted");
-    // The runtime that made the lock ends; the hold belongs to the one that acquired it.
-    drop(first);
-    second.block_on(async {
-        holds_beyond_its_lease(&held, &other).await;
-        let_go("token", held).await;
     });
 }
