@@ -23,11 +23,13 @@ use reentry::{
     a_hold_that_was_entered_again_is_not_handed_over, only_a_reentrant_kind_lets_its_owner_in_again,
 };
 
-use super::conformance::{assert_all_are_tested, conformance};
+use super::conformance::conformance;
+use super::linear::stopped_holders_leave_history_and_number_linearizable;
 use super::testbed::{Testbed, can_be_held, name};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, waiting};
 
 conformance! {
+    of: can_be_held,
     kinds: [
         redis_token: "token" on "redis",
         redis_reentrant: "reentrant" on "redis",
@@ -72,13 +74,9 @@ conformance! {
             m1_critical_sections_of_two_processes_never_overlap
             a_guard_keeps_the_lock_beyond_its_lease
             a_process_serves_its_waiters_in_the_order_in_which_they_came
+            stopped_holders_leave_history_and_number_linearizable
         ]
     }
-}
-
-#[test]
-fn every_kind_is_tested_by_name() {
-    assert_all_are_tested(TESTED, can_be_held);
 }
 
 fn fenced(kind: &Capabilities) -> bool {

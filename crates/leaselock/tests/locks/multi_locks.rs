@@ -12,12 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::conformance::{assert_all_are_tested, conformance};
+use super::conformance::conformance;
 use super::dying::dying;
 use super::testbed::{Testbed, granted, is_refused, label, let_go, name};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, fence_of, waiting};
 
 conformance! {
+    of: |kind| kind.primitive == Primitive::MultiLock,
     kinds: [
         redis_multi: "multi" on "redis",
         zookeeper_multi: "multi" on "zookeeper",
@@ -32,11 +33,6 @@ conformance! {
             x1_opposite_orders_do_not_block_each_other
         ]
     }
-}
-
-#[test]
-fn every_kind_is_tested_by_name() {
-    assert_all_are_tested(TESTED, |kind| kind.primitive == Primitive::MultiLock);
 }
 
 /// X1: all or none, within a slot and over several.
