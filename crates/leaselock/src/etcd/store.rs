@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use tokio_util::task::TaskTracker;
 use tonic::{Code, Streaming};
 
 use super::api::{
@@ -18,7 +19,7 @@ use crate::core::queue_role::{Obstacle, QueueRole};
 use crate::store::{
     AcquireResult, BackendError, Grant, LeaseStore, Notifications, StoreResult, Subscription, Token,
 };
-use crate::{Fence, LockName};
+use crate::{Capabilities, Fence, InvalidName, LeasedMutex, LockName};
 
 /// The shortest lease of a contender. A waiting one renews its own at each attempt, and a second may
 /// pass between two attempts.
@@ -35,8 +36,16 @@ pub(super) struct QueueStore {
 }
 
 impl QueueStore {
-    pub(super) fn new(client: Client, keys: Keys, role: QueueRole) -> Arc<Self> {
-        Arc::new(Self { client, keys, role })
+    /// Makes the lock of a kind whose contenders have this role.
+    pub(super) fn start(
+        client: Client,
+        key_prefix: &str,
+        role: QueueRole,
+        capabilities: &'static Capabilities,
+        tasks: &TaskTracker,
+    ) -> Result<LeasedMutex, InvalidName> {
+        let keys = Keys::new(key_prefix, capabilities.kind)?;
+        Ok(LeasedMutex::start(Arc::new(Self { client, keys, role }), capabilities, tasks))
     }
 
     /// The requests for the state of a name: its queue, and the floor of the fences.
