@@ -6,7 +6,7 @@
 //! neither.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use super::queue::QueueHead;
 use super::stats::{Stats, count, protocol};
 use super::store::{Grant, LeaseStore, Subscription, Token, local_lease};
 use crate::LockName;
-use crate::threads::{Mutex, MutexGuard};
+use crate::threads::{Mutex, MutexGuard, locked};
 
 /// A fencing token: a number that rises strictly with every acquire of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,8 +130,7 @@ impl Hold {
     }
 
     pub(crate) fn locked(&self) -> MutexGuard<'_, HoldState> {
-        // Nothing in here can panic half-way through a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A connection to one member of a cluster at a time, and another one when that does not answer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
@@ -19,6 +19,7 @@ use super::api::{WatchCreateRequest, WatchRequest, WatchResponse};
 use super::login::Login;
 use crate::LEASE_MAX;
 use crate::store::{BackendError, ask};
+use crate::threads::locked;
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_millis(500);
@@ -102,7 +103,7 @@ impl Client {
 
     /// The member to ask now.
     pub(super) fn member(&self) -> Member<'_> {
-        let mut current = self.locked();
+        let mut current = locked(&self.current);
         let left = current.left;
         let endpoint = &self.members[left % self.members.len()];
         let channel = current.channel.get_or_insert_with(|| endpoint.connect_lazy()).clone();
@@ -110,15 +111,10 @@ impl Client {
     }
 
     fn leave(&self, left: usize) {
-        let mut current = self.locked();
+        let mut current = locked(&self.current);
         if current.left == left {
             *current = Current { left: left.wrapping_add(1), channel: None };
         }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Current> {
-        // Nothing in here can panic half-way through a change.
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checks that servers are independent of each other, as Redlock requires.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ::redis::InfoDict;
@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Connection;
 use crate::store::{BackendError, StoreResult};
+use crate::threads::locked;
 
 /// The pause between a check that missed a server and the next check.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ impl Independence {
         servers: &[C],
         limit: Duration,
     ) -> StoreResult<()> {
-        let state = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = *locked(&self.state);
         match state {
             State::Seen => return Ok(()),
             State::SeenInPart(at) if at.elapsed() < LOOK_PERIOD => return Ok(()),
@@ -68,7 +69,7 @@ impl Independence {
         }
         let seen_all = told.len() == servers.len();
         let state = if seen_all { State::Seen } else { State::SeenInPart(Instant::now()) };
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *locked(&self.state) = state;
         Ok(())
     }
 }
