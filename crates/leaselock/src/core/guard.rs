@@ -140,7 +140,9 @@ impl Guard {
                 return false;
             };
             assert_eq!(state.phase, Phase::Held, "only a live hold is handed over");
-            let next_fence = next_fence(&state);
+            // The first fence of the block that was not given out yet.
+            let given_out = u64::from(state.hand_overs) + 1;
+            let next_fence = state.grant.fence.map(|first| Fence(first.get() + given_out));
             assert!(
                 self.fence.is_none() || next_fence > self.fence,
                 "the next holder's fence {next_fence:?} is above {:?}",
@@ -242,11 +244,6 @@ impl Drop for Guard {
         let job = self.job(&ended);
         self.core.background.release(ReleaseJob { head, ..job });
     }
-}
-
-/// The first fence of the block that was not given out yet.
-pub(crate) fn next_fence(state: &HoldState) -> Option<Fence> {
-    state.grant.fence.map(|first| Fence(first.get() + u64::from(state.hand_overs) + 1))
 }
 
 impl fmt::Debug for Guard {
