@@ -84,28 +84,7 @@ pub(crate) enum Phase {
     Ended,
 }
 
-/// The state of a hold at the moment when its guard ended it.
-pub(crate) struct FinalState {
-    /// Whether the backend has said that the hold is gone. Only a part of it may be left there.
-    pub(crate) was_foreign: bool,
-    pub(crate) deadline: Instant,
-    pub(crate) due: Instant,
-    /// Whether it had not been ended before.
-    pub(crate) was_live: bool,
-}
-
 impl Hold {
-    pub(crate) fn end(&self) -> FinalState {
-        let mut state = self.locked();
-        let before = std::mem::replace(&mut state.phase, Phase::Ended);
-        FinalState {
-            was_foreign: before == Phase::LostToOthers,
-            deadline: state.deadline.instant,
-            due: state.due,
-            was_live: before != Phase::Ended,
-        }
-    }
-
     /// Whether the deadline has passed, perhaps before the `lost` signal could fire.
     pub(crate) fn is_over_by_the_clock(&self) -> bool {
         self.locked().deadline.has_passed()
