@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::proxy::{Link, Proxy};
-use super::testbed::{Testbed, can_be_held, name};
+use super::testbed::{Testbed, can_be_held, name, queued};
 use super::{LONG_LEASE, PATIENCE, TokenTestbed, connect, fence_of, until, waiting};
 
 fn hands_over(kind: &Capabilities) -> bool {
@@ -157,16 +157,14 @@ async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
         let holder = testbed.process(kind).await;
         let waiter = testbed.process_notified_at(kind, &url, &proxy.url()).await;
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        let task = waiter.clone();
-        let next = tokio::spawn(async move { task.acquire(&name(), patiently()).await });
-        until("it was refused", || waiter.stats().snapshot().contended > 0).await;
+        let next = queued(&waiter, LONG_LEASE).await;
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         let since = Instant::now();
         proxy.set(Link::Works);
         let next = timeout(PATIENCE, next).await.expect("granted at last").expect("no panic");
         at_once += u32::from(since.elapsed() < FIRST_LOOK);
         kinds += 1;
-        assert_eq!(next.expect("granted").release().await, ReleaseOutcome::Released);
+        assert_eq!(next.release().await, ReleaseOutcome::Released);
     }
     // A machine that stands still for a second makes one of them late.
     assert!(kinds > 0 && at_once > kinds / 2, "{at_once} of {kinds} at once");
@@ -190,10 +188,7 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
     for link in [Link::Refuses, Link::Stalls] {
         proxy.set(Link::Works);
         let guard = holder.acquire(&testbed.name, waiting(LONG_LEASE)).await.expect("granted");
-        let (contended, task) = (waiter.stats().snapshot().contended, waiter.clone());
-        let lock = testbed.name.clone();
-        let next = tokio::spawn(async move { task.acquire(&lock, patiently()).await });
-        until("it waits", || waiter.stats().snapshot().contended > contended).await;
+        let next = queued(&waiter, LONG_LEASE).await;
         let queue = format!("{}queue:{}", testbed.prefix, testbed.name);
         let since = Instant::now();
         while !testbed.redis.clone().exists::<_, bool>(&queue).await.expect("EXISTS") {
@@ -203,6 +198,6 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
         proxy.set(link);
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         let next = timeout(PATIENCE, next).await.expect("within the fallback").expect("no panic");
-        assert_eq!(next.expect("granted").release().await, ReleaseOutcome::Released);
+        assert_eq!(next.release().await, ReleaseOutcome::Released);
     }
 }

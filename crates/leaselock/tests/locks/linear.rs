@@ -123,7 +123,7 @@ pub async fn stopped_holders_leave_history_and_number_linearizable(kind: &'stati
     Number::make(&testbed).await;
     let (histories, mut processes) = (Histories::default(), JoinSet::new());
     for number in 0..PROCESSES {
-        let (testbed, histories) = (testbed.again(), histories.clone());
+        let (testbed, histories) = (testbed.clone(), histories.clone());
         processes.spawn(dying(async move {
             let lock = testbed.process(kind).await;
             let number_of = Number::open(&testbed).await;
@@ -146,7 +146,7 @@ async fn redis_under_faults(kind: &str) {
     let (histories, mut processes) = (Histories::default(), JoinSet::new());
     let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
     for _ in 0..PROCESSES {
-        let (testbed, histories, over) = (testbed.again(), histories.clone(), over.clone());
+        let (testbed, histories, over) = (testbed.clone(), histories.clone(), over.clone());
         let url = server.tcp_url();
         processes.spawn(dying(async move {
             let lock = testbed.process_behind(kind, &url).await;

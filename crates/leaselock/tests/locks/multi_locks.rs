@@ -113,7 +113,7 @@ async fn x1_dying_between_two_slots_blocks_for_a_lease_only(kind: &'static Capab
     let again = other.acquire_all(&names(&["x"]), waiting(LONG_LEASE)).await;
     assert_eq!(again.expect("given back").release().await, ReleaseOutcome::Released);
     // The process dies.
-    let child_testbed = testbed.again();
+    let child_testbed = testbed.clone();
     dying(async move {
         let process = child_testbed.multi(kind).await;
         let both = names(&["y", "x"]);

@@ -159,7 +159,7 @@ async fn r1_a_dead_reader_keeps_a_writer_out_for_its_lease_only(kind: &'static C
     let label = label(kind);
     let (living, other) = (testbed.read_write(kind).await, testbed.read_write(kind).await);
     let guard = granted(label, &living.read, SHORT_LEASE).await;
-    let child_testbed = testbed.again();
+    let child_testbed = testbed.clone();
     dying(async move {
         let process = child_testbed.read_write(kind).await;
         std::mem::forget(granted(label, &process.read, SHORT_LEASE).await);

@@ -72,7 +72,7 @@ async fn s1_permits_of_the_dead_come_back_where_holds_expire(kind: &'static Capa
     let label = label(kind);
     let (living, other) = (testbed.semaphore(kind, 3).await, testbed.semaphore(kind, 3).await);
     let mine = granted(label, &living, SHORT_LEASE).await;
-    let child_testbed = testbed.again();
+    let child_testbed = testbed.clone();
     dying(async move {
         let process = child_testbed.semaphore(kind, 3).await;
         for _ in 0..2 {
