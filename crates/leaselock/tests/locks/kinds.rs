@@ -1,7 +1,6 @@
 //! Conformance: what every kind on the list has to do, on every backend. A kind that cannot do
 //! something says so in its capabilities, and only then it is left out.
 
-mod order;
 mod reentry;
 
 use std::sync::Arc;
@@ -15,10 +14,6 @@ use leaselock::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use order::{
-    a_process_serves_its_waiters_in_the_order_in_which_they_came,
-    processes_are_served_in_the_order_in_which_they_came,
-};
 use reentry::{
     a_hold_that_was_entered_again_is_not_handed_over, only_a_reentrant_kind_lets_its_owner_in_again,
 };
@@ -73,7 +68,6 @@ conformance! {
         two threads: [
             m1_critical_sections_of_two_processes_never_overlap
             a_guard_keeps_the_lock_beyond_its_lease
-            a_process_serves_its_waiters_in_the_order_in_which_they_came
             stopped_holders_leave_history_and_number_linearizable
         ]
     }
@@ -290,6 +284,33 @@ async fn a_wait_ends_at_its_deadline_and_leaves_no_trace(kind: &'static Capabili
     assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
     hold_and_release(label, &other).await;
     hold_and_release(label, &process).await;
+}
+
+async fn processes_are_served_in_the_order_in_which_they_came(kind: &'static Capabilities) {
+    const PROCESSES: usize = 6;
+    let testbed = Testbed::new();
+    if !kind.fair_between_processes {
+        return;
+    }
+    let (label, first, _) = testbed.pair(kind).await;
+    let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    let served = Arc::new(StdMutex::new(Vec::new()));
+    let mut waiters = tokio::task::JoinSet::new();
+    for number in 0..PROCESSES {
+        let (process, served) = (testbed.process(kind).await, served.clone());
+        let waiter = process.clone();
+        waiters.spawn(async move {
+            let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+            served.lock().expect("served").push(number);
+            guard.release().await
+        });
+        // It has been refused once, so it has its place.
+        until("it waits", || process.stats().snapshot().contended == 1).await;
+    }
+    assert_eq!(holder.release().await, ReleaseOutcome::Released);
+    waiters.join_all().await;
+    let in_order: Vec<usize> = (0..PROCESSES).collect();
+    assert_eq!(*served.lock().expect("served"), in_order, "{label}");
 }
 
 /// N1: names that differ in case, in their last character or in their tag are different locks, and so are those that would

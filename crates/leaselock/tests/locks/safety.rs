@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leaselock::{Fence, LeasedMutex, LockName, Mutex, ReleaseOutcome};
+use leaselock::{Fence, LockName, Mutex, ReleaseOutcome};
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep};
 
@@ -27,21 +27,18 @@ async fn fences_rise_over_an_emptied_redis() {
     }
 }
 
-/// The fence of a hold that is released again.
-async fn fence_of_a_hold(process: &LeasedMutex, testbed: &TokenTestbed) -> Fence {
-    let guard = acquire(process, testbed, LONG_LEASE).await;
-    let fence = fence_of(&guard);
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    fence
-}
-
 /// M3: when a counter ahead of the clock expired, the next fence would be the clock's, which is lower.
 #[tokio::test]
 async fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
     const AHEAD: Duration = Duration::from_secs(10 * 24 * 60 * 60);
     let testbed = TokenTestbed::new().await;
     let process = testbed.process().await;
-    let fence = async || fence_of_a_hold(&process, &testbed).await;
+    let fence = async || {
+        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        let fence = fence_of(&guard);
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        fence
+    };
     let is_kept = async || {
         let kept_ms: i64 = testbed.redis.clone().pttl(testbed.fence_key()).await.expect("PTTL");
         kept_ms > i64::try_from(AHEAD.as_millis()).expect("ten days")
