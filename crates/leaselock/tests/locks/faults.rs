@@ -14,7 +14,8 @@ use sqlx::Executor;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::dying::{Child, Role, Row};
+use super::dying::{Child, LATE, Role};
+use super::fenced_number::Number;
 use super::testbed::{Testbed, listed, name, now_ms, refused};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until, until_lost, waiting};
 use crate::support::rounds;
@@ -142,7 +143,8 @@ async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
 /// without a fence alone.
 async fn late_writes(role: Role) {
     let testbed = Testbed::new();
-    let row = Row::make(testbed.pool().await).await;
+    Number::make(&testbed).await;
+    let mut number = Number::open(&testbed).await;
     // It polls, so that it is there as soon as the lease is over.
     let tasks = TaskTracker::new();
     let next = redis_locks::token::mutex(bare_redis().await, &testbed.prefix, &tasks);
@@ -156,14 +158,11 @@ async fn late_writes(role: Role) {
         child.go_on().await;
         let guard = next.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted in time");
         let fence = guard.fence().expect("a fence").get();
-        if comes_through {
-            row.write_bare("next").await;
-        } else {
-            assert!(row.write_fenced("next", fence).await, "round {round}");
-        }
+        assert!(number.read(fence).await.is_some() && number.write(LATE + 1, fence).await);
         child.resume().await;
         child.says(if comes_through { "wrote" } else { "refused" }).await;
-        assert_eq!(row.writer().await == "late", comes_through, "round {round}");
+        let kept = number.read(fence).await;
+        assert_eq!(kept == Some(LATE), comes_through, "round {round}: {kept:?}");
         assert!(!guard.is_lost(), "round {round}: the next holder still holds it");
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         child.go_on().await;
