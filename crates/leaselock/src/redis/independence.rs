@@ -25,6 +25,7 @@ impl Independence {
     pub(super) fn new() -> Self {
         Self { due: Mutex::new(Some(Instant::now())) }
     }
+
     /// Asks the servers who they are, until all of them have told. A server that does not answer
     /// within `limit` is asked again later.
     ///
