@@ -12,64 +12,50 @@ use crate::zookeeper;
 #[cfg(feature = "redis")]
 use crate::{demo, redis};
 
+/// Lists cards behind the feature that they need; `all()` needs none.
+macro_rules! cards {
+    ($(#[$needs:meta] $($card:path),*;)*) => { &[$($(#[$needs] &$card,)*)*] };
+}
+
 /// The list of every kind on every backend that this build has, with what it can and cannot do.
-pub static KINDS: &[&Capabilities] = &[
+pub static KINDS: &[&Capabilities] = cards![
     #[cfg(feature = "redis")]
-    &redis::token::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::reentrant::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::fair::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::plain::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::spin::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::redlock::CAPABILITIES,
+    redis::token::CAPABILITIES,
+    redis::reentrant::CAPABILITIES,
+    redis::fair::CAPABILITIES,
+    redis::plain::CAPABILITIES,
+    redis::spin::CAPABILITIES,
+    redis::redlock::CAPABILITIES;
     #[cfg(feature = "mysql")]
-    &mysql::table::CAPABILITIES,
-    #[cfg(feature = "mysql")]
-    &mysql::named::CAPABILITIES,
+    mysql::table::CAPABILITIES,
+    mysql::named::CAPABILITIES;
     #[cfg(feature = "etcd")]
-    &etcd::mutex::CAPABILITIES,
-    #[cfg(feature = "etcd")]
-    &etcd::read_write::CAPABILITIES,
-    #[cfg(feature = "etcd")]
-    &etcd::semaphore::CAPABILITIES,
+    etcd::mutex::CAPABILITIES,
+    etcd::read_write::CAPABILITIES,
+    etcd::semaphore::CAPABILITIES;
     #[cfg(feature = "zookeeper")]
-    &zookeeper::sequential::CAPABILITIES,
-    #[cfg(feature = "zookeeper")]
-    &zookeeper::spin::CAPABILITIES,
-    #[cfg(feature = "zookeeper")]
-    &zookeeper::reentrant::CAPABILITIES,
-    #[cfg(feature = "zookeeper")]
-    &zookeeper::read_write::CAPABILITIES,
-    #[cfg(feature = "zookeeper")]
-    &zookeeper::semaphore::CAPABILITIES,
-    #[cfg(feature = "zookeeper")]
-    &zookeeper::multi::CAPABILITIES,
-    #[cfg(feature = "zookeeper")]
-    &zookeeper::counter::CAPABILITIES,
-    &local::CAPABILITIES,
+    zookeeper::sequential::CAPABILITIES,
+    zookeeper::spin::CAPABILITIES,
+    zookeeper::reentrant::CAPABILITIES,
+    zookeeper::read_write::CAPABILITIES,
+    zookeeper::semaphore::CAPABILITIES,
+    zookeeper::multi::CAPABILITIES,
+    zookeeper::counter::CAPABILITIES;
+    #[cfg(all())]
+    local::CAPABILITIES;
     #[cfg(feature = "redis")]
-    &demo::setnx_expire::CAPABILITIES,
+    demo::setnx_expire::CAPABILITIES,
+    demo::setnx::CAPABILITIES,
+    demo::getset::CAPABILITIES,
+    redis::read_write::CAPABILITIES,
+    redis::expiring_semaphore::CAPABILITIES,
+    redis::semaphore::CAPABILITIES,
+    redis::multi::CAPABILITIES;
+    #[cfg(all())]
+    local::MULTI_CAPABILITIES;
     #[cfg(feature = "redis")]
-    &demo::setnx::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &demo::getset::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::read_write::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::expiring_semaphore::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::semaphore::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::multi::CAPABILITIES,
-    &local::MULTI_CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::countdown_latch::CAPABILITIES,
-    #[cfg(feature = "redis")]
-    &redis::counter::CAPABILITIES,
+    redis::countdown_latch::CAPABILITIES,
+    redis::counter::CAPABILITIES;
 ];
 
 /// What one kind of lock on one backend can and cannot do.

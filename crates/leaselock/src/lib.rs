@@ -120,7 +120,13 @@ mod threads {
     //! The locks that threads of this crate share. The crate `interleavings` has a module of this name: it compiles the
     //! files of this crate against locks that try many interleavings of threads.
 
+    use std::sync::PoisonError;
     pub(crate) use std::sync::{LazyLock, Mutex, MutexGuard};
+
+    /// Locks, also after a panic: under no lock can anything panic half-way through a change.
+    pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;

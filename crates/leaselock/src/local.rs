@@ -58,6 +58,14 @@ struct Table {
     last_fence: u64,
 }
 
+impl Table {
+    /// The hold of the name, if `token` has it and its lease is not over.
+    fn held(&mut self, name: &LockName, token: &Token) -> Option<&mut Hold> {
+        let ours = |hold: &&mut Hold| hold.owner == token.as_str() && hold.until > Instant::now();
+        self.holds.get_mut(name).filter(ours)
+    }
+}
+
 struct Hold {
     owner: String,
     until: Instant,
@@ -124,20 +132,14 @@ impl LeaseStore for Names {
 
     async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
         let mut table = self.locked();
-        let now = Instant::now();
-        let ours = |hold: &&mut Hold| hold.owner == token.as_str() && hold.until > now;
-        let Some(hold) = table.holds.get_mut(name).filter(ours) else {
-            return Ok(false);
-        };
-        hold.until = now + lease;
+        let Some(hold) = table.held(name, token) else { return Ok(false) };
+        hold.until = Instant::now() + lease;
         Ok(true)
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let mut table = self.locked();
-        let now = Instant::now();
-        let ours = |hold: &&Hold| hold.owner == token.as_str() && hold.until > now;
-        let held = table.holds.get(name).filter(ours).is_some();
+        let held = table.held(name, token).is_some();
         if held {
             table.holds.remove(name);
         }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::PoisonError;
 
 pub use shuttle::sync::atomic::AtomicBool;
 pub use shuttle::sync::{Mutex, MutexGuard};
@@ -13,6 +14,11 @@ thread_local! {
     static PLANTED: Cell<Option<&'static str>> = const { Cell::new(None) };
     /// The statics of the present run by their places.
     static STATICS: RefCell<HashMap<usize, &'static dyn Any>> = RefCell::default();
+}
+
+/// Locks, also after a panic.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a test has planted this mistake.

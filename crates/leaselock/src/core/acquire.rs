@@ -21,7 +21,7 @@ use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::renewal::renew_at;
 use super::stats::{count, protocol};
-use super::store::{AcquireResult, BackendError, Grant, Subscription, Token, ask};
+use super::store::{BackendError, Grant, Subscription, Token, ask};
 use crate::threads::Mutex;
 use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
@@ -249,7 +249,8 @@ impl Asking {
         Self { notifications, request, core, no_answers_in_a_row: 0, may_be_held }
     }
 
-    /// Makes one attempt.
+    /// Makes one attempt. A repeated one has the same token, so it makes no second hold where an earlier one was granted
+    /// and only its answer was lost.
     async fn ask(&mut self, sent_at: Moment) -> AfterAttempt {
         protocol!(
             "ask",
@@ -259,7 +260,11 @@ impl Asking {
             lease_ms = self.request.lease.as_millis(),
             listens = self.request.waits && self.notifications.is_some(),
         );
-        match ask_once(&self.core, &self.request, sent_at).await {
+        let Request { name, token, lease, .. } = &self.request;
+        match ask(*lease, self.core.store.acquire(name, token, *lease)).await {
+            Ok(Some(_)) if Deadline::of(sent_at, self.request.lease).has_passed() => {
+                self.unanswered(BackendError::new("the grant came after its deadline"))
+            }
             Ok(Some(grant)) => AfterAttempt::Granted(grant),
             Ok(None) => self.refused().await,
             Err(why) => self.unanswered(why),
@@ -279,7 +284,9 @@ impl Asking {
         if self.notifications.is_some() || self.request.strategy != WaitStrategy::Notified {
             return AfterAttempt::Wait;
         }
-        self.notifications = watch(&self.core, &self.request).await;
+        let Request { name, token, lease, .. } = &self.request;
+        let watched = ask(*lease, self.core.store.watch(name, token)).await;
+        self.notifications = watched.ok().flatten();
         if self.notifications.is_none() {
             return AfterAttempt::Wait;
         }
@@ -375,23 +382,5 @@ impl Asking {
         scheduler.renewals.watch(&hold);
         core.store.watch_hold(WatchedHold::of(&hold));
         Guard { hold, core, scheduler, fence: grant.fence, lost, since: now, over: false }
-    }
-}
-
-/// Subscribes to the name, if the kind can notify and the backend answers.
-async fn watch(core: &Core, request: &Request) -> Option<Subscription> {
-    let Request { name, token, lease, .. } = request;
-    ask(*lease, core.store.watch(name, token)).await.ok().flatten()
-}
-
-/// Sends one attempt; `None` when another client has the name. Without an answer in time it is an error. A repeated attempt
-/// has the same token, so it makes no second hold where an earlier one was granted and only its answer was lost.
-async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> AcquireResult {
-    let Request { name, token, lease, .. } = request;
-    match ask(*lease, core.store.acquire(name, token, *lease)).await {
-        Ok(Some(_)) if Deadline::of(sent_at, *lease).has_passed() => {
-            Err(BackendError::new("the grant came after its deadline"))
-        }
-        answer => answer,
     }
 }

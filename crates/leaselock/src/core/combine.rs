@@ -14,7 +14,6 @@
 //! once cost hardly more than one. A `batch_max` of 1 switches it off: each operation has a hold of
 //! its own.
 
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -66,16 +65,6 @@ impl BatchHold {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled() || self.hold.is_over_by_the_clock()
-    }
-}
-
-impl fmt::Debug for BatchHold {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("BatchHold")
-            .field("fence", &self.fence)
-            .field("is_lost", &self.is_lost())
-            .finish_non_exhaustive()
     }
 }
 

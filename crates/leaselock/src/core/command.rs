@@ -1,28 +1,16 @@
 //! The primitives without a hold: a counter and a latch. Their commands have a time-out, and errors that say whether a
 //! change was made.
 
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
-use std::time::Duration;
-
 use async_trait::async_trait;
 use tokio::time::Instant;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
-use tokio::time::timeout;
 
 use super::store::BackendError;
-use crate::{Capabilities, LockName};
-
-/// The longest that one command may take.
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
-const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
+use crate::LockName;
 
 /// A shared counter: a number that many change without losing an update. Each name has a whole number, which is zero
 /// before it is first changed. Every change is atomic.
 #[async_trait]
 pub trait SharedCounter: Send + Sync + 'static {
-    /// What this kind promises, as data.
-    fn capabilities(&self) -> &'static Capabilities;
-
     /// Adds `delta`, which may be negative, and returns the sum. A sum that does not fit into 64 bits
     /// is [`CommandError::Refused`].
     async fn add(&self, name: &LockName, delta: i64) -> Result<i64, CommandError>;
@@ -43,9 +31,6 @@ pub trait SharedCounter: Send + Sync + 'static {
 /// name without a number counts as zero, so a waiter that comes late goes on at once.
 #[async_trait]
 pub trait CountdownLatch: Send + Sync + 'static {
-    /// What this kind promises, as data.
-    fn capabilities(&self) -> &'static Capabilities;
-
     /// Sets the number to `count`. While an earlier number is not down to zero, this changes nothing
     /// and returns `false`. Setting zero is allowed and changes nothing.
     async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError>;
@@ -73,14 +58,11 @@ pub enum CommandError {
     Refused(#[source] BackendError),
 }
 
-/// Waits for an answer, for [`COMMAND_TIMEOUT`] at most.
+/// Waits for an answer, for as long as any command may take.
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
 pub(crate) async fn bounded<T>(
     answer: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
-    timeout(COMMAND_TIMEOUT, answer).await.unwrap_or_else(|_| {
-        Err(CommandError::NoAnswer(BackendError::new(format!(
-            "no answer within {COMMAND_TIMEOUT:?}"
-        ))))
-    })
+    let answered = super::store::ask(crate::LEASE_MAX, async { Ok(answer.await) }).await;
+    answered.map_err(CommandError::NoAnswer)?
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::hold::{Fence, FinalState, Hold, HoldState, Phase};
+use super::hold::{Fence, Hold, HoldState, Phase};
 use super::queue::{WaitQueues, WakeReason};
 use super::release::{Background, ReleaseJob, ReleaseOutcome, give_back};
 use super::renewal::Scheduler;
@@ -107,14 +107,13 @@ impl Guard {
         if self.hand_over() {
             return ReleaseOutcome::Released;
         }
-        let ended = self.end();
-        let job = self.job(&ended);
-        let outcome = if ended.was_foreign {
+        let job = self.end();
+        let outcome = if job.was_held {
+            give_back(&*self.core.store, &job).await
+        } else {
             // Another name of its group, or a vote of Redlock, may be left.
             self.core.background.release(job);
             ReleaseOutcome::AlreadyLost
-        } else {
-            give_back(&*self.core.store, &job).await
         };
         self.over = true;
         self.core.stats.count_release(outcome);
@@ -140,7 +139,9 @@ impl Guard {
                 return false;
             };
             assert_eq!(state.phase, Phase::Held, "only a live hold is handed over");
-            let next_fence = next_fence(&state);
+            // The first fence of the block that was not given out yet.
+            let given_out = u64::from(state.hand_overs) + 1;
+            let next_fence = state.grant.fence.map(|first| Fence(first.get() + given_out));
             assert!(
                 self.fence.is_none() || next_fence > self.fence,
                 "the next holder's fence {next_fence:?} is above {:?}",
@@ -206,23 +207,25 @@ impl Guard {
             && state.deadline.left() > self.hold.lease / 2
     }
 
-    /// Ends the hold in this process. Stops its renewal first, so that none can follow the release.
-    fn end(&self) -> FinalState {
-        let ended = self.hold.end();
-        self.scheduler.renewals.forget(&self.hold, ended.due);
-        if ended.was_live {
+    /// Ends the hold in this process, and answers what is to be released. Stops its renewal first, so that none can
+    /// follow the release.
+    fn end(&self) -> ReleaseJob {
+        let hold = &*self.hold;
+        let mut state = hold.locked();
+        let before = std::mem::replace(&mut state.phase, Phase::Ended);
+        let due = state.due;
+        let give_up_at = state.deadline.instant;
+        drop(state);
+        self.scheduler.renewals.forget(hold, due);
+        if before != Phase::Ended {
             self.core.stats.hold.add(self.since.elapsed());
         }
-        ended
-    }
-
-    fn job(&self, ended: &FinalState) -> ReleaseJob {
         ReleaseJob {
-            name: self.hold.name.clone(),
-            token: self.hold.token.clone(),
-            lease: self.hold.lease,
-            give_up_at: ended.deadline,
-            was_held: !ended.was_foreign,
+            name: hold.name.clone(),
+            token: hold.token.clone(),
+            lease: hold.lease,
+            give_up_at,
+            was_held: before != Phase::LostToOthers,
             head: None,
         }
     }
@@ -237,16 +240,10 @@ impl Drop for Guard {
         if self.hand_over() {
             return;
         }
-        let ended = self.end();
+        let job = self.end();
         let head = self.hold.locked().head.take();
-        let job = self.job(&ended);
         self.core.background.release(ReleaseJob { head, ..job });
     }
-}
-
-/// The first fence of the block that was not given out yet.
-pub(crate) fn next_fence(state: &HoldState) -> Option<Fence> {
-    state.grant.fence.map(|first| Fence(first.get() + u64::from(state.hand_overs) + 1))
 }
 
 impl fmt::Debug for Guard {

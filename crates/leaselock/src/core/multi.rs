@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, select_all};
-use tokio::time::Instant;
 
 use super::store::BackendError;
 use crate::{
-    AcquireError, AcquireOptions, Capabilities, Fence, Guard, LeasedMutex, LockName, Mutex,
-    ReleaseOutcome,
+    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex, ReleaseOutcome,
 };
 
 /// How many names may be acquired together.
@@ -56,12 +54,6 @@ impl MultiMutex {
     #[must_use]
     pub fn all_at_once(mutex: LeasedMutex) -> Self {
         Self { mutex, together: GroupRule::All }
-    }
-
-    /// What this kind promises, as data.
-    #[must_use]
-    pub fn capabilities(&self) -> &'static Capabilities {
-        self.mutex.capabilities()
     }
 
     /// The lock that acquires the groups, for its counters.
@@ -129,13 +121,6 @@ impl MultiGuard {
     #[must_use]
     pub fn fence(&self, name: &LockName) -> Option<Fence> {
         self.groups.iter().find(|group| group.names.contains(name))?.guard.fence()
-    }
-
-    /// Until when nobody else can hold any of the names, as [`Guard::deadline`].
-    #[must_use]
-    pub fn deadline(&self) -> Instant {
-        let deadlines = self.groups.iter().map(|group| group.guard.deadline());
-        deadlines.min().expect("at least one name is held")
     }
 
     /// Waits until the hold of any name is over without a release, like [`Guard::lost`].

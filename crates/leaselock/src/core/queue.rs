@@ -5,15 +5,15 @@
 //! nothing, so ten thousand waiters cost the backend no more than one.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::stats::Stats;
 use super::store::BackendError;
-use crate::threads::{Mutex, MutexGuard};
+use crate::threads::{Mutex, locked};
 use crate::{AcquireError, Guard, LockName};
 
 /// How many callers of one client may wait, all names together.
@@ -67,7 +67,7 @@ impl WaitQueues {
 
     /// The head of the queue, if nobody has it.
     pub(crate) fn try_enter(self: &Arc<Self>, name: &LockName) -> Option<QueueHead> {
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         if state.by_name.contains_key(name) {
             return None;
         }
@@ -94,8 +94,8 @@ impl WaitQueues {
     }
 
     fn join(self: &Arc<Self>, name: &LockName, lease: Duration) -> Result<Entry, AcquireError> {
-        let mut locked = self.locked();
-        let state = &mut *locked;
+        let mut state = locked(&self.state);
+        let state = &mut *state;
         let Some(queue) = state.by_name.get_mut(name) else {
             state.by_name.insert(name.clone(), Queue::new());
             return Ok(Entry::Head(self.head(name)));
@@ -123,7 +123,7 @@ impl WaitQueues {
 
     /// Takes the next waiter out of the queue, or ends the queue if there is none.
     fn next_waiter(&self, name: &LockName) -> Option<oneshot::Sender<WakeReason>> {
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         let Some((_, Waiter { wake, .. })) = state.by_name.get_mut(name)?.pop_first() else {
             state.by_name.remove(name);
             return None;
@@ -134,12 +134,7 @@ impl WaitQueues {
 
     /// How many wait for the name.
     pub(crate) fn waiting(&self, name: &LockName) -> usize {
-        self.locked().by_name.get(name).map_or(0, BTreeMap::len)
-    }
-
-    fn locked(&self) -> MutexGuard<'_, State> {
-        // Nothing in here can panic half-way through a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state).by_name.get(name).map_or(0, BTreeMap::len)
     }
 }
 
@@ -147,7 +142,7 @@ impl QueueHead {
     /// Takes the next waiter out of the queue if it asks for this lease. The head stays here.
     pub(crate) fn pop_waiter(&self, lease: Duration) -> Option<oneshot::Sender<WakeReason>> {
         let queues = self.queues.as_ref()?;
-        let mut state = queues.locked();
+        let mut state = locked(&queues.state);
         let first = state.by_name.get_mut(&self.name)?.first_entry()?;
         if first.get().lease != lease {
             return None;
@@ -161,7 +156,7 @@ impl QueueHead {
     /// the last one would learn it long after its own deadline.
     pub(crate) fn fail_waiters(&self, why: &BackendError) {
         let Some(queues) = &self.queues else { return };
-        let waiters = match queues.locked().by_name.get_mut(&self.name) {
+        let waiters = match locked(&queues.state).by_name.get_mut(&self.name) {
             Some(queue) => std::mem::take(queue),
             None => return,
         };
@@ -205,7 +200,7 @@ struct QueuePosition {
 
 impl Drop for QueuePosition {
     fn drop(&mut self) {
-        let mut state = self.queues.locked();
+        let mut state = locked(&self.queues.state);
         let left = match state.by_name.get_mut(&self.name) {
             Some(queue) => queue.remove(&self.ticket),
             None => None,
@@ -219,60 +214,13 @@ impl Drop for QueuePosition {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::thread;
     use std::time::Duration;
 
     use futures::{FutureExt, poll};
-    use tokio::time::timeout;
 
     use super::super::store::BackendError;
-    use super::WaitQueues;
+    use super::{WaitQueues, locked};
     use crate::{AcquireError, LockName, Stats};
-
-    /// The first waiter goes away at the very moment in which it is woken: the second is woken
-    /// instead, whichever came first.
-    #[tokio::test]
-    async fn the_head_is_not_lost_with_a_waiter_that_leaves_when_it_is_woken() {
-        const ROUNDS: u64 = 20_000;
-        let stats = Arc::new(Stats::default());
-        let queues = WaitQueues::new(Arc::clone(&stats));
-        let name = LockName::new("crossing").expect("a name");
-        // Both sides spin until the other has arrived, so that they go on at the same time.
-        let arrived = Arc::new(AtomicU64::new(0));
-        let meet = |arrived: &AtomicU64, round: u64| {
-            arrived.fetch_add(1, Ordering::SeqCst);
-            while arrived.load(Ordering::SeqCst) < 2 * (round + 1) {
-                thread::yield_now();
-            }
-        };
-        let (leavers, to_drop) = std::sync::mpsc::channel();
-        let arrived_there = Arc::clone(&arrived);
-        let leaving = thread::spawn(move || {
-            for (round, leaver) in (0..).zip(to_drop) {
-                meet(&arrived_there, round);
-                drop(leaver);
-            }
-        });
-        let enter = || {
-            let (queues, name) = (Arc::clone(&queues), name.clone());
-            Box::pin(async move { queues.enter(&name, Duration::from_secs(1)).await })
-        };
-        for round in 0..ROUNDS {
-            let head = queues.try_enter(&name).expect("nobody has the head");
-            let (mut first, mut second) = (enter(), enter());
-            assert!(poll!(&mut first).is_pending());
-            assert!(poll!(&mut second).is_pending());
-            leavers.send(first).expect("the other thread runs");
-            meet(&arrived, round);
-            drop(head);
-            let head = timeout(Duration::from_secs(5), second).await;
-            drop(head.expect("the second is woken").expect("its head"));
-        }
-        drop(leavers);
-        leaving.join().expect("the other thread ends");
-        assert_eq!(stats.snapshot().waiting_now, 0);
-    }
 
     #[tokio::test]
     async fn all_waiters_learn_at_once_that_the_backend_is_away() {
@@ -324,6 +272,6 @@ mod tests {
             drop(waiter.await.expect("its head"));
         }
         assert_eq!(stats.snapshot().waiting_now, 0);
-        assert!(queues.locked().by_name.is_empty(), "a queue is left");
+        assert!(locked(&queues.state).by_name.is_empty(), "a queue is left");
     }
 }

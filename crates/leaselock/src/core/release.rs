@@ -6,7 +6,7 @@
 //! it was acquired: there it is renewed, and when that runtime ends, the hold is lost.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -21,7 +21,7 @@ use super::renewal::Scheduler;
 use super::stats::{Stats, count, protocol};
 use super::store::{LeaseStore, Token, ask};
 use crate::LockName;
-use crate::threads::Mutex;
+use crate::threads::{Mutex, locked};
 
 /// How many releases may wait for the background. A hold beyond that is left to expire.
 const QUEUED_MAX: usize = 16_384;
@@ -90,7 +90,7 @@ impl Background {
             self.on(&here, |workers| submit(&workers.releases, &mut left));
         }
         if left.is_some() {
-            let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+            let workers = locked(&self.workers);
             workers.values().for_each(|workers| submit(&workers.releases, &mut left));
         }
         if left.is_some() {
@@ -100,7 +100,7 @@ impl Background {
 
     /// Calls `act` with the tasks of a runtime, which are started if they do not run.
     fn on<T>(&self, runtime: &Handle, act: impl FnOnce(&Workers) -> T) -> T {
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workers = locked(&self.workers);
         if let Some(running) = workers.get(&runtime.id()).filter(|workers| workers.run()) {
             return act(running);
         }

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -26,7 +26,7 @@ use super::hold::{Deadline, Hold, Moment, Phase};
 use super::stats::{count, protocol};
 use super::store::{LeaseStore, Renewal, StoreResult, ask};
 use crate::LEASE_MIN;
-use crate::threads::{LazyLock, Mutex, MutexGuard};
+use crate::threads::{LazyLock, Mutex, locked};
 
 /// A hold is renewed when this part of its lease has passed.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -56,7 +56,7 @@ pub(crate) struct Scheduler {
 impl Scheduler {
     /// The scheduler of a runtime, started if there is none.
     pub(crate) fn of(runtime: &Handle) -> Arc<Self> {
-        let mut schedulers = SCHEDULERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut schedulers = locked(&SCHEDULERS);
         let id = runtime.id();
         let running = schedulers.get(&id).and_then(Weak::upgrade);
         if let Some(running) = running.filter(|scheduler| scheduler.runs()) {
@@ -109,7 +109,7 @@ struct End(Arc<Renewals>);
 impl Drop for End {
     fn drop(&mut self) {
         let left = {
-            let mut schedule = self.0.locked();
+            let mut schedule = locked(&self.0.schedule);
             schedule.ended = true;
             std::mem::take(&mut schedule.holds)
         };
@@ -155,7 +155,7 @@ impl Renewals {
 
     /// Takes `hold` out of the schedule. The answer of a renewal that was sent is ignored from now on.
     pub(crate) fn forget(&self, hold: &Hold, due: Instant) {
-        self.locked().holds.remove(&(due, hold.id));
+        locked(&self.schedule).holds.remove(&(due, hold.id));
     }
 
     /// Runs until the [`Scheduler`] is dropped.
@@ -184,7 +184,7 @@ impl Renewals {
     /// Takes the holds that are due, and those whose renewal is due within [`RENEWED_EARLY`].
     fn take_due(&self) -> Vec<(Instant, Arc<Hold>)> {
         let now = Instant::now();
-        let mut schedule = self.locked();
+        let mut schedule = locked(&self.schedule);
         let mut taken = Vec::new();
         while let Some(first) = schedule.holds.first_entry() {
             let due = first.key().0;
@@ -199,7 +199,7 @@ impl Renewals {
     }
 
     fn set_alarm(&self, woken: bool) -> Option<Instant> {
-        let mut schedule = self.locked();
+        let mut schedule = locked(&self.schedule);
         let first = schedule.holds.keys().next().map(|(due, _)| *due);
         schedule.alarm = first.or_else(|| woken.then(|| Instant::now() + IDLE_SLEEP));
         schedule.alarm
@@ -259,7 +259,7 @@ impl Renewals {
 
     /// Whether it was inserted: an ended schedule takes nothing.
     fn insert(&self, hold: &Arc<Hold>, due: Instant, look: Purpose) -> bool {
-        let mut schedule = self.locked();
+        let mut schedule = locked(&self.schedule);
         if schedule.ended {
             return false;
         }
@@ -268,11 +268,6 @@ impl Renewals {
             self.earlier.notify_one();
         }
         true
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Schedule> {
-        // Nothing in here can panic half-way through a change.
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -18,7 +18,7 @@
 //! be the clock of the server.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::{AsyncCommands, RedisResult};
@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::redis::{Compare, Connection, Keys};
 use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Token};
+use crate::threads::locked;
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -71,10 +72,6 @@ struct GetsetStore<C> {
 }
 
 impl<C: Connection> GetsetStore<C> {
-    fn written(&self) -> MutexGuard<'_, HashMap<String, u64>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// One try of the textbook's loop; returns the value that was written if it was won.
     async fn try_once(&self, key: &str, lease: Duration) -> RedisResult<Option<u64>> {
         let mut redis = self.connection.clone();
@@ -100,7 +97,7 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
     async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let won = self.try_once(&self.keys.lock(name), lease).await.map_err(BackendError::of)?;
         Ok(won.map(|value| {
-            self.written().insert(token.as_str().to_owned(), value);
+            locked(&self.written).insert(token.as_str().to_owned(), value);
             Grant::UNFENCED
         }))
     }
@@ -111,14 +108,14 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        let Some(value) = self.written().get(token.as_str()).copied() else {
+        let Some(value) = locked(&self.written).get(token.as_str()).copied() else {
             return Ok(false);
         };
         let key = self.keys.lock(name);
         let value = value.to_string();
         let freed = self.compare.delete(&self.connection, &key, &value).await;
         let freed = freed.map_err(BackendError::of)?;
-        self.written().remove(token.as_str());
+        locked(&self.written).remove(token.as_str());
         Ok(freed)
     }
 }

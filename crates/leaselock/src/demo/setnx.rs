@@ -8,17 +8,11 @@
 //!
 //! **When to use it.** Never. It shows what an expiry is for.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use ::redis::AsyncCommands;
-use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use crate::redis::Connection;
-use crate::redis::plain::OwnedKey;
-use crate::store::{AcquireResult, BackendError, Grant, LeaseStore, StoreResult, Token};
-use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
+use crate::redis::plain::{Expiry, start};
+use crate::{Capabilities, InvalidName, LeasedMutex};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -40,31 +34,5 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = SetnxStore { key: OwnedKey::new(connection, key_prefix, CAPABILITIES.kind)? };
-    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
-}
-
-struct SetnxStore<C> {
-    key: OwnedKey<C>,
-}
-
-#[async_trait]
-impl<C: Connection> LeaseStore for SetnxStore<C> {
-    async fn acquire(&self, name: &LockName, token: &Token, _lease: Duration) -> AcquireResult {
-        let key = self.key.of(name);
-        let mut redis = self.key.redis();
-        let set: bool = redis.set_nx(&key, token.as_str()).await.map_err(BackendError::of)?;
-        // Ours already, if the answer to an earlier try was lost.
-        let ours = set || self.key.is_ours(&key, token).await?;
-        Ok(ours.then_some(Grant::UNFENCED))
-    }
-
-    /// Checks that the key still exists. It extends nothing, since there is no lease.
-    async fn renew(&self, name: &LockName, token: &Token, _lease: Duration) -> StoreResult<bool> {
-        self.key.is_ours(&self.key.of(name), token).await
-    }
-
-    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        self.key.release(name, token).await
-    }
+    start(connection, key_prefix, Expiry::Never, &CAPABILITIES, tasks)
 }

@@ -13,179 +13,132 @@ pub(super) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 pub(super) const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 pub(super) const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 
-/// A user's login.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct AuthenticateRequest {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(string, tag = "2")]
-    pub(super) password: String,
+/// Messages: the name and the type of each field, and its form and number on the wire.
+macro_rules! messages {
+    ($(
+        $(#[$doc:meta])*
+        $message:ident { $($(#[$about:meta])* $field:ident: $type:ty = ($($wire:tt)*),)* }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Message)]
+        pub(super) struct $message {
+            $($(#[$about])* #[prost($($wire)*)] pub(super) $field: $type,)*
+        }
+    )*};
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct AuthenticateResponse {
-    #[prost(string, tag = "2")]
-    pub(super) token: String,
-}
+messages! {
+    /// A user's login.
+    AuthenticateRequest {
+        name: String = (string, tag = "1"),
+        password: String = (string, tag = "2"),
+    }
 
-/// The state of the store when it answered.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Header {
-    #[prost(int64, tag = "3")]
-    pub(super) revision: i64,
-    #[prost(uint64, tag = "4")]
-    pub(super) raft_term: u64,
-}
+    AuthenticateResponse {
+        token: String = (string, tag = "2"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct KeyValue {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    #[prost(int64, tag = "2")]
-    pub(super) create_revision: i64,
-    #[prost(int64, tag = "3")]
-    pub(super) mod_revision: i64,
-    #[prost(bytes = "vec", tag = "5")]
-    pub(super) value: Vec<u8>,
-}
+    /// The state of the store when it answered.
+    Header {
+        revision: i64 = (int64, tag = "3"),
+        raft_term: u64 = (uint64, tag = "4"),
+    }
 
-/// Linearizable unless it says otherwise, which it does not here.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RangeRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    /// Empty: the one key.
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
-    #[prost(bool, tag = "8")]
-    pub(super) keys_only: bool,
-}
+    KeyValue {
+        key: Vec<u8> = (bytes = "vec", tag = "1"),
+        create_revision: i64 = (int64, tag = "2"),
+        mod_revision: i64 = (int64, tag = "3"),
+        value: Vec<u8> = (bytes = "vec", tag = "5"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RangeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) kvs: Vec<KeyValue>,
-}
+    /// Linearizable unless it says otherwise, which it does not here.
+    RangeRequest {
+        key: Vec<u8> = (bytes = "vec", tag = "1"),
+        /// Empty: the one key.
+        range_end: Vec<u8> = (bytes = "vec", tag = "2"),
+        keys_only: bool = (bool, tag = "8"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct PutRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) value: Vec<u8>,
-    /// 0: the key stays.
-    #[prost(int64, tag = "3")]
-    pub(super) lease: i64,
-}
+    RangeResponse {
+        header: Option<Header> = (message, optional, tag = "1"),
+        kvs: Vec<KeyValue> = (message, repeated, tag = "2"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct DeleteRangeRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-}
+    PutRequest {
+        key: Vec<u8> = (bytes = "vec", tag = "1"),
+        value: Vec<u8> = (bytes = "vec", tag = "2"),
+        /// 0: the key stays.
+        lease: i64 = (int64, tag = "3"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RequestOp {
-    #[prost(message, optional, tag = "1")]
-    pub(super) range: Option<RangeRequest>,
-    #[prost(message, optional, tag = "2")]
-    pub(super) put: Option<PutRequest>,
-    #[prost(message, optional, tag = "3")]
-    pub(super) delete: Option<DeleteRangeRequest>,
-}
+    DeleteRangeRequest {
+        key: Vec<u8> = (bytes = "vec", tag = "1"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ResponseOp {
-    #[prost(message, optional, tag = "1")]
-    pub(super) range: Option<RangeResponse>,
-}
+    RequestOp {
+        range: Option<RangeRequest> = (message, optional, tag = "1"),
+        put: Option<PutRequest> = (message, optional, tag = "2"),
+        delete: Option<DeleteRangeRequest> = (message, optional, tag = "3"),
+    }
 
-/// Is the revision of `key` equal to this one? 0: there is no such key.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Compare {
-    /// 0: equal.
-    #[prost(int32, tag = "1")]
-    pub(super) result: i32,
-    /// 2: the revision of the last change.
-    #[prost(int32, tag = "2")]
-    pub(super) target: i32,
-    #[prost(bytes = "vec", tag = "3")]
-    pub(super) key: Vec<u8>,
-    #[prost(int64, optional, tag = "6")]
-    pub(super) mod_revision: Option<i64>,
-}
+    ResponseOp {
+        range: Option<RangeResponse> = (message, optional, tag = "1"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TxnRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) compare: Vec<Compare>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) success: Vec<RequestOp>,
-    #[prost(message, repeated, tag = "3")]
-    pub(super) failure: Vec<RequestOp>,
-}
+    /// Is the revision of `key` equal to this one? 0: there is no such key.
+    Compare {
+        /// 0: equal.
+        result: i32 = (int32, tag = "1"),
+        /// 2: the revision of the last change.
+        target: i32 = (int32, tag = "2"),
+        key: Vec<u8> = (bytes = "vec", tag = "3"),
+        mod_revision: Option<i64> = (int64, optional, tag = "6"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TxnResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
-    #[prost(bool, tag = "2")]
-    pub(super) succeeded: bool,
-    #[prost(message, repeated, tag = "3")]
-    pub(super) responses: Vec<ResponseOp>,
-}
+    TxnRequest {
+        compare: Vec<Compare> = (message, repeated, tag = "1"),
+        success: Vec<RequestOp> = (message, repeated, tag = "2"),
+        failure: Vec<RequestOp> = (message, repeated, tag = "3"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct LeaseRequest {
-    /// Whole seconds, for a grant; the id, for a renewal and a revocation.
-    #[prost(int64, tag = "1")]
-    pub(super) first: i64,
-    /// The id, for a grant.
-    #[prost(int64, tag = "2")]
-    pub(super) second: i64,
-}
+    TxnResponse {
+        header: Option<Header> = (message, optional, tag = "1"),
+        succeeded: bool = (bool, tag = "2"),
+        responses: Vec<ResponseOp> = (message, repeated, tag = "3"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct LeaseResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
-    /// Whole seconds; 0 or less from a renewal: there is no such lease.
-    #[prost(int64, tag = "3")]
-    pub(super) ttl_seconds: i64,
-}
+    LeaseRequest {
+        /// Whole seconds, for a grant; the id, for a renewal and a revocation.
+        first: i64 = (int64, tag = "1"),
+        /// The id, for a grant.
+        second: i64 = (int64, tag = "2"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchRequest {
-    #[prost(message, optional, tag = "1")]
-    pub(super) create: Option<WatchCreateRequest>,
-}
+    LeaseResponse {
+        header: Option<Header> = (message, optional, tag = "1"),
+        /// Whole seconds; 0 or less from a renewal: there is no such lease.
+        ttl_seconds: i64 = (int64, tag = "3"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchCreateRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    pub(super) start_revision: i64,
-    /// 0: do not tell of puts.
-    #[prost(int32, repeated, tag = "5")]
-    pub(super) filters: Vec<i32>,
-}
+    WatchRequest {
+        create: Option<WatchCreateRequest> = (message, optional, tag = "1"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchResponse {
-    #[prost(bool, tag = "4")]
-    pub(super) canceled: bool,
-    #[prost(message, repeated, tag = "11")]
-    pub(super) events: Vec<Event>,
-}
+    WatchCreateRequest {
+        key: Vec<u8> = (bytes = "vec", tag = "1"),
+        range_end: Vec<u8> = (bytes = "vec", tag = "2"),
+        start_revision: i64 = (int64, tag = "3"),
+        /// 0: do not tell of puts.
+        filters: Vec<i32> = (int32, repeated, tag = "5"),
+    }
 
-/// A deletion, since nothing else is asked for.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Event {
-    #[prost(message, optional, tag = "2")]
-    pub(super) kv: Option<KeyValue>,
+    WatchResponse {
+        canceled: bool = (bool, tag = "4"),
+        events: Vec<Event> = (message, repeated, tag = "11"),
+    }
+
+    /// A deletion, since nothing else is asked for.
+    Event {
+        kv: Option<KeyValue> = (message, optional, tag = "2"),
+    }
 }

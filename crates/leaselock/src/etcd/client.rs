@@ -1,7 +1,8 @@
 //! A connection to one member of a cluster at a time, and another one when that does not answer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
@@ -19,6 +20,7 @@ use super::api::{WatchCreateRequest, WatchRequest, WatchResponse};
 use super::login::Login;
 use crate::LEASE_MAX;
 use crate::store::{BackendError, ask};
+use crate::threads::locked;
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_millis(500);
@@ -94,7 +96,7 @@ impl Client {
         let question =
             RangeRequest { key: b"ping".to_vec(), keys_only: true, ..Default::default() };
         let answer = async {
-            let mut member = self.member();
+            let member = self.member();
             member.ask::<_, RangeResponse>(RANGE, question).await.map(drop).map_err(backend_error)
         };
         ask(LEASE_MAX, answer).await.map_err(|error| error.to_string())
@@ -102,23 +104,18 @@ impl Client {
 
     /// The member to ask now.
     pub(super) fn member(&self) -> Member<'_> {
-        let mut current = self.locked();
+        let mut current = locked(&self.current);
         let left = current.left;
         let endpoint = &self.members[left % self.members.len()];
         let channel = current.channel.get_or_insert_with(|| endpoint.connect_lazy()).clone();
-        Member { client: self, left, channel, awaits_answer: false }
+        Member { client: self, left, channel, awaits_answer: AtomicBool::new(false) }
     }
 
     fn leave(&self, left: usize) {
-        let mut current = self.locked();
+        let mut current = locked(&self.current);
         if current.left == left {
             *current = Current { left: left.wrapping_add(1), channel: None };
         }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Current> {
-        // Nothing in here can panic half-way through a change.
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,60 +175,51 @@ pub(super) struct Member<'a> {
     client: &'a Client,
     left: usize,
     channel: Channel,
-    awaits_answer: bool,
+    awaits_answer: AtomicBool,
 }
 
 impl Member<'_> {
     /// Sends one request and waits for its answer.
-    pub(super) async fn ask<Q, A>(&mut self, path: &'static str, question: Q) -> Result<A, Status>
+    pub(super) async fn ask<Q, A>(&self, path: &'static str, question: Q) -> Result<A, Status>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        self.awaits_answer = true;
-        let answer = async {
-            let request = self.request(question).await?;
-            self.unary(path, request).await
-        };
-        let answer = answer.await;
-        self.note(answer)
+        self.noted(async { self.unary(path, self.request(question).await?).await }).await
     }
 
     /// Renews a lease.
-    pub(super) async fn keep_alive(&mut self, lease: i64) -> Result<LeaseResponse, Status> {
-        self.awaits_answer = true;
+    pub(super) async fn keep_alive(&self, lease: i64) -> Result<LeaseResponse, Status> {
         let request = LeaseRequest { first: lease, second: 0 };
         let codec = ProstCodec::<LeaseRequest, LeaseResponse>::default();
         let path = PathAndQuery::from_static(LEASE_KEEP_ALIVE);
-        let answer = async {
+        self.noted(async {
             let requests = self.request(stream::iter([request])).await?;
             let mut grpc = self.ready().await?;
             let mut answers = grpc.streaming(requests, path, codec).await?.into_inner();
             let ended = || Status::unavailable("the stream ended before the answer");
             answers.message().await?.ok_or_else(ended)
-        };
-        let answer = answer.await;
-        self.note(answer)
+        })
+        .await
     }
 
     /// Watches for deletions. The stream ends by itself when the member loses its leader.
     pub(super) async fn watch(
-        &mut self,
+        &self,
         create: WatchCreateRequest,
     ) -> Result<Streaming<WatchResponse>, Status> {
-        self.awaits_answer = true;
         let first = WatchRequest { create: Some(create) };
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
-        let answer = async {
+        self.noted(async {
             // The watch lasts as long as the stream of requests.
             let requests = stream::iter([first]).chain(stream::pending());
             let mut requests = self.request(requests).await?;
             requests.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
             let mut grpc = self.ready().await?;
-            grpc.streaming(requests, PathAndQuery::from_static(WATCH), codec).await
-        };
-        let answer = answer.await;
-        self.note(answer.map(tonic::Response::into_inner))
+            let answer = grpc.streaming(requests, PathAndQuery::from_static(WATCH), codec).await;
+            answer.map(tonic::Response::into_inner)
+        })
+        .await
     }
 
     /// A request with the token of our login, if there is one.
@@ -267,8 +255,8 @@ impl Member<'_> {
         Ok(grpc)
     }
 
-    /// Notes whether the member answered. A refusal is an answer; any other error is none.
-    fn note<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
+    /// Waits for an answer, and notes whether the member gave one. A refusal is an answer; any other error is none.
+    async fn noted<T>(&self, answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         const REFUSALS: [Code; 5] = [
             Code::NotFound,
             Code::FailedPrecondition,
@@ -276,18 +264,20 @@ impl Member<'_> {
             Code::Unauthenticated,
             Code::PermissionDenied,
         ];
+        self.awaits_answer.store(true, Ordering::Relaxed);
+        let answer = answer.await;
         if let (Err(status), Some(login)) = (&answer, &self.client.login) {
             login.note(status);
         }
-        self.awaits_answer =
-            answer.as_ref().is_err_and(|status| !REFUSALS.contains(&status.code()));
+        let is_none = answer.as_ref().is_err_and(|status| !REFUSALS.contains(&status.code()));
+        self.awaits_answer.store(is_none, Ordering::Relaxed);
         answer
     }
 }
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        if self.awaits_answer {
+        if *self.awaits_answer.get_mut() {
             self.client.leave(self.left);
         }
     }

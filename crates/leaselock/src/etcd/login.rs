@@ -1,11 +1,12 @@
 //! The login of a client: a password, and the token that a cluster gives for it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
 use super::api::{AuthenticateRequest, AuthenticateResponse};
+use crate::threads::locked;
 
 /// What etcd says of a token that was made before its users changed.
 const OLD_TOKEN: &str = "auth store is old";
@@ -25,7 +26,7 @@ impl Login {
 
     /// The present token.
     pub(super) fn token(&self) -> Option<MetadataValue<Ascii>> {
-        self.locked().clone()
+        locked(&self.token).clone()
     }
 
     pub(super) fn question(&self) -> AuthenticateRequest {
@@ -40,19 +41,14 @@ impl Login {
         let token = MetadataValue::try_from(answer.token);
         let mut token = token.map_err(|_| Status::internal("the token is unreadable"))?;
         token.set_sensitive(true);
-        *self.locked() = Some(token.clone());
+        *locked(&self.token) = Some(token.clone());
         Ok(token)
     }
 
     /// Drops the token if a member has refused it.
     pub(super) fn note(&self, status: &Status) {
         if status.code() == Code::Unauthenticated || status.message().contains(OLD_TOKEN) {
-            *self.locked() = None;
+            *locked(&self.token) = None;
         }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Option<MetadataValue<Ascii>>> {
-        // Nothing in here can panic half-way through a change.
-        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,7 +19,6 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::Keys;
 use super::store::QueueStore;
 use crate::core::queue_role::QueueRole;
 use crate::{Capabilities, InvalidName, LeasedMutex};
@@ -40,7 +39,5 @@ pub fn mutex(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let keys = Keys::new(key_prefix, CAPABILITIES.kind)?;
-    let store = QueueStore::new(client, keys, QueueRole::Exclusive);
-    Ok(LeasedMutex::start(store, &CAPABILITIES, tasks))
+    QueueStore::start(client, key_prefix, QueueRole::Exclusive, &CAPABILITIES, tasks)
 }

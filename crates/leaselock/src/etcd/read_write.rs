@@ -14,10 +14,9 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::Keys;
 use super::store::QueueStore;
 use crate::core::queue_role::QueueRole;
-use crate::{Capabilities, InvalidName, LeasedMutex, Primitive, ReadWrite};
+use crate::{Capabilities, InvalidName, Primitive, ReadWrite};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
@@ -36,11 +35,6 @@ pub fn lock(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<ReadWrite, InvalidName> {
-    let keys = || Keys::new(key_prefix, CAPABILITIES.kind);
-    let read = QueueStore::new(client.clone(), keys()?, QueueRole::Reader);
-    let write = QueueStore::new(client.clone(), keys()?, QueueRole::Exclusive);
-    Ok(ReadWrite {
-        read: LeasedMutex::start(read, &CAPABILITIES, tasks),
-        write: LeasedMutex::start(write, &CAPABILITIES, tasks),
-    })
+    let half = |role| QueueStore::start(client.clone(), key_prefix, role, &CAPABILITIES, tasks);
+    Ok(ReadWrite { read: half(QueueRole::Reader)?, write: half(QueueRole::Exclusive)? })
 }

@@ -17,7 +17,6 @@
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::queue::Keys;
 use super::store::QueueStore;
 use crate::core::queue_role::QueueRole;
 use crate::{Capabilities, InvalidName, LeasedMutex, Primitive};
@@ -42,7 +41,5 @@ pub fn semaphore(
     permits_max: u32,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let keys = Keys::new(key_prefix, CAPABILITIES.kind)?;
-    let store = QueueStore::new(client, keys, QueueRole::permit(permits_max));
-    Ok(LeasedMutex::start(store, &CAPABILITIES, tasks))
+    QueueStore::start(client, key_prefix, QueueRole::permit(permits_max), &CAPABILITIES, tasks)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use tokio_util::task::TaskTracker;
 use tonic::{Code, Streaming};
 
 use super::api::{
@@ -18,7 +19,7 @@ use crate::core::queue_role::{Obstacle, QueueRole};
 use crate::store::{
     AcquireResult, BackendError, Grant, LeaseStore, Notifications, StoreResult, Subscription, Token,
 };
-use crate::{Fence, LockName};
+use crate::{Capabilities, Fence, InvalidName, LeasedMutex, LockName};
 
 /// The shortest lease of a contender. A waiting one renews its own at each attempt, and a second may
 /// pass between two attempts.
@@ -35,8 +36,16 @@ pub(super) struct QueueStore {
 }
 
 impl QueueStore {
-    pub(super) fn new(client: Client, keys: Keys, role: QueueRole) -> Arc<Self> {
-        Arc::new(Self { client, keys, role })
+    /// Makes the lock of a kind whose contenders have this role.
+    pub(super) fn start(
+        client: Client,
+        key_prefix: &str,
+        role: QueueRole,
+        capabilities: &'static Capabilities,
+        tasks: &TaskTracker,
+    ) -> Result<LeasedMutex, InvalidName> {
+        let keys = Keys::new(key_prefix, capabilities.kind)?;
+        Ok(LeasedMutex::start(Arc::new(Self { client, keys, role }), capabilities, tasks))
     }
 
     /// The requests for the state of a name: its queue, and the floor of the fences.
@@ -48,12 +57,7 @@ impl QueueStore {
     }
 
     /// The fence of a contender: its revision above the floor. Makes the floor when there is none.
-    async fn fence(
-        &self,
-        member: &mut Member<'_>,
-        view: &View,
-        revision: i64,
-    ) -> StoreResult<Grant> {
+    async fn fence(&self, member: &Member<'_>, view: &View, revision: i64) -> StoreResult<Grant> {
         let floor = match view.floor {
             Some((floor, _)) => floor,
             None => {
@@ -75,7 +79,7 @@ impl QueueStore {
 
     /// Writes the floor if its last change is still that of revision `seen` (0: there was none).
     /// Returns whether it did.
-    async fn put_floor(&self, member: &mut Member<'_>, seen: i64, floor: u64) -> StoreResult<bool> {
+    async fn put_floor(&self, member: &Member<'_>, seen: i64, floor: u64) -> StoreResult<bool> {
         let key = self.keys.floor.clone();
         let value = floor.to_string().into_bytes();
         let put = PutRequest { key: key.clone(), value, lease: 0 };
@@ -91,7 +95,7 @@ impl LeaseStore for QueueStore {
     async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
         let id = lease_id(token);
         let key = self.keys.contender(name, self.role, token);
-        let mut member = self.client.member();
+        let member = self.client.member();
         let grant = LeaseRequest { first: whole_seconds(lease), second: id };
         let renewed = match member.ask::<_, LeaseResponse>(LEASE_GRANT, grant).await {
             Ok(_) => None,
@@ -121,13 +125,13 @@ impl LeaseStore for QueueStore {
             Some(_) => Ok(None),
             None => {
                 let revision = view.queue[index].create_revision;
-                self.fence(&mut member, &view, revision).await.map(Some)
+                self.fence(&member, &view, revision).await.map(Some)
             }
         }
     }
 
     async fn renew(&self, name: &LockName, token: &Token, _lease: Duration) -> StoreResult<bool> {
-        let mut member = self.client.member();
+        let member = self.client.member();
         let renewed = member.keep_alive(lease_id(token)).await.map_err(backend_error)?;
         let key = self.keys.contender(name, self.role, token);
         let request = RangeRequest { key, keys_only: true, ..RangeRequest::default() };
@@ -144,7 +148,7 @@ impl LeaseStore for QueueStore {
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let key = self.keys.contender(name, self.role, token);
-        let mut member = self.client.member();
+        let member = self.client.member();
         let delete = DeleteRangeRequest { key: key.clone() };
         let delete = RequestOp { delete: Some(delete), ..RequestOp::default() };
         let request = TxnRequest {
@@ -167,7 +171,7 @@ impl LeaseStore for QueueStore {
 
     /// Raises the floor so far that contenders that wait already get a higher fence, too.
     async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
-        let mut member = self.client.member();
+        let member = self.client.member();
         for _ in 0..RAISES_MAX {
             let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
             let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
@@ -179,7 +183,7 @@ impl LeaseStore for QueueStore {
             if wanted <= floor && seen != 0 {
                 return Ok(());
             }
-            if self.put_floor(&mut member, seen, floor.max(wanted)).await? {
+            if self.put_floor(&member, seen, floor.max(wanted)).await? {
                 return Ok(());
             }
         }
@@ -187,7 +191,7 @@ impl LeaseStore for QueueStore {
     }
 
     async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        let mut member = self.client.member();
+        let member = self.client.member();
         let request = TxnRequest { success: self.view(name), ..TxnRequest::default() };
         let answer: TxnResponse = member.ask(TXN, request).await.map_err(backend_error)?;
         let view = View::read(answer)?;

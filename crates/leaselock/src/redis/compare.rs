@@ -4,14 +4,14 @@
 //! The servers are asked which command they have when a key is first compared. A server that refuses the command
 //! later, such as an older one after a failover, did not run it: the script follows at once, and from then on always.
 
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use ::redis::{Cmd, RedisResult, Value, cmd, from_redis_value};
 use ::redis_connection::{Script, is_command_refused, is_unknown_script};
 
 use super::Connection;
+use crate::threads::locked;
 
 static DELETE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("value_release.lua")));
 static EXPIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("value_renew.lua")));
@@ -19,25 +19,19 @@ static SET: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("counter_compare_and_set.lua")));
 
 /// The commands of servers that compare by themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy)]
 enum Native {
     /// `DELIFEQ key value`: Valkey 9.0.
-    DelIfEq = 1,
+    DelIfEq,
     /// `DELEX key IFEQ value`: Redis 8.4.
     DelEx,
 }
 
-/// The server was not asked yet.
-const NOT_ASKED: u8 = 0;
-/// The server has none of the commands, or refused one.
-const SCRIPTS: u8 = u8::MAX;
-
 /// Comparisons of a key's whole value, on the servers behind one connection.
 #[derive(Default)]
 pub(crate) struct Compare {
-    /// [`NOT_ASKED`], a [`Native`], or [`SCRIPTS`].
-    way: AtomicU8,
+    /// What the servers answered, if they were asked: `Some(None)` if they have none of the commands, or refused one.
+    native: Mutex<Option<Option<Native>>>,
 }
 
 impl Compare {
@@ -137,37 +131,34 @@ impl Compare {
 
     /// The command that the servers have; asks them if they were not asked yet.
     async fn native(&self, redis: &impl Connection) -> RedisResult<Option<Native>> {
-        let way = match self.way.load(Ordering::Relaxed) {
-            NOT_ASKED => self.ask(redis).await?,
-            known => known,
-        };
-        let natives = [Native::DelIfEq, Native::DelEx];
-        Ok(natives.into_iter().find(|native| *native as u8 == way))
+        let known = *locked(&self.native);
+        match known {
+            Some(native) => Ok(native),
+            None => self.ask(redis).await,
+        }
     }
 
-    async fn ask(&self, redis: &impl Connection) -> RedisResult<u8> {
+    async fn ask(&self, redis: &impl Connection) -> RedisResult<Option<Native>> {
         let question = words(&["COMMAND", "INFO", "DELIFEQ", "DELEX"]);
         let answer: RedisResult<Value> = question.query_async(&mut redis.clone()).await;
-        let way = match answer {
+        let native = match answer {
             // Unknown ones are nil.
             Ok(Value::Array(known)) => match known.iter().position(|one| *one != Value::Nil) {
-                Some(0) => Native::DelIfEq as u8,
-                Some(_) => Native::DelEx as u8,
-                None => SCRIPTS,
+                Some(0) => Some(Native::DelIfEq),
+                Some(_) => Some(Native::DelEx),
+                None => None,
             },
-            Ok(_) => SCRIPTS,
+            Ok(_) => None,
             // It answers, and says nothing about its commands.
-            Err(error) if error.code().is_some() => SCRIPTS,
+            Err(error) if error.code().is_some() => None,
             Err(error) => return Err(error),
         };
         // A refusal that another task met meanwhile stays.
-        let relaxed = Ordering::Relaxed;
-        let exchanged = self.way.compare_exchange(NOT_ASKED, way, relaxed, relaxed);
-        Ok(exchanged.map_or_else(|meanwhile| meanwhile, |_| way))
+        Ok(*locked(&self.native).get_or_insert(native))
     }
 
     fn keep_to_scripts(&self) {
-        self.way.store(SCRIPTS, Ordering::Relaxed);
+        *locked(&self.native) = Some(None);
     }
 }
 
@@ -189,7 +180,7 @@ fn lease_ms(lease: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use ::redis::aio::ConnectionLike;
     use ::redis::{Pipeline, RedisFuture, parse_redis_value};

@@ -18,12 +18,11 @@ use ::redis_connection::Script;
 use async_trait::async_trait;
 use tokio::time::{Instant, timeout_at};
 
-use super::script::{CLOCK, script};
+use super::Connection;
+use super::script::{CLOCK, answered, script};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::{Connection, command_error};
 use crate::core::backoff::{Backoff, WaitStrategy};
-use crate::core::command::bounded;
 use crate::store::{BackendError, Token, ask};
 use crate::{
     Capabilities, CommandError, CountdownLatch, Fence, Fencing, InvalidName, LEASE_MAX, LockName,
@@ -90,11 +89,7 @@ impl<C: Connection> RedisLatch<C> {
         arguments: &[&str],
     ) -> Result<T, CommandError> {
         let keys = self.keys(name);
-        let mut connection = self.server.connection.clone();
-        bounded(async {
-            script.run(&mut connection, &keys, arguments).await.map_err(command_error)
-        })
-        .await
+        answered(script.run(&mut self.server.connection.clone(), &keys, arguments)).await
     }
 
     async fn wait_for_zero(&self, name: &LockName) -> Result<(), CommandError> {
@@ -138,10 +133,6 @@ impl<C: Connection> RedisLatch<C> {
 
 #[async_trait]
 impl<C: Connection> CountdownLatch for RedisLatch<C> {
-    fn capabilities(&self) -> &'static Capabilities {
-        &CAPABILITIES
-    }
-
     /// Counts above [`COUNT_MAX`] are refused.
     async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError> {
         if count > COUNT_MAX {
@@ -157,13 +148,9 @@ impl<C: Connection> CountdownLatch for RedisLatch<C> {
     }
 
     async fn count(&self, name: &LockName) -> Result<u64, CommandError> {
-        bounded(async move {
-            let [left, _] = self.keys(name);
-            let left: Option<u64> =
-                self.server.connection.clone().get(left).await.map_err(command_error)?;
-            Ok(left.unwrap_or(0))
-        })
-        .await
+        let [left, _] = self.keys(name);
+        let left: Option<u64> = answered(self.server.connection.clone().get(left)).await?;
+        Ok(left.unwrap_or(0))
     }
 
     async fn wait(&self, name: &LockName, until: Instant) -> Result<bool, CommandError> {

@@ -15,8 +15,8 @@
 use ::redis::AsyncCommands;
 use async_trait::async_trait;
 
-use super::{Compare, Connection, Keys, command_error};
-use crate::core::command::bounded;
+use super::script::answered;
+use super::{Compare, Connection, Keys};
 use crate::{Capabilities, CommandError, Fencing, InvalidName, LockName, SharedCounter, Waiting};
 
 /// What this kind can and cannot do.
@@ -57,25 +57,13 @@ impl<C: Connection> RedisCounter<C> {
 
 #[async_trait]
 impl<C: Connection> SharedCounter for RedisCounter<C> {
-    fn capabilities(&self) -> &'static Capabilities {
-        &CAPABILITIES
-    }
-
     async fn add(&self, name: &LockName, delta: i64) -> Result<i64, CommandError> {
-        bounded(async move {
-            let sum = self.connection.clone().incr(self.key(name), delta).await;
-            sum.map_err(command_error)
-        })
-        .await
+        answered(self.connection.clone().incr(self.key(name), delta)).await
     }
 
     async fn get(&self, name: &LockName) -> Result<i64, CommandError> {
-        bounded(async move {
-            let number: Option<i64> =
-                self.connection.clone().get(self.key(name)).await.map_err(command_error)?;
-            Ok(number.unwrap_or(0))
-        })
-        .await
+        let number: Option<i64> = answered(self.connection.clone().get(self.key(name))).await?;
+        Ok(number.unwrap_or(0))
     }
 
     async fn compare_and_set(
@@ -84,10 +72,6 @@ impl<C: Connection> SharedCounter for RedisCounter<C> {
         expected: i64,
         new: i64,
     ) -> Result<bool, CommandError> {
-        bounded(async move {
-            let set = self.compare.set(&self.connection, &self.key(name), expected, new).await;
-            set.map_err(command_error)
-        })
-        .await
+        answered(self.compare.set(&self.connection, &self.key(name), expected, new)).await
     }
 }

@@ -1,7 +1,7 @@
 //! Checks that servers are independent of each other, as Redlock requires.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ::redis::InfoDict;
@@ -10,28 +10,22 @@ use tokio::time::{Instant, timeout};
 
 use super::Connection;
 use crate::store::{BackendError, StoreResult};
+use crate::threads::locked;
 
 /// The pause between a check that missed a server and the next check.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The result of the checks of the servers until now.
-#[derive(Default)]
 pub(super) struct Independence {
-    state: Mutex<State>,
-}
-
-#[derive(Clone, Copy, Default)]
-enum State {
-    /// Nobody was asked yet.
-    #[default]
-    Unseen,
-    /// Not all servers have told who they are; the time of the last check.
-    SeenInPart(Instant),
-    /// All servers are independent.
-    Seen,
+    /// When the servers are asked next; `None` once all of them have told who they are.
+    due: Mutex<Option<Instant>>,
 }
 
 impl Independence {
+    pub(super) fn new() -> Self {
+        Self { due: Mutex::new(Some(Instant::now())) }
+    }
+
     /// Asks the servers who they are, until all of them have told. A server that does not answer
     /// within `limit` is asked again later.
     ///
@@ -43,11 +37,9 @@ impl Independence {
         servers: &[C],
         limit: Duration,
     ) -> StoreResult<()> {
-        let state = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state {
-            State::Seen => return Ok(()),
-            State::SeenInPart(at) if at.elapsed() < LOOK_PERIOD => return Ok(()),
-            State::SeenInPart(_) | State::Unseen => {}
+        let due = *locked(&self.due);
+        if due.is_none_or(|due| Instant::now() < due) {
+            return Ok(());
         }
         let look = async |server: &C| -> Option<InfoDict> {
             let mut server = server.clone();
@@ -67,8 +59,7 @@ impl Independence {
             }
         }
         let seen_all = told.len() == servers.len();
-        let state = if seen_all { State::Seen } else { State::SeenInPart(Instant::now()) };
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *locked(&self.due) = (!seen_all).then(|| Instant::now() + LOOK_PERIOD);
         Ok(())
     }
 }

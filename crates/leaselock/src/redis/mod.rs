@@ -44,7 +44,7 @@ use ::redis::aio::ConnectionLike;
 pub(crate) use compare::Compare;
 pub use connect::{ConnectError, KEY_PREFIX_DEFAULT, connect, locks};
 pub(crate) use script::run;
-use script::{command_error, script};
+use script::script;
 
 use crate::{Capabilities, Fencing, InvalidName, LockName, Waiting};
 

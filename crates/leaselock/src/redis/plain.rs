@@ -18,7 +18,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{AsyncCommands, ExistenceCheck, SetExpiry, SetOptions};
+use ::redis::{AsyncCommands, ExistenceCheck, RedisResult, SetExpiry, SetOptions};
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
@@ -42,103 +42,112 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let store = PlainStore { key: OwnedKey::new(connection, key_prefix, CAPABILITIES.kind)? };
-    Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
+    start(connection, key_prefix, Expiry::WithKey, &CAPABILITIES, tasks)
 }
 
-struct PlainStore<C> {
-    key: OwnedKey<C>,
+/// When a key gets its expiry: as in this kind, or as in a textbook's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// With the key, by one command.
+    WithKey,
+    /// By a second command. A refused contender that finds no expiry sets one if `repairs`.
+    Afterwards { repairs: bool },
+    /// Never: the key of a dead holder stays.
+    Never,
 }
 
-#[async_trait]
-impl<C: Connection> LeaseStore for PlainStore<C> {
-    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
-        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        let options = SetOptions::default()
-            .conditional_set(ExistenceCheck::NX)
-            .with_expiration(SetExpiry::PX(lease_ms));
-        let mut redis = self.key.redis();
-        let set: Option<String> = redis
-            .set_options(self.key.of(name), token.as_str(), options)
-            .await
-            .map_err(BackendError::of)?;
-        // Ours already, if the answer to an earlier try was lost: with a lease from now on.
-        let ours = set.is_some() || token.is_retry() && self.key.renew(name, token, lease).await?;
-        Ok(ours.then_some(Grant::UNFENCED))
-    }
-
-    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
-        self.key.renew(name, token, lease).await
-    }
-
-    fn renews_together(&self) -> bool {
-        true
-    }
-
-    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
-        self.key.renew_together(renewals).await
-    }
-
-    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        self.key.release(name, token).await
-    }
+/// Makes a lock of this kind, or of a textbook's.
+pub(crate) fn start<C: Connection>(
+    connection: C,
+    key_prefix: &str,
+    expiry: Expiry,
+    capabilities: &'static Capabilities,
+    tasks: &TaskTracker,
+) -> Result<LeasedMutex, InvalidName> {
+    let keys = Keys::of_kind(key_prefix, capabilities.kind)?;
+    let store = OwnedKey { connection, keys, compare: Compare::default(), expiry };
+    Ok(LeasedMutex::start(Arc::new(store), capabilities, tasks))
 }
 
-/// The keys of one kind: of this one, or of a textbook's. Only the owner, which is the value of a key, changes it.
-pub(crate) struct OwnedKey<C> {
+/// The keys of one kind. Only the owner, which is the value of a key, changes it.
+struct OwnedKey<C> {
     connection: C,
     keys: Keys,
     compare: Compare,
+    expiry: Expiry,
 }
 
 impl<C: Connection> OwnedKey<C> {
-    pub(crate) fn new(connection: C, key_prefix: &str, kind: &str) -> Result<Self, InvalidName> {
-        let keys = Keys::of_kind(key_prefix, kind)?;
-        Ok(Self { connection, keys, compare: Compare::default() })
+    /// Sets the key if there is none; returns whether `token` is its owner.
+    async fn take(&self, key: &str, token: &Token, lease: Duration) -> RedisResult<bool> {
+        const NO_EXPIRY: i64 = -1;
+        let mut redis = self.connection.clone();
+        let me = token.as_str();
+        if self.expiry == Expiry::WithKey {
+            let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+            let options = SetOptions::default()
+                .conditional_set(ExistenceCheck::NX)
+                .with_expiration(SetExpiry::PX(lease_ms));
+            let set: Option<String> = redis.set_options(key, me, options).await?;
+            if set.is_some() || !token.is_retry() {
+                return Ok(set.is_some());
+            }
+            // Ours already, if the answer to an earlier try was lost: with a lease from now on.
+            return self.compare.expire(&self.connection, key, me, lease).await;
+        }
+        let set: bool = redis.set_nx(key, me).await?;
+        let is_ours = set || self.is_owner(key, token).await?;
+        let Expiry::Afterwards { repairs } = self.expiry else { return Ok(is_ours) };
+        let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        if is_ours {
+            // A death here is the fault. If the key is gone by now, the hold has ended already.
+            return redis.pexpire(key, lease_ms).await;
+        }
+        let left_ms: i64 = if repairs { redis.pttl(key).await? } else { 0 };
+        if left_ms == NO_EXPIRY {
+            let _: bool = redis.pexpire(key, lease_ms).await?;
+        }
+        Ok(false)
     }
 
-    /// The connection, for further commands.
-    pub(crate) fn redis(&self) -> C {
-        self.connection.clone()
-    }
-
-    pub(crate) fn of(&self, name: &LockName) -> String {
-        self.keys.lock(name)
-    }
-
-    /// Whether `token` is the owner.
-    pub(crate) async fn is_ours(&self, key: &str, token: &Token) -> StoreResult<bool> {
-        let owner: Option<String> = self.redis().get(key).await.map_err(BackendError::of)?;
+    async fn is_owner(&self, key: &str, token: &Token) -> RedisResult<bool> {
+        let owner: Option<String> = self.connection.clone().get(key).await?;
         Ok(owner.as_deref() == Some(token.as_str()))
     }
+}
 
-    /// Sets the expiry of the key if `token` owns it.
-    pub(crate) async fn renew(
-        &self,
-        name: &LockName,
-        token: &Token,
-        lease: Duration,
-    ) -> StoreResult<bool> {
-        let key = self.of(name);
-        let value = token.as_str();
-        let renewed = self.compare.expire(&self.connection, &key, value, lease).await;
+#[async_trait]
+impl<C: Connection> LeaseStore for OwnedKey<C> {
+    async fn acquire(&self, name: &LockName, token: &Token, lease: Duration) -> AcquireResult {
+        let taken = self.take(&self.keys.lock(name), token, lease).await;
+        Ok(taken.map_err(BackendError::of)?.then_some(Grant::UNFENCED))
+    }
+
+    async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
+        let key = self.keys.lock(name);
+        let renewed = if self.expiry == Expiry::Never {
+            // There is no lease, and nothing to extend.
+            self.is_owner(&key, token).await
+        } else {
+            self.compare.expire(&self.connection, &key, token.as_str(), lease).await
+        };
         renewed.map_err(BackendError::of)
     }
 
-    /// Renews several names in one round trip.
-    pub(crate) async fn renew_together(
-        &self,
-        renewals: &[Renewal],
-    ) -> StoreResult<Vec<Option<bool>>> {
-        let key_of = |renewal: &Renewal| self.of(&renewal.name);
+    fn renews_together(&self) -> bool {
+        self.expiry != Expiry::Never
+    }
+
+    async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
+        let key_of = |renewal: &Renewal| self.keys.lock(&renewal.name);
         let keys: Vec<_> =
             renewals.iter().map(|one| (key_of(one), one.token.as_str(), one.lease)).collect();
         self.compare.expire_each(&self.connection, &keys).await.map_err(BackendError::of)
     }
 
-    /// Deletes the key if `token` owns it.
-    pub(crate) async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        let deleted = self.compare.delete(&self.connection, &self.of(name), token.as_str()).await;
+    async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
+        let key = self.keys.lock(name);
+        let deleted = self.compare.delete(&self.connection, &key, token.as_str()).await;
         deleted.map_err(BackendError::of)
     }
 }

@@ -96,7 +96,7 @@ pub fn mutex<C: Connection>(
         keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
         tasks: tasks.clone(),
         tries: AtomicU64::new(0),
-        independence: Independence::default(),
+        independence: Independence::new(),
     };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

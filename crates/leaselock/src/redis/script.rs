@@ -1,10 +1,12 @@
 //! Running scripts.
 
-use ::redis::{ErrorKind, FromRedisValue, ToRedisArgs};
+use ::redis::{ErrorKind, FromRedisValue, RedisResult, ToRedisArgs};
 use ::redis_connection::Script;
+use futures::TryFutureExt;
 
 use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
 use crate::CommandError;
+use crate::core::command::bounded;
 use crate::store::{AcquireResult, BackendError, Grant, StoreResult, Token};
 
 /// Parts that several scripts have: the server's clock, a new fence, the queue of waiters, the grant to
@@ -71,13 +73,16 @@ pub(super) fn grant(answer: Option<String>, token: &Token) -> AcquireResult {
     Ok(Some(Grant::block(fence, token.fences(), others != "0")))
 }
 
-/// The error of a command that is a single step: either the server refused it, or the outcome is
-/// unknown.
-pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
-    match error.kind() {
+/// Waits for the answer to a command that is a single step. After an error either the server refused it, or the outcome
+/// is unknown.
+pub(super) async fn answered<T>(
+    answer: impl Future<Output = RedisResult<T>>,
+) -> Result<T, CommandError> {
+    bounded(answer.map_err(|error| match error.kind() {
         ErrorKind::Server(_) | ErrorKind::Extension => {
             CommandError::Refused(BackendError::of(error))
         }
         _ => CommandError::NoAnswer(BackendError::of(error)),
-    }
+    }))
+    .await
 }

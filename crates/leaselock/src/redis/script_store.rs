@@ -1,18 +1,25 @@
 //! The store of every kind whose operations are scripts.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use ::redis::from_redis_value;
+use ::redis_connection::{Script, is_unknown_script};
 use async_trait::async_trait;
 
-use super::script::{Scripts, flag, grant};
+use super::script::{CLOCK, MINT, Scripts, flag, grant};
 use super::server::Server;
-use super::{Connection, Keys};
+use super::tracker::TrackedHold;
+use super::{Connection, Keys, run, script};
 use crate::core::backoff::WaitStrategy;
 use crate::store::{
     AcquireResult, BackendError, Grant, LeaseStore, Renewal, StoreResult, Subscription, Token,
     WatchedHold,
 };
 use crate::{Fence, LockName};
+
+static RAISE_FENCE: LazyLock<Script> =
+    LazyLock::new(|| script(&[CLOCK, MINT, include_str!("raise_fence.lua")]));
 
 /// The operations of a lock by the scripts of its kind.
 pub(super) struct ScriptStore<C> {
@@ -95,7 +102,7 @@ impl<C: Connection> LeaseStore for ScriptStore<C> {
         };
         let keys = self.form.keys(&self.server.keys, name);
         let answer: Option<String> =
-            self.server.run(&self.scripts.acquire, &keys, &arguments).await?;
+            run(&self.server.connection, &self.scripts.acquire, &keys, &arguments).await?;
         match self.form {
             Form::Token { .. } | Form::Group(_) | Form::Writers => grant(answer, token),
             Form::Permits(_) | Form::Readers => {
@@ -106,15 +113,38 @@ impl<C: Connection> LeaseStore for ScriptStore<C> {
 
     async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
         let keys = self.form.held_keys(&self.server.keys, name);
-        self.server.renew(&self.scripts.renew, &keys, token, lease).await
+        let lease_ms = lease.as_millis().to_string();
+        let arguments = [token.as_str(), &lease_ms];
+        run(&self.server.connection, &self.scripts.renew, &keys, &arguments).await
     }
 
     fn renews_together(&self) -> bool {
         matches!(self.form, Form::Token { .. })
     }
 
+    /// Needs one round trip. One failed renewal does not affect the others.
     async fn renew_together(&self, renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
-        self.server.renew_together(&self.scripts.renew, renewals).await
+        let Server { connection, keys, .. } = &self.server;
+        let mut pipeline = ::redis::pipe();
+        for Renewal { name, token, lease } in renewals {
+            let lease_ms = lease.as_millis().to_string();
+            let arguments = [token.as_str(), &lease_ms];
+            pipeline.add_command(self.scripts.renew.by_digest(&[keys.lock(name)], &arguments));
+        }
+        let mut redis = connection.clone();
+        let answers = redis.req_packed_commands(&pipeline, 0, renewals.len()).await;
+        let mut renewed = Vec::with_capacity(renewals.len());
+        for (answer, renewal) in answers.map_err(BackendError::of)?.into_iter().zip(renewals) {
+            let Renewal { name, token, lease } = renewal;
+            renewed.push(match answer.extract_error() {
+                Ok(answer) => from_redis_value(answer).ok(),
+                Err(error) if is_unknown_script(&error) => {
+                    self.renew(name, token, *lease).await.ok()
+                }
+                Err(_) => None,
+            });
+        }
+        Ok(renewed)
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
@@ -123,7 +153,7 @@ impl<C: Connection> LeaseStore for ScriptStore<C> {
         if let Form::Permits(permits_max) = &self.form {
             arguments.push(permits_max);
         }
-        self.server.run(&self.scripts.release, &keys, &arguments).await
+        run(&self.server.connection, &self.scripts.release, &keys, &arguments).await
     }
 
     async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {
@@ -132,7 +162,14 @@ impl<C: Connection> LeaseStore for ScriptStore<C> {
         }
         // All names of a group share one counter.
         let first = name.parts().next().expect("a group has a name");
-        self.server.raise_fence(&first, at_least).await
+        let counter = [self.server.keys.fence(&first)];
+        let wanted = at_least.to_string();
+        let raised: u64 = run(&self.server.connection, &RAISE_FENCE, &counter, &[&*wanted]).await?;
+        if raised < at_least.get() {
+            let why = format!("the fence was raised to {raised}, below {at_least}");
+            return Err(BackendError::new(why));
+        }
+        Ok(())
     }
 
     async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
@@ -144,11 +181,15 @@ impl<C: Connection> LeaseStore for ScriptStore<C> {
     }
 
     fn watch_hold(&self, hold: WatchedHold) {
-        match self.form {
-            Form::Token { owner_field, .. } => self.server.watch_hold(hold, owner_field),
-            Form::Group(_) | Form::Writers => self.server.watch_hold(hold, None),
+        let field = match self.form {
+            Form::Token { owner_field, .. } => owner_field,
+            Form::Group(_) | Form::Writers => None,
             // Several holders share a key, which each of them changes.
-            Form::Permits(_) | Form::Readers => {}
+            Form::Permits(_) | Form::Readers => return,
+        };
+        // Without a subscriber nobody hears anything.
+        if let Some(subscriber) = &self.server.subscriber {
+            subscriber.watch_hold(TrackedHold::new(hold, self.server.keys.clone(), field));
         }
     }
 

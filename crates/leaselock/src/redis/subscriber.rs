@@ -30,7 +30,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::{Msg, RedisResult};
@@ -48,6 +48,7 @@ use crate::InvalidName;
 use crate::redis::Keys;
 use crate::redis::tracker::{self, PING_PERIOD, RECONNECT_PAUSE, Tracked, TrackedHold, Tracker};
 use crate::store::{BackendError, Grant, Notifications, StoreResult, Subscription, Token};
+use crate::threads::locked;
 
 /// How long connecting and subscribing may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -139,7 +140,7 @@ impl Subscriber {
     /// their server now.
     pub(super) fn listen(&self, token: &Token, tag: &str) -> Option<Subscription> {
         let server = self.shared.servers.server_of_tag(tag);
-        let mut state = self.shared.locked();
+        let mut state = locked(&self.shared.state);
         let server = server.filter(|server| state.connected.contains(server.name()));
         let Some(server) = server else {
             drop(state);
@@ -173,7 +174,7 @@ impl Subscriber {
     /// The channel on which `token` is notified by the server that has the keys with this hash tag
     /// now: empty unless it is subscribed.
     pub(super) fn channel(&self, token: &Token, tag: &str) -> String {
-        let mut state = self.shared.locked();
+        let mut state = locked(&self.shared.state);
         let State { connected, listeners } = &mut *state;
         let Some(placed) = listeners.get_mut(token.as_str()) else { return String::new() };
         if let Some(server) = self.shared.servers.server_of_tag(tag)
@@ -188,14 +189,9 @@ impl Subscriber {
 }
 
 impl Shared {
-    fn locked(&self) -> MutexGuard<'_, State> {
-        // Nothing in here can panic half-way through a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts the task on this runtime, unless it runs.
     fn keep_running(self: &Arc<Self>) {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = locked(&self.task);
         if task.as_ref().is_none_or(AbortHandle::is_finished) {
             let run = run(Arc::clone(self));
             let end = self.end.clone();
@@ -209,7 +205,7 @@ impl Shared {
     /// again.
     fn cut_off(&self, server: &str) {
         let listeners: Vec<_> = {
-            let mut state = self.locked();
+            let mut state = locked(&self.state);
             state.connected.remove(server);
             state.listeners.extract_if(|_, placed| &*placed.server == server).collect()
         };
@@ -223,7 +219,7 @@ impl Shared {
         let Ok(text) = std::str::from_utf8(message.get_payload_bytes()) else { return };
         let mut words = text.split(' ');
         let listener = words.next().and_then(|token| {
-            self.locked().listeners.get(token).map(|placed| Arc::clone(&placed.listener))
+            locked(&self.state).listeners.get(token).map(|placed| Arc::clone(&placed.listener))
         });
         // A contender that is no longer subscribed has given its grant back.
         let Some(listener) = listener else { return };
@@ -232,7 +228,7 @@ impl Shared {
             (Some("wanted"), ..) => listener.wanted.store(true, Ordering::Release),
             (Some("granted"), attempt, _) => {
                 let granted = NumberedGrant { grant: Grant::UNFENCED, attempt: number(attempt) };
-                *listener.granted() = Some(granted);
+                *locked(&listener.granted) = Some(granted);
                 listener.notified.notify_one();
             }
             (Some("look"), ..) => listener.notified.notify_one(),
@@ -241,19 +237,13 @@ impl Shared {
                 let fences = fences.parse();
                 if let (Ok(fence), Ok(fences)) = (fence, fences) {
                     let grant = Grant::block(fence, fences, others != "0");
-                    *listener.granted() =
+                    *locked(&listener.granted) =
                         Some(NumberedGrant { grant, attempt: number(words.next()) });
                 }
                 listener.notified.notify_one();
             }
             _ => {}
         }
-    }
-}
-
-impl Listener {
-    fn granted(&self) -> MutexGuard<'_, Option<NumberedGrant>> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -272,7 +262,7 @@ impl Notifications for TokenSubscription {
     }
 
     fn granted(&mut self, attempt: u32) -> Option<Grant> {
-        let granted = self.listener.granted().take()?;
+        let granted = locked(&self.listener.granted).take()?;
         (granted.attempt == attempt).then_some(granted.grant)
     }
 
@@ -284,7 +274,7 @@ impl Notifications for TokenSubscription {
 
 impl Drop for TokenSubscription {
     fn drop(&mut self) {
-        self.shared.locked().listeners.remove(&self.token);
+        locked(&self.shared.state).listeners.remove(&self.token);
     }
 }
 
@@ -293,7 +283,7 @@ struct EndOfConnections<'a>(&'a Shared);
 
 impl Drop for EndOfConnections<'_> {
     fn drop(&mut self) {
-        let servers: Vec<_> = self.0.locked().connected.iter().cloned().collect();
+        let servers: Vec<_> = locked(&self.0.state).connected.iter().cloned().collect();
         servers.iter().for_each(|server| self.0.cut_off(server));
     }
 }
@@ -364,7 +354,7 @@ async fn listen(server: &Node, shared: &Shared) -> RedisResult<()> {
         RedisResult::Ok(connection.split())
     };
     let (mut sink, mut messages) = within(CONNECT_TIMEOUT, connect).await?;
-    shared.locked().connected.insert(server.name().into());
+    locked(&shared.state).connected.insert(server.name().into());
     shared.connected.send_modify(|count| *count += 1);
     let mut pings = interval(PING_PERIOD);
     loop {

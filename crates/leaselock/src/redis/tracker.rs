@@ -14,8 +14,8 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
@@ -29,6 +29,7 @@ use tokio::time::{Instant, interval, sleep};
 use super::{Keys, tag};
 use crate::LockName;
 use crate::store::WatchedHold;
+use crate::threads::locked;
 
 /// How long to wait before a lost connection is tried again.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
@@ -108,7 +109,7 @@ impl Tracker {
     }
 
     fn add_due(&self, due: Instant, holds: impl IntoIterator<Item = TrackedHold>) {
-        let mut waiting = self.locked();
+        let mut waiting = locked(&self.waiting);
         let was_empty = waiting.is_empty();
         let room = WAITING_MAX.saturating_sub(waiting.len());
         waiting.extend(holds.into_iter().take(room).map(|hold| WaitingHold { due, hold }));
@@ -122,7 +123,7 @@ impl Tracker {
     fn take_due(&self, servers: &SharedConnection, server: &Node) -> Vec<TrackedHold> {
         let now = Instant::now();
         let mut due = Vec::new();
-        self.locked().retain(|one| {
+        locked(&self.waiting).retain(|one| {
             let Some(live) = one.hold.hold.live() else { return false };
             let is_here = || {
                 let owner = servers.server_of_tag(tag(&live.name));
@@ -142,7 +143,7 @@ impl Tracker {
         let added = self.added.notified();
         tokio::pin!(added);
         added.as_mut().enable();
-        if self.locked().is_empty() {
+        if locked(&self.waiting).is_empty() {
             added.await;
         }
         sleep(TRACKED_AFTER).await;
@@ -150,12 +151,7 @@ impl Tracker {
 
     fn refuse(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
-        self.locked().clear();
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Vec<WaitingHold>> {
-        // Nothing in here can panic half-way through a change.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.waiting).clear();
     }
 }
 

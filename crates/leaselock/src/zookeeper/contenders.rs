@@ -5,7 +5,7 @@
 //! its time is over.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error};
 
 use crate::store::{Notifications, StoreResult, Subscription, Token};
+use crate::threads::locked;
 
 /// How long a queue position is kept after its contender's last attempt. There is one every second.
 pub(super) const QUEUED_MAX: Duration = Duration::from_secs(5);
@@ -121,15 +122,10 @@ impl Contenders {
     }
 
     fn keep_sweeping(&self) {
-        let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sweeper = locked(&self.sweeper);
         if sweeper.as_ref().is_none_or(AbortHandle::is_finished) {
             *sweeper = self.start.get().map(|start| start());
         }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, State> {
-        // Nothing in here can panic half-way through a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The token's contender in this session, as it was before the command that follows; until its
@@ -143,7 +139,7 @@ impl Contenders {
         until: Instant,
     ) -> Contender {
         self.keep_sweeping();
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         let contender = state.by_token.entry(token.to_owned());
         let contender = contender.or_insert_with(|| Contender::new(client, paths, until));
         if contender.client.session_id() != client.session_id() {
@@ -158,7 +154,7 @@ impl Contenders {
 
     /// Changes the token's contender, if there still is one; returns whether there is.
     pub(super) fn update(&self, token: &str, change: impl FnOnce(&mut Contender)) -> bool {
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         let Some(contender) = state.by_token.get_mut(token) else { return false };
         change(contender);
         let until = contender.until;
@@ -167,17 +163,17 @@ impl Contenders {
     }
 
     pub(super) fn get(&self, token: &str) -> Option<Contender> {
-        self.locked().by_token.get(token).cloned()
+        locked(&self.state).by_token.get(token).cloned()
     }
 
     pub(super) fn remove(&self, token: &str) -> Option<Contender> {
-        self.locked().by_token.remove(token)
+        locked(&self.state).by_token.remove(token)
     }
 
     /// Puts a contender back whose nodes could not be deleted, to be swept a little later.
     pub(super) fn put_back(&self, token: &str, contender: Contender) {
         let until = Instant::now() + RETRY_PAUSE;
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         state.by_token.entry(token.to_owned()).or_insert(Contender { until, ..contender });
         self.wake_before(&state, until);
     }
@@ -191,14 +187,14 @@ impl Contenders {
     /// Takes out the contenders whose time is over.
     fn take_over(&self) -> Vec<(String, Contender)> {
         let now = Instant::now();
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         let over = state.by_token.extract_if(|_, contender| contender.until <= now).collect();
         state.alarm = None;
         over
     }
 
     fn set_alarm(&self) -> Option<Instant> {
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         state.alarm = state.by_token.values().map(|contender| contender.until).min();
         state.alarm
     }
@@ -214,7 +210,7 @@ impl Contender {
 
 impl Drop for Contenders {
     fn drop(&mut self) {
-        for contender in self.locked().by_token.values() {
+        for contender in locked(&self.state).by_token.values() {
             let Some(node) = &contender.node else { continue };
             let nodes = if contender.paths.contains(&node.path) {
                 contender.paths.as_slice()

@@ -121,10 +121,6 @@ impl Counter {
 
 #[async_trait]
 impl SharedCounter for Counter {
-    fn capabilities(&self) -> &'static Capabilities {
-        &CAPABILITIES
-    }
-
     async fn add(&self, name: &LockName, delta: i64) -> Result<i64, CommandError> {
         bounded(async move {
             let sum = |number: i64| {

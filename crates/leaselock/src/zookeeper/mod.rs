@@ -112,19 +112,3 @@ fn component(name: &LockName) -> String {
 fn session_is_over(error: &Error) -> bool {
     matches!(error, Error::SessionExpired | Error::ClientClosed | Error::AuthFailed)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::{LockName, component};
-
-    #[test]
-    fn names_never_share_a_path() {
-        let names = ["a/b", "a%2Fb", "a%252Fb", ".", "..", "%2E", ".a", "{a}:b", "A", "a"];
-        let parts: BTreeSet<_> =
-            names.iter().map(|name| component(&LockName::new(name).expect("a name"))).collect();
-        assert_eq!(parts.len(), names.len());
-        assert!(parts.iter().all(|part| !part.contains('/') && !part.starts_with('.')));
-    }
-}

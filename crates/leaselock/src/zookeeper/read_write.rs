@@ -31,11 +31,9 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 /// Makes the lock. Connects when first used.
 #[must_use]
 pub fn read_write(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> ReadWrite {
-    let base = || Base::new(ensemble, CAPABILITIES.kind);
-    let readers = Queue::start(base(), QueueRole::Reader, tasks);
-    let writers = Queue::start(base(), QueueRole::Exclusive, tasks);
-    ReadWrite {
-        read: LeasedMutex::start(readers, &CAPABILITIES, tasks),
-        write: LeasedMutex::start(writers, &CAPABILITIES, tasks),
-    }
+    let half = |role| {
+        let queue = Queue::start(Base::new(ensemble, CAPABILITIES.kind), role, tasks);
+        LeasedMutex::start(queue, &CAPABILITIES, tasks)
+    };
+    ReadWrite { read: half(QueueRole::Reader), write: half(QueueRole::Exclusive) }
 }

@@ -10,7 +10,7 @@
 //! **When to use it.** Use it when code that holds a name calls code that acquires the same name.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +21,7 @@ use super::queue::Queue;
 use super::{Base, Ensemble};
 use crate::core::queue_role::QueueRole;
 use crate::store::{AcquireResult, Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::threads::locked;
 use crate::{Capabilities, Fence, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
@@ -47,23 +48,18 @@ struct Reentrant {
 }
 
 impl Reentrant {
-    fn locked(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
-        // Nothing in here can panic half-way through a change.
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn has(&self, token: &Token) -> bool {
-        self.locked().get(token.owner()).is_some_and(|holds| holds.contains(token.as_str()))
+        locked(&self.holds).get(token.owner()).is_some_and(|holds| holds.contains(token.as_str()))
     }
 
     fn add(&self, token: &Token) {
-        let mut holds = self.locked();
+        let mut holds = locked(&self.holds);
         holds.entry(token.owner().to_owned()).or_default().insert(token.as_str().to_owned());
     }
 
     /// Adds a hold to those of an owner, if it has any.
     fn join(&self, token: &Token) -> bool {
-        let mut holds = self.locked();
+        let mut holds = locked(&self.holds);
         let Some(holds) = holds.get_mut(token.owner()).filter(|holds| !holds.is_empty()) else {
             return false;
         };
@@ -73,7 +69,7 @@ impl Reentrant {
 
     /// Takes a hold away: whether it was there, and whether others of its owner are.
     fn take(&self, token: &Token) -> (bool, bool) {
-        let mut all = self.locked();
+        let mut all = locked(&self.holds);
         let Some(holds) = all.get_mut(token.owner()) else { return (false, false) };
         let had = holds.remove(token.as_str());
         (had, !holds.is_empty())
@@ -111,7 +107,7 @@ impl LeaseStore for Reentrant {
         let is_there = self.queue.prove(token.owner(), lease).await?;
         if !is_there {
             // All holds of the owner have ended with its node.
-            self.locked().remove(token.owner());
+            locked(&self.holds).remove(token.owner());
         }
         Ok(is_there)
     }
@@ -123,7 +119,7 @@ impl LeaseStore for Reentrant {
         }
         // Also the node of a waiting contender, and after a release whose answer was lost.
         let left = give_up(&*self.queue, token.owner()).await?;
-        self.locked().remove(token.owner());
+        locked(&self.holds).remove(token.owner());
         Ok(left)
     }
 

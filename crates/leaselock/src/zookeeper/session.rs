@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,6 +13,7 @@ use zookeeper_client::Client;
 use super::super::LEASE_MAX;
 use super::{InvalidName, LockName};
 use crate::store::{BackendError, StoreResult, ask};
+use crate::threads::locked;
 
 /// The shortest session. A shorter one would end with every hiccup of a busy machine, and it only
 /// matters to others after this process has died.
@@ -83,8 +84,7 @@ impl Ensemble {
 
     fn connecting(&self, length: Duration) -> PendingSession {
         let key = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-        // Nothing in here can panic half-way through a change.
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = locked(&self.sessions);
         if let Some(open) = sessions.get(&key).filter(|session| session.is_usable()) {
             return open.pending.clone();
         }

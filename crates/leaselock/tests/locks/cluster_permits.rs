@@ -1,37 +1,44 @@
-//! Semaphores and read/write locks on a cluster while primaries are replaced: what stays excluded, and
-//! what does not. They have no fence, so nothing behind them refuses a holder too many.
+//! A mutex, semaphores and read/write locks on a cluster while primaries are replaced: what stays excluded, and what does
+//! not. Permits and readers have no fence, so nothing behind them refuses a holder too many.
 
 use std::time::Duration;
 
+use dev_servers::RedisCluster;
 use leaselock::{Guard, LeasedMutex, Mutex};
 use tokio::time::{Instant, timeout};
 
 use super::failovers::{
     Contenders, KEPT_LEASE, LEASE, RECOVERY_MAX, assert_kept, contend, cut_off, fail_over,
-    kill_the_owner, lose_the_primary, name, owner, owner_and_heir, slot,
+    kill_the_owner, lose_the_primary, owner, owner_and_heir, slot,
 };
-use super::testbed::{Testbed, listed};
+use super::testbed::{Testbed, listed, name};
 use super::{LONG_LEASE, waiting};
 use crate::support::own_cluster;
 
+/// Clients of each kind.
+const CLIENTS: usize = 4;
 const PERMITS: u32 = 2;
 /// A writer counts as this number of readers: beside it nobody may hold.
 const WRITER: usize = 100;
 
-/// The kinds without a fence.
+/// The main kind, and those without a fence.
 async fn contenders(url: &str) -> Vec<Contenders> {
     let testbed = Testbed::new().with_redis(url.to_owned());
     let permits = usize::try_from(PERMITS).expect("a few");
-    let mut all = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push((testbed.process(listed("redis", "token")).await, 1));
+    }
+    let mut all = vec![Contenders::new("token", clients, 1)];
     for kind in ["semaphore", "expiring-semaphore"] {
         let mut clients = Vec::new();
-        for _ in 0..4 {
+        for _ in 0..CLIENTS {
             clients.push((testbed.semaphore(listed("redis", kind), PERMITS).await, 1));
         }
         all.push(Contenders::new(kind, clients, permits));
     }
     let mut clients = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..CLIENTS / 2 {
         let lock = testbed.read_write(listed("redis", "read-write")).await;
         clients.extend([(lock.read, 1), (lock.write, WRITER)]);
     }
@@ -52,9 +59,11 @@ async fn a_planned_failover_keeps_permits_and_writers_apart() {
 async fn a_slot_that_moves_keeps_permits_and_writers_apart() {
     let cluster = own_cluster(0).await;
     let all = contenders(&cluster.url()).await;
-    contend(&all, KEPT_LEASE, "slot moved", async {
-        let to = (owner(&cluster).await + 1) % 3;
-        cluster.move_slot(slot(), to, Duration::from_millis(50)).await.expect("moved");
+    contend(&all, KEPT_LEASE, "slot moved and back", async {
+        let owner = owner(&cluster).await;
+        for to in [(owner + 1) % 3, owner] {
+            cluster.move_slot(slot(), to, Duration::from_millis(50)).await.expect("moved");
+        }
     })
     .await;
     assert_kept(&all);
@@ -110,10 +119,30 @@ async fn a_replica_that_missed_permits_grants_them_again_until_the_first_holders
 
 /// A permit of `semaphore` that was not given back for the length of a lease is lost for good, and a
 /// failover may take longer: it is left out.
+async fn everybody_gets_them_again(
+    cluster: &RedisCluster,
+    what: &str,
+    fault: impl Future<Output = ()>,
+) {
+    let mut all = contenders(&cluster.url()).await;
+    all.retain(|one| one.kind != "semaphore");
+    contend(&all, LEASE, what, fault).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_holds_expire_everybody_gets_them_again_after_a_node_was_killed() {
     let cluster = own_cluster(1).await;
-    let mut all = contenders(&cluster.url()).await;
-    all.retain(|one| one.kind != "semaphore");
-    contend(&all, LEASE, "primary killed", kill_the_owner(&cluster)).await;
+    everybody_gets_them_again(&cluster, "primary killed", kill_the_owner(&cluster)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_holds_expire_everybody_gets_them_again_after_a_node_stood_still() {
+    let cluster = own_cluster(1).await;
+    everybody_gets_them_again(&cluster, "primary frozen", async {
+        let (owner, heir) = owner_and_heir(&cluster).await;
+        assert!(cluster.nodes[owner].pause());
+        cluster.until_primary(heir).await.expect("a new primary");
+        assert!(cluster.nodes[owner].resume());
+    })
+    .await;
 }

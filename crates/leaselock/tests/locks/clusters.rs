@@ -1,4 +1,4 @@
-//! The locks on a cluster and with Sentinels, while slots move and primaries are replaced.
+//! The locks on a cluster whose nodes are known to other clients, are away, or are not independent.
 
 use std::time::Duration;
 
@@ -9,15 +9,10 @@ use redis_connection::{Options, Slot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::failovers::{
-    Contenders, KEPT_LEASE, LEASE, assert_kept, contend, name, owner, owner_and_heir,
-    replace_the_primary, slot,
-};
-use super::testbed::{Testbed, listed};
+use super::failovers::{LEASE, owner};
+use super::testbed::{Testbed, listed, name};
 use super::{LONG_LEASE, PATIENCE, at_once, connect, shared, until, until_lost, waiting};
 use crate::support::{cluster, own_cluster, own_sentinels, unique};
-
-const CLIENTS: usize = 4;
 
 /// One more process on the servers at `url`.
 async fn process(testbed: &Testbed, url: &str) -> LeasedMutex {
@@ -56,50 +51,6 @@ async fn a_contender_that_listens_at_another_node_never_holds_beside_another() {
     }
     let first = timeout(PATIENCE, contender).await.expect("it asks again").expect("no panic");
     let _ = first.expect("the lock is granted").release().await;
-}
-
-/// Clients of one lock.
-async fn clients(url: &str) -> [Contenders; 1] {
-    let testbed = Testbed::new();
-    let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
-        clients.push((process(&testbed, url).await, 1));
-    }
-    [Contenders::new("token", clients, 1)]
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_keeps_exclusion() {
-    let cluster = own_cluster(0).await;
-    let clients = clients(&cluster.url()).await;
-    contend(&clients, KEPT_LEASE, "slot moved and back", async {
-        let owner = owner(&cluster).await;
-        for to in [(owner + 1) % 3, owner] {
-            cluster.move_slot(slot(), to, Duration::from_millis(50)).await.expect("moved");
-        }
-    })
-    .await;
-    assert_kept(&clients);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_gets_the_lock_again_after_a_node_was_cut_off() {
-    let cluster = own_cluster(1).await;
-    let clients = clients(&cluster.url()).await;
-    contend(&clients, LEASE, "primary of the cluster frozen", async {
-        let (owner, heir) = owner_and_heir(&cluster).await;
-        assert!(cluster.nodes[owner].pause());
-        cluster.until_primary(heir).await.expect("a new primary");
-        assert!(cluster.nodes[owner].resume());
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_gets_the_lock_again_after_sentinels_replaced_the_primary() {
-    let group = own_sentinels().await;
-    let clients = clients(&group.url()).await;
-    contend(&clients, LEASE, "primary with Sentinels killed", replace_the_primary(&group)).await;
 }
 
 /// A name in a slot of this node.

@@ -6,15 +6,18 @@ use leaselock::{Capabilities, KINDS};
 
 /// Makes a module per kind, with a test per promise: `cargo test redis_token` runs one kind, and
 /// `cargo test m3_` one promise on all kinds. A promise is a function of the calling module that
-/// takes the kind. The calling module gets the list of its kinds as `TESTED`.
+/// takes the kind. A further test fails when a kind that `of` applies to is not in `kinds`.
 macro_rules! conformance {
     (
+        of: $applies:expr,
         kinds: [$($module:ident: $kind:literal on $backend:literal,)*]
         $promises:tt
     ) => {
-        /// The kinds that have their tests here: module, backend, name.
-        const TESTED: &[(&str, &str, &str)] =
-            &[$((stringify!($module), $backend, $kind),)*];
+        #[test]
+        fn every_kind_is_tested_by_name() {
+            let tested = [$((stringify!($module), $backend, $kind),)*];
+            crate::conformance::assert_all_are_tested(&tested, $applies);
+        }
 
         $(mod $module {
             use crate::testbed::listed;

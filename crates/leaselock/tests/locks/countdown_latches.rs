@@ -6,10 +6,11 @@ use leaselock::{Capabilities, Primitive};
 use tokio::time::Instant;
 
 use super::PATIENCE;
-use super::conformance::{assert_all_are_tested, conformance};
+use super::conformance::conformance;
 use super::testbed::{Testbed, label, name};
 
 conformance! {
+    of: |kind| kind.primitive == Primitive::CountdownLatch,
     kinds: [
         redis_countdown_latch: "countdown-latch" on "redis",
     ]
@@ -20,11 +21,6 @@ conformance! {
         two threads: [
         ]
     }
-}
-
-#[test]
-fn every_kind_is_tested_by_name() {
-    assert_all_are_tested(TESTED, |kind| kind.primitive == Primitive::CountdownLatch);
 }
 
 /// D1: waiters go on at zero, a late one at once, and there is nothing below zero.

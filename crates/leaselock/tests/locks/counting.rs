@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::handing::warm_up;
 use super::proxy::{Link, Proxy};
-use super::testbed::{Testbed, listed, name};
+use super::testbed::{Testbed, listed, name, refused};
 use super::{LONG_LEASE, at_once, connect, until, until_lost, waiting};
 use crate::support::eventually;
 
@@ -101,15 +101,15 @@ async fn o1_each_event_moves_its_counters_once() {
         (!queued).then_some(())
     })
     .await;
-    let busy = process.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(busy, Err(AcquireError::Busy)), "{busy:?}");
+    refused(&process).await;
     watched.moved("busy at another process", &["busy", "contended"]).await;
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
 
     let guard = acquired().await;
     watched.moved("acquired", &["acquired"]).await;
-    let busy = process.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(busy, Err(AcquireError::Busy)), "{busy:?}");
+    let asked = proxy.scripts_run();
+    refused(&process).await;
+    assert_eq!(proxy.scripts_run(), asked, "the server was asked");
     watched.moved("busy in this process", &["busy", "contended"]).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     watched.moved("released", &["released"]).await;

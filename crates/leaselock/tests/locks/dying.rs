@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use leaselock::{AcquireOptions, Mutex, Wait, redis as redis_locks};
 use redis::AsyncCommands;
-use sqlx::MySqlPool;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::fenced_number::Number;
 use super::testbed::{Testbed, name};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect};
 
@@ -46,48 +46,14 @@ pub enum Role {
     WritesFenced,
 }
 
+/// The number that a child writes on command.
+pub const LATE: u64 = 1;
+
 /// A child process.
 pub struct Child {
     process: Process,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
-}
-
-/// The guarded store: one row, the value of the last write and its fence.
-pub struct Row(pub MySqlPool);
-
-impl Row {
-    pub async fn make(pool: &MySqlPool) -> Self {
-        let table = "CREATE TABLE guarded (writer TEXT NOT NULL, fence BIGINT UNSIGNED NOT NULL)";
-        sqlx::query(table).execute(pool).await.expect("CREATE");
-        sqlx::query("INSERT INTO guarded VALUES ('nobody', 0)")
-            .execute(pool)
-            .await
-            .expect("INSERT");
-        Self(pool.clone())
-    }
-
-    /// Writes unless a later holder has written; whether it did.
-    pub async fn write_fenced(&self, writer: &str, fence: u64) -> bool {
-        let written = sqlx::query("UPDATE guarded SET writer = ?, fence = ? WHERE fence <= ?")
-            .bind(writer)
-            .bind(fence)
-            .bind(fence)
-            .execute(&self.0)
-            .await;
-        written.expect("UPDATE").rows_affected() == 1
-    }
-
-    /// Writes in any case.
-    pub async fn write_bare(&self, writer: &str) {
-        let update = sqlx::query("UPDATE guarded SET writer = ?").bind(writer);
-        update.execute(&self.0).await.expect("UPDATE");
-    }
-
-    pub async fn writer(&self) -> String {
-        let query = sqlx::query_scalar("SELECT writer FROM guarded");
-        query.fetch_one(&self.0).await.expect("SELECT")
-    }
 }
 
 impl Child {
@@ -197,27 +163,22 @@ async fn plays_a_process_when_asked() {
             let _: bool = redis.pexpire(&key, 300).await.expect("PEXPIRE");
         }
         "WritesBare" | "WritesFenced" => {
-            let pool = MySqlPool::connect(&given("MYSQL")).await.expect("connected");
-            let row = Row(pool);
+            let mut number = Number::at(&given("MYSQL")).await;
             let mutex = redis_locks::token::mutex(redis, &prefix, &tasks).expect("a prefix");
             loop {
                 let guard = mutex.acquire(&name(), options()).await.expect("granted");
+                let fence = guard.fence().expect("a fence").get();
                 // The connection is warm, so that the write is one command.
-                let _ = row.writer().await;
+                let _ = number.read(fence).await;
                 assert!(!guard.is_lost(), "it looks before it writes");
                 say("held");
                 // What stops it comes between its look and its write.
                 if !may_go_on().await {
                     return;
                 }
-                if role == "WritesBare" {
-                    row.write_bare("late").await;
-                    say("wrote");
-                } else {
-                    let fence = guard.fence().expect("a fence").get();
-                    let wrote = row.write_fenced("late", fence).await;
-                    say(if wrote { "wrote" } else { "refused" });
-                }
+                // With the highest fence, the store has none to refuse.
+                let shown = if role == "WritesBare" { u64::MAX } else { fence };
+                say(if number.write(LATE, shown).await { "wrote" } else { "refused" });
                 drop(guard);
                 if !may_go_on().await {
                     return;

@@ -4,81 +4,32 @@
 use std::time::Duration;
 
 use dev_servers::{EtcdOptions, EtcdServer};
-use leaselock::etcd::{Client, mutex};
 use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::task::TaskTracker;
 
 use super::proxy::{Link, Proxy};
-use super::testbed::name;
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, until_lost, waiting};
+use super::testbed::{Testbed, granted, let_go, listed, name, queued, refused};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, waiting};
+use crate::support::etcd_url;
 
 /// What this machine may need, while other tests run, until a cluster has a leader again.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
 
-fn client(endpoints: &str) -> Client {
-    Client::new(endpoints).expect("addresses")
-}
-
-fn mutex_at(endpoints: &str, prefix: &str) -> LeasedMutex {
-    mutex::mutex(client(endpoints), prefix, &TaskTracker::new()).expect("a prefix")
-}
-
-/// Where one test works on the server that all share.
-struct Site {
-    url: String,
-    prefix: String,
-}
-
-impl Site {
-    async fn new() -> Self {
-        let prefix = format!("{}:", crate::support::unique("etcd"));
-        Self { url: crate::support::etcd_url().await, prefix }
-    }
-
-    fn mutex(&self) -> LeasedMutex {
-        mutex_at(&self.url, &self.prefix)
-    }
-
-    async fn proxy(&self) -> (Proxy, String) {
-        let proxy = Proxy::start(&self.url.replace("http", "redis")).await;
-        let url = proxy.url().replace("redis", "http");
-        (proxy, url)
-    }
-}
-
-async fn granted(process: &LeasedMutex, lease: Duration) -> Guard {
-    process.acquire(&name(), waiting(lease)).await.expect("granted")
-}
-
-async fn assert_busy(process: &LeasedMutex) {
-    let refused = process.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
-}
-
-async fn release(guard: Guard) {
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
-}
-
-/// Starts to wait, and returns when the place in the queue is taken.
-async fn queued(process: &LeasedMutex, lease: Duration) -> tokio::task::JoinHandle<Guard> {
-    let before = process.stats().snapshot().contended;
-    let waiter = process.clone();
-    let waiting = tokio::spawn(async move { granted(&waiter, lease).await });
-    until("it waits", || process.stats().snapshot().contended > before).await;
-    waiting
+/// One more process.
+async fn mutex(testbed: &Testbed) -> LeasedMutex {
+    testbed.process(listed("etcd", "mutex")).await
 }
 
 /// M13, etcd#11456: whose place expired in the queue is not granted when those ahead have gone; it
 /// stands at the end.
 #[tokio::test]
 async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
-    let site = Site::new().await;
-    let (holder, next) = (site.mutex(), site.mutex());
-    let held = granted(&holder, LONG_LEASE).await;
+    let testbed = Testbed::new();
+    let (holder, next) = (mutex(&testbed).await, mutex(&testbed).await);
+    let held = granted("etcd", &holder, LONG_LEASE).await;
 
-    let sleeper = site.mutex();
+    let sleeper = mutex(&testbed).await;
     let (wakes, slept) = std::sync::mpsc::channel();
     let (asleep, is_asleep) = tokio::sync::oneshot::channel();
     let (got, grant) = tokio::sync::oneshot::channel();
@@ -96,7 +47,7 @@ async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
     });
     is_asleep.await.expect("it has its place");
     let late = queued(&next, LONG_LEASE).await;
-    release(held).await;
+    let_go("etcd", held).await;
     // Behind the sleeper, so this shows that the sleeper's place has expired.
     let late =
         timeout(PATIENCE, late).await.expect("the sleeper's place expires").expect("granted");
@@ -105,62 +56,43 @@ async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
     let early = timeout(SHORT_LEASE * 2, &mut grant).await;
     assert!(early.is_err(), "granted while another one holds");
     let fence = fence_of(&late);
-    release(late).await;
+    let_go("etcd", late).await;
     let grant = timeout(PATIENCE, grant).await.expect("its turn comes").expect("it runs");
     assert!(fence_of(&grant) > fence);
     drop(grant);
     drop(sleepers_view);
 }
 
-/// L1: the link swallows everything: `lost` fires before anyone else holds.
-#[tokio::test]
-async fn lost_fires_before_the_next_one_holds() {
-    let site = Site::new().await;
-    let (proxy, url) = site.proxy().await;
-    let (cut_off, other) = (mutex_at(&url, &site.prefix), site.mutex());
-    let guard = granted(&cut_off, Duration::from_secs(1)).await;
-    proxy.set(Link::Stalls);
-    let next = queued(&other, LONG_LEASE).await;
-    until_lost(&guard).await;
-    assert!(!next.is_finished(), "the other one holds already");
-    let next = timeout(PATIENCE, next).await.expect("the lease ends").expect("granted");
-    assert!(fence_of(&next) > fence_of(&guard));
-    proxy.set(Link::Works);
-    // Late, and too late to hurt.
-    assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
-    assert_busy(&cut_off).await;
-    release(next).await;
-}
-
 /// M5: an answer that is lost after the command ran leads to one hold, and one release frees it.
 #[tokio::test]
 async fn m5_a_lost_answer_makes_no_second_hold() {
-    let site = Site::new().await;
-    let (proxy, url) = site.proxy().await;
-    let (behind, other) = (mutex_at(&url, &site.prefix), site.mutex());
+    let testbed = Testbed::new();
+    let proxy = Proxy::start(&etcd_url().await.replace("http", "redis")).await;
+    let behind = mutex(&testbed.with_etcd(proxy.url().replace("redis", "http"))).await;
+    let other = mutex(&testbed).await;
     for _ in 0..10 {
-        release(granted(&behind, LONG_LEASE).await).await;
+        let_go("etcd", granted("etcd", &behind, LONG_LEASE).await).await;
         proxy.set(Link::LosesNextAnswer);
-        let guard = granted(&behind, LONG_LEASE).await;
-        assert_busy(&other).await;
+        let guard = granted("etcd", &behind, LONG_LEASE).await;
+        refused(&other).await;
         proxy.set(Link::LosesNextAnswer);
-        release(guard).await;
+        let_go("etcd", guard).await;
         let next = other.acquire(&name(), at_once(LONG_LEASE)).await;
-        release(next.expect("one release frees it")).await;
+        let_go("etcd", next.expect("one release frees it")).await;
     }
 }
 
 /// M9: somebody deletes the key under the holder.
 #[tokio::test]
 async fn a_deleted_key_is_noticed_by_the_next_renewal() {
-    let site = Site::new().await;
-    let process = site.mutex();
-    let guard = granted(&process, Duration::from_secs(2)).await;
+    let testbed = Testbed::new();
+    let process = mutex(&testbed).await;
+    let guard = granted("etcd", &process, Duration::from_secs(2)).await;
     let key = |text: String| base64(text.as_bytes());
-    let from = format!("{}mutex/{} ", site.prefix, name());
-    let to = format!("{}mutex/{}!", site.prefix, name());
+    let from = format!("{}mutex/{} ", testbed.prefix, name());
+    let to = format!("{}mutex/{}!", testbed.prefix, name());
     let body = serde_json::json!({ "key": key(from), "range_end": key(to) });
-    let deleted = ask(&site.url, "kv/deleterange", &body).await.expect("an answer");
+    let deleted = ask(&etcd_url().await, "kv/deleterange", &body).await.expect("an answer");
     assert_eq!(deleted["deleted"], "1", "{deleted}");
     timeout(PATIENCE, guard.lost().cancelled()).await.expect("lost fires");
     assert!(Instant::now() < guard.deadline(), "the deadline ended the hold, not the renewal");
@@ -170,14 +102,15 @@ async fn a_deleted_key_is_noticed_by_the_next_renewal() {
 /// Revisions start again with an empty cluster; fences do not.
 #[tokio::test]
 async fn fences_rise_over_a_loss_of_all_data() {
+    let testbed = Testbed::new();
     let mut last = leaselock::Fence(0);
     for _ in 0..2 {
         let server = EtcdServer::start(EtcdOptions::temporary()).await.expect("etcd starts");
-        let process = mutex_at(&server.url(), "all:");
-        let guard = granted(&process, LONG_LEASE).await;
+        let process = mutex(&testbed.with_etcd(server.url())).await;
+        let guard = granted("etcd", &process, LONG_LEASE).await;
         assert!(fence_of(&guard) > last);
         last = fence_of(&guard);
-        release(guard).await;
+        let_go("etcd", guard).await;
         server.stop().await;
     }
 }
@@ -188,17 +121,17 @@ async fn fences_rise_over_a_loss_of_all_data() {
 async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
     let members = EtcdServer::start_cluster(3).await.expect("a cluster");
     let urls: Vec<String> = members.iter().map(EtcdServer::url).collect();
-    let endpoints = urls.join(",");
-    let (first, second) = (mutex_at(&endpoints, "c:"), mutex_at(&endpoints, "c:"));
+    let testbed = Testbed::new().with_etcd(urls.join(","));
+    let (first, second) = (mutex(&testbed).await, mutex(&testbed).await);
 
     let lease = Duration::from_secs(9);
-    let held = granted(&first, lease).await;
+    let held = granted("etcd", &first, lease).await;
     let leader = leader_of(&urls).await;
     members[leader].kill().await;
     let before = held.deadline();
     let contender = {
         let second = second.clone();
-        tokio::spawn(async move { until_granted(&second).await })
+        tokio::spawn(async move { until_granted(&second, LONG_LEASE).await })
     };
     let renewed = || held.deadline() > before;
     let refused = || second.stats().snapshot().contended > 0;
@@ -211,12 +144,12 @@ async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
     }
     assert!(!contender.is_finished(), "two hold");
     let fence = fence_of(&held);
-    release(held).await;
+    let_go("etcd", held).await;
     let next = contender.await.expect("it runs");
     assert!(fence_of(&next) > fence);
-    release(next).await;
+    let_go("etcd", next).await;
 
-    let held = until_granted_for(&first, Duration::from_secs(2)).await;
+    let held = until_granted(&first, Duration::from_secs(2)).await;
     let another = (leader + 1) % 3;
     members[another].kill().await;
     let refused = timeout(CLUSTER_PATIENCE, second.acquire(&name(), waiting(LONG_LEASE))).await;
@@ -226,12 +159,8 @@ async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
     drop(held);
 }
 
-async fn until_granted(process: &LeasedMutex) -> Guard {
-    until_granted_for(process, LONG_LEASE).await
-}
-
 /// While members elect a leader, an acquire may be refused: then it tries again.
-async fn until_granted_for(process: &LeasedMutex, lease: Duration) -> Guard {
+async fn until_granted(process: &LeasedMutex, lease: Duration) -> Guard {
     let since = Instant::now();
     loop {
         let wait = Wait::Until(Instant::now() + CLUSTER_PATIENCE);

@@ -6,7 +6,7 @@ use redis::{AsyncCommands, IntoConnectionInfo};
 use redis_connection::SharedConnection;
 use tokio_util::task::TaskTracker;
 
-use super::dying::Row;
+use super::fenced_number::Number;
 use super::proxy::{Link, Proxy};
 use super::testbed::{Testbed, lazily, name};
 use super::{LONG_LEASE, fence_of, waiting};
@@ -70,18 +70,15 @@ async fn fail_over(acknowledging: u32) -> (Guard, Guard, Vec<RedisServer>) {
 #[tokio::test]
 async fn m11_a_failover_makes_two_holders_and_the_fence_keeps_the_store_right() {
     let testbed = Testbed::new();
-    let row = Row::make(testbed.pool().await).await;
-    let mut two_holders = 0;
-    let all = rounds(1) * 2;
-    for round in 0..all {
+    Number::make(&testbed).await;
+    let mut number = Number::open(&testbed).await;
+    for round in 0..rounds(1) * 2 {
         let (first, second, _servers) = fail_over(round % 2).await;
-        if !first.is_lost() && !second.is_lost() {
-            two_holders += 1;
-        }
+        assert!(!first.is_lost() && !second.is_lost(), "round {round}: two holders");
         assert!(fence_of(&second) > fence_of(&first), "{second:?} after {first:?}");
-        assert!(row.write_fenced("second", fence_of(&second).get()).await);
-        assert!(!row.write_fenced("first", fence_of(&first).get()).await, "round {round}");
-        assert_eq!(row.writer().await, "second", "round {round}");
+        let [earlier, later] = [&first, &second].map(|guard| fence_of(guard).get());
+        assert!(number.read(later).await.is_some() && number.write(2, later).await);
+        assert!(!number.write(1, earlier).await, "round {round}");
+        assert_eq!(number.read(later).await, Some(2), "round {round}");
     }
-    assert_eq!(two_holders, all, "failovers with two holders");
 }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dev_servers::{RedisCluster, RedisSentinels};
-use leaselock::{LeasedMutex, LockName, Mutex};
+use leaselock::{LeasedMutex, Mutex};
 use redis_connection::Slot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::testbed::name;
 use super::waiting;
 
 /// How long a failover may take until every client has held the lock again. The cluster's node
@@ -21,11 +22,6 @@ pub const LEASE: Duration = Duration::from_secs(3);
 /// The lease where holds are kept, and none may end because the machine is busy. A permit of
 /// `semaphore` that is not given back within its lease is lost for good.
 pub const KEPT_LEASE: Duration = Duration::from_secs(15);
-
-/// The name for which clients contend.
-pub fn name() -> LockName {
-    LockName::new("{thing:1}:write").expect("a name")
-}
 
 /// The slot of [`name`].
 pub fn slot() -> u16 {

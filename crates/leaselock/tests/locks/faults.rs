@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leaselock::demo::setnx_expire::Repair;
+use leaselock::demo::setnx_expire::{self, Repair};
 use leaselock::{
     AcquireError, AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, mysql,
     redis as redis_locks,
@@ -14,8 +14,9 @@ use sqlx::Executor;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::dying::{Child, Role, Row};
-use super::testbed::{Testbed, listed, name, now_ms};
+use super::dying::{Child, LATE, Role};
+use super::fenced_number::Number;
+use super::testbed::{Testbed, listed, name, now_ms, refused};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until, until_lost, waiting};
 use crate::support::rounds;
 
@@ -46,60 +47,44 @@ async fn never_expires(key: &str) -> bool {
 
 #[tokio::test]
 async fn setnx_blocks_for_ever_after_its_holder_was_killed() {
-    let all = rounds(1);
-    let mut blocked = 0;
-    let testbed = Testbed::new();
-    for _ in 0..all {
-        let testbed = testbed.elsewhere();
+    for _ in 0..rounds(1) {
+        let testbed = Testbed::new();
         let process = testbed.process(listed("redis", "setnx")).await;
         let mut child = Child::start(&testbed, Role::HoldsSetnx).await;
         child.says("held").await;
         child.kill().await;
-        let for_ever = never_expires(&key(&testbed, "setnx")).await;
-        blocked += u32::from(is_blocked(&process).await && for_ever);
+        assert!(never_expires(&key(&testbed, "setnx")).await);
+        assert!(is_blocked(&process).await);
     }
-    assert_eq!(blocked, all, "hangs after a killed holder");
 }
 
 #[tokio::test]
 async fn setnx_expire_blocks_when_its_holder_was_killed_between_the_commands_and_nobody_repairs() {
-    let all = rounds(1);
-    let mut blocked = 0;
-    let testbed = Testbed::new();
-    for _ in 0..all {
-        let testbed = testbed.elsewhere();
+    for _ in 0..rounds(1) {
+        let testbed = Testbed::new();
         let process = async |repair| {
             let tasks = TaskTracker::new();
-            leaselock::demo::setnx_expire::mutex(
-                bare_redis().await,
-                &testbed.prefix,
-                repair,
-                &tasks,
-            )
-            .expect("a prefix")
+            setnx_expire::mutex(bare_redis().await, &testbed.prefix, repair, &tasks)
+                .expect("a prefix")
         };
         let mut child = Child::start(&testbed, Role::BetweenSetnxAndExpire).await;
         child.says("held").await;
         child.kill().await;
-        let hangs = is_blocked(&process(Repair::Never).await).await;
-        blocked += u32::from(hangs && never_expires(&key(&testbed, "setnx-expire")).await);
+        assert!(is_blocked(&process(Repair::Never).await).await, "nobody repairs");
+        assert!(never_expires(&key(&testbed, "setnx-expire")).await);
         let repairing = process(Repair::ByWaiters).await;
         let since = Instant::now();
         let guard = repairing.acquire(&name(), waiting(SHORT_LEASE)).await.expect("repaired");
         assert!(since.elapsed() >= SHORT_LEASE, "a repaired lock still has a whole lease");
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
     }
-    assert_eq!(blocked, all, "hangs without a repair");
 }
 
 /// The loser is played by hand, so that it looks before and writes after the winner.
 #[tokio::test]
 async fn getset_lets_a_loser_cover_the_winner_who_then_does_not_know_its_own_lock() {
-    let all = rounds(5);
-    let mut lost_its_own = 0;
-    let testbed = Testbed::new();
-    for round in 0..all {
-        let testbed = testbed.elsewhere();
+    for round in 0..rounds(5) {
+        let testbed = Testbed::new();
         let winner = testbed.process(listed("redis", "getset")).await;
         let (mut redis, key) = (bare_redis().await, key(&testbed, "getset"));
         let expired = now_ms() - 1_000;
@@ -110,19 +95,20 @@ async fn getset_lets_a_loser_cover_the_winner_who_then_does_not_know_its_own_loc
         let covered: u64 = redis.getset(&key, now_ms() + 60_000).await.expect("GETSET");
         assert_ne!(covered, seen, "the loser has lost, and has covered the winner's time");
         assert!(!guard.is_lost(), "the winner holds it, and nobody else");
-        lost_its_own += u32::from(guard.release().await == ReleaseOutcome::AlreadyLost);
+        assert_eq!(
+            guard.release().await,
+            ReleaseOutcome::AlreadyLost,
+            "the holder loses its own lock"
+        );
         if round == 0 {
             assert!(is_blocked(&winner).await, "everyone waits for the loser's time to pass");
         }
     }
-    assert_eq!(lost_its_own, all, "the holder loses its own lock");
 }
 
 /// The textbook's release played by hand, beside the one that compares.
 #[tokio::test]
 async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
-    let all = rounds(10);
-    let (mut freed_by_delete, mut freed_by_compare) = (0, 0);
     let testbed = Testbed::new();
     let mut redis = bare_redis().await;
     let compare = redis::Script::new(include_str!("../../src/redis/value_release.lua"));
@@ -134,7 +120,7 @@ async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
         set.is_some()
     };
     let mut other = bare_redis().await;
-    for round in 0..all * 2 {
+    for round in 0..rounds(10) * 2 {
         // The slow one works longer than its lease.
         assert!(set("slow", 5).await);
         let since = Instant::now();
@@ -147,58 +133,50 @@ async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
         } else {
             let () = other.del(&key).await.expect("DEL");
         }
-        let third_is_in = set("third", 60_000).await;
-        *(if compares { &mut freed_by_compare } else { &mut freed_by_delete }) +=
-            u32::from(third_is_in);
+        // DEL frees another's lock, a comparison does not.
+        assert_eq!(set("third", 60_000).await, !compares);
         let () = other.del(&key).await.expect("DEL");
     }
-    assert_eq!(freed_by_delete, all, "DEL frees another's lock");
-    assert_eq!(freed_by_compare, 0, "a comparison does not");
 }
 
-/// M2 with a process of its own: it looks, is stopped beyond its lease, and then writes. Answers how
-/// often the late write came through.
-async fn late_writes(role: Role, all: u32) -> u32 {
+/// M2 with a process of its own: it looks, is stopped beyond its lease, and then writes. The late write comes through
+/// without a fence alone.
+async fn late_writes(role: Role) {
     let testbed = Testbed::new();
-    let row = Row::make(testbed.pool().await).await;
+    Number::make(&testbed).await;
+    let mut number = Number::open(&testbed).await;
     // It polls, so that it is there as soon as the lease is over.
     let tasks = TaskTracker::new();
     let next = redis_locks::token::mutex(bare_redis().await, &testbed.prefix, &tasks);
     let next = next.expect("a prefix");
     let mut child = Child::start(&testbed, role).await;
-    let mut late = 0;
-    for round in 0..all {
+    let comes_through = role == Role::WritesBare;
+    for round in 0..rounds(3) {
         child.says("held").await;
         child.stop().await;
         // Heard when it goes on, and by then its lease is over.
         child.go_on().await;
         let guard = next.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted in time");
         let fence = guard.fence().expect("a fence").get();
-        match role {
-            Role::WritesFenced => assert!(row.write_fenced("next", fence).await, "round {round}"),
-            _ => row.write_bare("next").await,
-        }
+        assert!(number.read(fence).await.is_some() && number.write(LATE + 1, fence).await);
         child.resume().await;
-        let word = if role == Role::WritesFenced { "refused" } else { "wrote" };
-        child.says(word).await;
-        late += u32::from(row.writer().await == "late");
+        child.says(if comes_through { "wrote" } else { "refused" }).await;
+        let kept = number.read(fence).await;
+        assert_eq!(kept == Some(LATE), comes_through, "round {round}: {kept:?}");
         assert!(!guard.is_lost(), "round {round}: the next holder still holds it");
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         child.go_on().await;
     }
-    late
 }
 
 #[tokio::test]
 async fn a_stopped_holder_writes_after_the_next_one_without_a_fence() {
-    let all = rounds(3);
-    assert_eq!(late_writes(Role::WritesBare, all).await, all, "late writes that came through");
+    late_writes(Role::WritesBare).await;
 }
 
 #[tokio::test]
 async fn a_stopped_holder_is_refused_with_a_fence() {
-    let all = rounds(3);
-    assert_eq!(late_writes(Role::WritesFenced, all).await, 0, "late writes that came through");
+    late_writes(Role::WritesFenced).await;
 }
 
 /// W4: a waiter that died at the head of the queue costs its liveness window and no more, also when the server's clock
@@ -262,8 +240,7 @@ async fn a_session_that_idles_keeps_named_locks_for_their_leases() {
     let guard = guard.expect("granted");
     let granted_until = guard.deadline();
     until("it was renewed", || guard.deadline() > granted_until).await;
-    let refused = other.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
+    refused(&other).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 

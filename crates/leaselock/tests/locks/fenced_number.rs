@@ -19,7 +19,12 @@ impl Number {
 
     /// Connects to the store.
     pub async fn open(testbed: &Testbed) -> Self {
-        Self(MySqlConnection::connect(testbed.database_url().await).await.expect("connected"))
+        Self::at(testbed.database_url().await).await
+    }
+
+    /// Connects to the store in this database.
+    pub async fn at(url: &str) -> Self {
+        Self(MySqlConnection::connect(url).await.expect("connected"))
     }
 
     /// Shows the fence to the store, so that it refuses earlier holders from now on, and reads.

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::proxy::{Link, Proxy};
-use super::testbed::{Testbed, can_be_held, name};
-use super::{LONG_LEASE, PATIENCE, TokenTestbed, connect, fence_of, until, until_lost, waiting};
+use super::testbed::{Testbed, can_be_held, name, queued};
+use super::{LONG_LEASE, PATIENCE, TokenTestbed, connect, fence_of, until, waiting};
 
 fn hands_over(kind: &Capabilities) -> bool {
     kind.hands_over
@@ -52,33 +52,7 @@ async fn crowd(
     (tasks, fences)
 }
 
-/// M3 over hand-overs, also against what another process gets afterwards.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_passes_a_lock_on_and_every_holder_has_a_higher_fence() {
-    const WAITERS: u64 = 100;
-    let testbed = Testbed::new();
-    for (label, process, other) in testbed.pairs(hands_over).await {
-        let first = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        let first_fence = fence_of(&first).get();
-        let (tasks, fences) = crowd(&process, WAITERS).await;
-        let lost = first.lost();
-        assert_eq!(first.release().await, ReleaseOutcome::Released, "{label}");
-        tasks.join_all().await;
-        let after = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        let mut fences = fences.lock().expect("fences").clone();
-        fences.insert(0, first_fence);
-        fences.push(fence_of(&after).get());
-        assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{label}: {fences:?}");
-        let stats = process.stats().snapshot();
-        assert!(stats.handed_over >= WAITERS * 9 / 10, "{label}: {stats:?}");
-        assert_eq!((stats.acquired, stats.released), (WAITERS + 1, WAITERS + 1), "{label}");
-        assert_eq!(stats.hold.count(), WAITERS + 1, "{label}");
-        assert_eq!(stats.wait.count(), WAITERS + 1, "{label}");
-        assert!(!lost.is_cancelled(), "{label}");
-        assert_eq!(after.release().await, ReleaseOutcome::Released, "{label}");
-    }
-}
-
+/// Every holder has a higher fence than the one before (M3).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
     const WAITERS: u64 = 100;
@@ -88,10 +62,12 @@ async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
         let proxy = Proxy::start(&crate::support::redis_url().await).await;
         let asked = async |process: &LeasedMutex| {
             let holder = process.acquire(&name(), patiently()).await.expect("granted");
-            let (tasks, _) = crowd(process, WAITERS).await;
+            let (tasks, fences) = crowd(process, WAITERS).await;
             let before = proxy.scripts_run();
             assert_eq!(holder.release().await, ReleaseOutcome::Released);
             tasks.join_all().await;
+            let fences = fences.lock().expect("fences");
+            assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
             proxy.scripts_run() - before
         };
         let process = testbed.process_behind(kind, &proxy.url()).await;
@@ -181,16 +157,14 @@ async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
         let holder = testbed.process(kind).await;
         let waiter = testbed.process_notified_at(kind, &url, &proxy.url()).await;
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-        let task = waiter.clone();
-        let next = tokio::spawn(async move { task.acquire(&name(), patiently()).await });
-        until("it was refused", || waiter.stats().snapshot().contended > 0).await;
+        let next = queued(&waiter, LONG_LEASE).await;
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         let since = Instant::now();
         proxy.set(Link::Works);
         let next = timeout(PATIENCE, next).await.expect("granted at last").expect("no panic");
         at_once += u32::from(since.elapsed() < FIRST_LOOK);
         kinds += 1;
-        assert_eq!(next.expect("granted").release().await, ReleaseOutcome::Released);
+        assert_eq!(next.release().await, ReleaseOutcome::Released);
     }
     // A machine that stands still for a second makes one of them late.
     assert!(kinds > 0 && at_once > kinds / 2, "{at_once} of {kinds} at once");
@@ -214,10 +188,7 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
     for link in [Link::Refuses, Link::Stalls] {
         proxy.set(Link::Works);
         let guard = holder.acquire(&testbed.name, waiting(LONG_LEASE)).await.expect("granted");
-        let (contended, task) = (waiter.stats().snapshot().contended, waiter.clone());
-        let lock = testbed.name.clone();
-        let next = tokio::spawn(async move { task.acquire(&lock, patiently()).await });
-        until("it waits", || waiter.stats().snapshot().contended > contended).await;
+        let next = queued(&waiter, LONG_LEASE).await;
         let queue = format!("{}queue:{}", testbed.prefix, testbed.name);
         let since = Instant::now();
         while !testbed.redis.clone().exists::<_, bool>(&queue).await.expect("EXISTS") {
@@ -227,39 +198,6 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
         proxy.set(link);
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         let next = timeout(PATIENCE, next).await.expect("within the fallback").expect("no panic");
-        assert_eq!(next.expect("granted").release().await, ReleaseOutcome::Released);
+        assert_eq!(next.release().await, ReleaseOutcome::Released);
     }
-}
-
-/// The hold ends under a guard that was handed over: that guard is notified, the one before is not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_present_holder_is_notified_of_a_loss() {
-    let testbed = Testbed::new();
-    let kind = leaselock::KINDS.iter().find(|kind| kind.kind == "token" && notified(kind));
-    let process = testbed.process(kind.expect("token on redis")).await;
-    let lease = Duration::from_secs(2);
-    let stats = || process.stats().snapshot();
-    let mut others = Vec::new();
-    let holder = process.acquire(&name(), waiting(lease)).await.expect("granted");
-    for behind in 1..=3 {
-        let waiter = process.clone();
-        others.push(tokio::spawn(async move { waiter.acquire(&name(), waiting(lease)).await }));
-        until("it stands in line", || stats().waiting_now == behind).await;
-    }
-    // The one behind the holder asks the server, for itself and those behind it.
-    let _ = holder.release().await;
-    let mut next = async || others.remove(0).await.expect("no panic").expect("granted");
-    let _ = next().await.release().await;
-    let second = next().await;
-    let silent = second.lost();
-    let _ = second.release().await;
-    let third = next().await;
-    assert!(stats().handed_over >= 2, "{:?}", stats());
-    let key = format!("{}lock:{}", testbed.prefix, name());
-    let mut redis = connect(&crate::support::redis_url().await).await;
-    let deleted: u64 = redis.del(key).await.expect("DEL");
-    assert_eq!(deleted, 1);
-    until_lost(&third).await;
-    assert!(!silent.is_cancelled(), "it was notified of a hold that it had given up");
-    assert_eq!(third.release().await, ReleaseOutcome::AlreadyLost);
 }

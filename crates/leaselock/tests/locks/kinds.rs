@@ -1,7 +1,6 @@
 //! Conformance: what every kind on the list has to do, on every backend. A kind that cannot do
 //! something says so in its capabilities, and only then it is left out.
 
-mod order;
 mod reentry;
 
 use std::sync::Arc;
@@ -15,19 +14,17 @@ use leaselock::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use order::{
-    a_process_serves_its_waiters_in_the_order_in_which_they_came,
-    processes_are_served_in_the_order_in_which_they_came,
-};
 use reentry::{
     a_hold_that_was_entered_again_is_not_handed_over, only_a_reentrant_kind_lets_its_owner_in_again,
 };
 
-use super::conformance::{assert_all_are_tested, conformance};
-use super::testbed::{Testbed, can_be_held, name};
+use super::conformance::conformance;
+use super::linear::stopped_holders_leave_history_and_number_linearizable;
+use super::testbed::{Testbed, can_be_held, name, refused};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, waiting};
 
 conformance! {
+    of: can_be_held,
     kinds: [
         redis_token: "token" on "redis",
         redis_reentrant: "reentrant" on "redis",
@@ -63,7 +60,6 @@ conformance! {
             m4_a_late_release_never_frees_another_ones_lock
             a_hold_that_is_not_renewed_is_lost_in_time
             a_wait_ends_at_its_deadline_and_leaves_no_trace
-            c1_a_dropped_guard_is_given_back
             processes_are_served_in_the_order_in_which_they_came
             only_a_reentrant_kind_lets_its_owner_in_again
             a_hold_that_was_entered_again_is_not_handed_over
@@ -72,14 +68,9 @@ conformance! {
         two threads: [
             m1_critical_sections_of_two_processes_never_overlap
             a_guard_keeps_the_lock_beyond_its_lease
-            a_process_serves_its_waiters_in_the_order_in_which_they_came
+            stopped_holders_leave_history_and_number_linearizable
         ]
     }
-}
-
-#[test]
-fn every_kind_is_tested_by_name() {
-    assert_all_are_tested(TESTED, can_be_held);
 }
 
 fn fenced(kind: &Capabilities) -> bool {
@@ -217,8 +208,7 @@ async fn m4_a_late_release_never_frees_another_ones_lock(kind: &'static Capabili
         assert!(fence_of(&holder) > fence_of(&late), "{label}");
     }
     assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost, "{label}");
-    let refused = slow.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+    refused(&slow).await;
     assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
     hold_and_release(label, &slow).await;
 }
@@ -296,18 +286,42 @@ async fn a_wait_ends_at_its_deadline_and_leaves_no_trace(kind: &'static Capabili
     hold_and_release(label, &process).await;
 }
 
-/// C1: a guard that is dropped is given back.
-async fn c1_a_dropped_guard_is_given_back(kind: &'static Capabilities) {
+async fn processes_are_served_in_the_order_in_which_they_came(kind: &'static Capabilities) {
+    const PROCESSES: usize = 6;
     let testbed = Testbed::new();
-    let (label, process, other) = testbed.pair(kind).await;
-    drop(granted(label, &process, LONG_LEASE).await);
-    hold_and_release(label, &other).await;
+    if !kind.fair_between_processes {
+        return;
+    }
+    let (label, first, _) = testbed.pair(kind).await;
+    let holder = first.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+    let served = Arc::new(StdMutex::new(Vec::new()));
+    let mut waiters = tokio::task::JoinSet::new();
+    for number in 0..PROCESSES {
+        let (process, served) = (testbed.process(kind).await, served.clone());
+        let waiter = process.clone();
+        waiters.spawn(async move {
+            let guard = waiter.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
+            served.lock().expect("served").push(number);
+            guard.release().await
+        });
+        // It has been refused once, so it has its place.
+        until("it waits", || process.stats().snapshot().contended == 1).await;
+    }
+    assert_eq!(holder.release().await, ReleaseOutcome::Released);
+    waiters.join_all().await;
+    let in_order: Vec<usize> = (0..PROCESSES).collect();
+    assert_eq!(*served.lock().expect("served"), in_order, "{label}");
 }
 
-/// N1: names that differ in case, in their last character or in their tag are different locks.
+/// N1: names that differ in case, in their last character or in their tag are different locks, and so are those that would
+/// be one path.
 async fn n1_names_do_not_alias(kind: &'static Capabilities) {
     let long = "x".repeat(LockName::LEN_MAX_BYTES - 1);
-    let names = ["a", "A", "{a}", "{A}", "a:b", "{a}:b", &format!("{long}y"), &format!("{long}z")];
+    let [y, z] = ["y", "z"].map(|last| format!("{long}{last}"));
+    let names = [
+        "a", "A", "{a}", "{A}", "a:b", "{a}:b", "a/b", "a%2Fb", "a%252Fb", ".", "..", "%2E", ".a",
+        &y, &z,
+    ];
     let testbed = Testbed::new();
     let (label, first, second) = testbed.pair(kind).await;
     let mut guards = Vec::new();

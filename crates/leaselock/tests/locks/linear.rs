@@ -18,12 +18,11 @@ use rand::RngExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::conformance::{assert_all_are_tested, conformance};
 use super::dying::dying;
 use super::fenced_number::Number;
 use super::histories::{Added, CountSpec, LockOp, LockSpec};
 use super::support::{own_redis, random, rounds};
-use super::testbed::{Testbed, can_be_held, lazily, listed, name};
+use super::testbed::{Testbed, lazily, listed, name};
 use super::{PATIENCE, SHORT_LEASE};
 
 /// Processes that contend for the name.
@@ -32,38 +31,6 @@ const PROCESSES: u32 = 3;
 const ADDITIONS: u32 = 4;
 /// A holder that is stopped is stopped for this time: longer than its lease.
 const STOP: Duration = Duration::from_millis(360);
-
-conformance! {
-    kinds: [
-        redis_token: "token" on "redis",
-        redis_reentrant: "reentrant" on "redis",
-        redis_fair: "fair" on "redis",
-        redis_spin: "spin" on "redis",
-        redis_read_write: "read-write" on "redis",
-        redis_multi: "multi" on "redis",
-        mysql_table: "table" on "mysql",
-        etcd_mutex: "mutex" on "etcd",
-        etcd_read_write: "read-write" on "etcd",
-        etcd_semaphore: "semaphore" on "etcd",
-        zookeeper_sequential: "sequential" on "zookeeper",
-        zookeeper_spin: "spin" on "zookeeper",
-        zookeeper_reentrant: "reentrant" on "zookeeper",
-        zookeeper_read_write: "read-write" on "zookeeper",
-        zookeeper_semaphore: "semaphore" on "zookeeper",
-        zookeeper_multi: "multi" on "zookeeper",
-        local_token: "token" on "local",
-        local_multi: "multi" on "local",
-    ]
-    {
-        one thread: [],
-        two threads: [stopped_holders_leave_history_and_number_linearizable]
-    }
-}
-
-#[test]
-fn every_kind_with_fences_is_tested_by_name() {
-    assert_all_are_tested(TESTED, |kind| can_be_held(kind) && kind.fencing != Fencing::None);
-}
 
 /// The histories of one run.
 #[derive(Clone, Default)]
@@ -148,12 +115,15 @@ impl Process {
     }
 }
 
-async fn stopped_holders_leave_history_and_number_linearizable(kind: &'static Capabilities) {
+pub async fn stopped_holders_leave_history_and_number_linearizable(kind: &'static Capabilities) {
+    if kind.fencing == Fencing::None {
+        return;
+    }
     let testbed = Testbed::new();
     Number::make(&testbed).await;
     let (histories, mut processes) = (Histories::default(), JoinSet::new());
     for number in 0..PROCESSES {
-        let (testbed, histories) = (testbed.again(), histories.clone());
+        let (testbed, histories) = (testbed.clone(), histories.clone());
         processes.spawn(dying(async move {
             let lock = testbed.process(kind).await;
             let number_of = Number::open(&testbed).await;
@@ -176,7 +146,7 @@ async fn redis_under_faults(kind: &str) {
     let (histories, mut processes) = (Histories::default(), JoinSet::new());
     let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
     for _ in 0..PROCESSES {
-        let (testbed, histories, over) = (testbed.again(), histories.clone(), over.clone());
+        let (testbed, histories, over) = (testbed.clone(), histories.clone(), over.clone());
         let url = server.tcp_url();
         processes.spawn(dying(async move {
             let lock = testbed.process_behind(kind, &url).await;

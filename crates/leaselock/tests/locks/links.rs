@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::proxy::{Link, Proxy};
-use super::testbed::{Testbed, label, name};
+use super::testbed::{Testbed, label, name, refused};
 use super::{LONG_LEASE, PATIENCE, at_once, until, waiting};
 
 /// Long enough for a busy machine to be in time, short enough for a test.
@@ -76,8 +76,7 @@ async fn m5_an_acquire_whose_answer_was_lost_is_one_hold() {
         let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
         timeout(PATIENCE, proxy.answer_lost()).await.expect("an answer was lost");
         assert!(!guard.is_lost(), "{label}");
-        let refused = other.acquire(&name(), at_once(LONG_LEASE)).await;
-        assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+        refused(&other).await;
         // The release as well: it ran, and only its answer is lost.
         proxy.set(Link::LosesNextAnswer);
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");

@@ -30,7 +30,6 @@ mod kinds;
 mod linear;
 mod linear_failover;
 mod links;
-mod losing;
 mod many_waiters;
 mod multi_locks;
 mod notifying;
@@ -51,14 +50,14 @@ mod testbed;
 mod traces;
 mod tracking;
 mod wait_strategies;
-mod waiting;
 mod zookeeper;
 
 use std::time::Duration;
 
+use futures::poll;
 use leaselock::{
-    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex, Wait,
-    redis as redis_locks,
+    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex, ReleaseOutcome,
+    WAITERS_MAX, Wait, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use redis_connection::{Address, Options, SharedConnection};
@@ -94,12 +93,7 @@ impl TokenTestbed {
 
     /// One more process.
     async fn process(&self) -> LeasedMutex {
-        self.process_behind(&support::redis_url().await).await
-    }
-
-    /// One more process that reaches the server at `url`.
-    async fn process_behind(&self, url: &str) -> LeasedMutex {
-        let connection = connect(url).await;
+        let connection = connect(&support::redis_url().await).await;
         redis_locks::token::mutex(connection, &self.prefix, &TaskTracker::new()).expect("a prefix")
     }
 
@@ -216,15 +210,20 @@ async fn options_that_cannot_be_safe_are_refused() {
 }
 
 #[tokio::test]
-async fn the_background_tasks_end_with_the_lock_and_give_back_first() {
+async fn the_line_has_an_end() {
     let testbed = TokenTestbed::new().await;
-    let tasks = TaskTracker::new();
-    let connection = connect(&support::redis_url().await).await;
-    let process = redis_locks::token::mutex(connection, &testbed.prefix, &tasks).expect("a prefix");
+    let process = testbed.process().await;
     let guard = acquire(&process, &testbed, LONG_LEASE).await;
-    drop(process);
-    drop(guard);
-    tasks.close();
-    timeout(PATIENCE, tasks.wait()).await.expect("all tasks end");
-    assert_eq!(testbed.value().await, None);
+    let mut line = Vec::new();
+    for _ in 0..WAITERS_MAX {
+        let mut waiter = process.acquire(&testbed.name, waiting(LONG_LEASE));
+        assert!(poll!(&mut waiter).is_pending());
+        line.push(waiter);
+    }
+    let refused = process.acquire(&testbed.name, waiting(LONG_LEASE)).await;
+    assert!(matches!(refused, Err(AcquireError::TooManyWaiters)), "{refused:?}");
+    assert_eq!(process.stats().snapshot().waiting_now, WAITERS_MAX);
+    drop(line);
+    assert_eq!(process.stats().snapshot().waiting_now, 0);
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }

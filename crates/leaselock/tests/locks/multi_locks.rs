@@ -12,12 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::conformance::{assert_all_are_tested, conformance};
+use super::conformance::conformance;
 use super::dying::dying;
 use super::testbed::{Testbed, granted, is_refused, label, let_go, name};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, fence_of, waiting};
 
 conformance! {
+    of: |kind| kind.primitive == Primitive::MultiLock,
     kinds: [
         redis_multi: "multi" on "redis",
         zookeeper_multi: "multi" on "zookeeper",
@@ -32,11 +33,6 @@ conformance! {
             x1_opposite_orders_do_not_block_each_other
         ]
     }
-}
-
-#[test]
-fn every_kind_is_tested_by_name() {
-    assert_all_are_tested(TESTED, |kind| kind.primitive == Primitive::MultiLock);
 }
 
 /// X1: all or none, within a slot and over several.
@@ -117,7 +113,7 @@ async fn x1_dying_between_two_slots_blocks_for_a_lease_only(kind: &'static Capab
     let again = other.acquire_all(&names(&["x"]), waiting(LONG_LEASE)).await;
     assert_eq!(again.expect("given back").release().await, ReleaseOutcome::Released);
     // The process dies.
-    let child_testbed = testbed.again();
+    let child_testbed = testbed.clone();
     dying(async move {
         let process = child_testbed.multi(kind).await;
         let both = names(&["y", "x"]);

@@ -10,14 +10,14 @@ use leaselock::{
 };
 use redis::AsyncCommands;
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::dying::dying;
 use super::handing::warm_up;
 use super::proxy::Proxy;
-use super::testbed::{Testbed, label, listed, name};
+use super::testbed::{Testbed, label, listed, name, queued};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting};
 use crate::support::{eventually, rounds};
 
@@ -31,16 +31,6 @@ async fn let_go(guard: Guard) {
 
 fn notified(process: &LeasedMutex) -> u64 {
     process.stats().snapshot().handed_over_by_others
-}
-
-/// Somebody who has been refused and waits.
-async fn queued(process: &LeasedMutex) -> JoinHandle<Guard> {
-    let (contended, waiter) = (process.stats().snapshot().contended, process.clone());
-    let options =
-        AcquireOptions { lease: LONG_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) };
-    let waits = tokio::spawn(async move { waiter.acquire(&name(), options).await });
-    until("it waits", || process.stats().snapshot().contended > contended).await;
-    tokio::spawn(async { waits.await.expect("no panic").expect("granted") })
 }
 
 /// A process with both halves, whose subscriber listens.
@@ -70,7 +60,7 @@ async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer(
         let writer = granted(&first.1).await;
         let mut reading = Vec::new();
         for reader in readers {
-            reading.push(queued(reader).await);
+            reading.push(queued(reader, LONG_LEASE).await);
         }
         let_go(writer).await;
         // Each of them keeps its guard until all have one.
@@ -78,7 +68,7 @@ async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer(
         for reader in reading {
             guards.push(reader.await.expect("no panic"));
         }
-        let writing = queued(&second.1).await;
+        let writing = queued(&second.1, LONG_LEASE).await;
         for guard in guards {
             assert!(!writing.is_finished(), "a writer among readers");
             let_go(guard).await;
@@ -106,7 +96,7 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
             }
         });
         until("it waits", || second.1.stats().snapshot().contended > contended).await;
-        let behind = queued(&third.0).await;
+        let behind = queued(&third.0, LONG_LEASE).await;
         drop(gives_up);
         assert!(writing.await.expect("no panic"), "the writer did not wait for the reader");
         let_go(behind.await.expect("no panic")).await;
@@ -137,7 +127,7 @@ async fn as_many_are_notified_as_permits_are_free() {
             }
             let mut queue = Vec::new();
             for waiter in &waiters {
-                queue.push(queued(waiter).await);
+                queue.push(queued(waiter, LONG_LEASE).await);
             }
             for free in 1..=PERMITS as usize {
                 let_go(held.pop().expect("held")).await;
@@ -181,7 +171,7 @@ async fn a_waiter_for_several_names_is_notified_and_leaves_unusable_grants_to_ot
             tokio::spawn(async move { waiter.acquire_all(&names, waiting(LONG_LEASE)).await });
         let has_come = || several.mutex().stats().snapshot().contended > contended;
         until("it waits for both", has_come).await;
-        let behind = queued(alone[1].mutex()).await;
+        let behind = queued(alone[1].mutex(), LONG_LEASE).await;
         assert_eq!(one.release().await, ReleaseOutcome::Released);
         let_go(behind.await.expect("no panic")).await;
         assert_eq!(two.release().await, ReleaseOutcome::Released);
@@ -291,7 +281,7 @@ async fn w3_a_hundred_waiters_go_on_after_their_holder_died() {
     };
     for kind in KINDS.iter().filter(is_notified) {
         if kind.primitive != Primitive::CountdownLatch {
-            kinds.spawn(go_on_after_their_holder_died(testbed.again(), kind));
+            kinds.spawn(go_on_after_their_holder_died(testbed.clone(), kind));
         }
     }
     kinds.join_all().await;

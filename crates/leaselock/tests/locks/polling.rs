@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use futures::poll;
-use leaselock::{Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{KINDS, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::task::yield_now;
 
 use super::proxy::Proxy;
-use super::testbed::{Testbed, label, name};
-use super::{LONG_LEASE, PATIENCE, at_once, until, waiting};
+use super::testbed::{Testbed, can_be_held, label, name};
+use super::{LONG_LEASE, PATIENCE, until, waiting};
 
 /// Up to here every number of polls is tried, then every quarter more.
 const EVERY_POLL_TO: u32 = 40;
@@ -54,12 +54,6 @@ async fn is_free(label: &str, other: &LeasedMutex) {
     let guard = other.acquire(&name(), waiting(LONG_LEASE)).await;
     let guard = guard.unwrap_or_else(|error| panic!("{label}: it was leaked: {error}"));
     assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
-}
-
-/// Nobody else may hold what such a kind holds.
-fn excludes(kind: &&&Capabilities) -> bool {
-    use leaselock::Primitive::{CountdownLatch, SharedCounter};
-    !matches!(kind.primitive, SharedCounter | CountdownLatch)
 }
 
 /// Each number of polls until the future is ready: while the name is free, while another process
@@ -113,30 +107,13 @@ async fn c1_an_acquire_may_be_dropped_after_any_of_its_wakes() {
     }
 }
 
-/// An acquire is dropped after each number of turns of its background tasks; the name stays free.
+/// An acquire is dropped after each number of turns of its background tasks; the name stays free. What was dropped sends
+/// at most two more scripts to Redis, its acquire and a release, and then another process has the name.
 #[tokio::test]
 async fn c1_an_acquire_may_be_dropped_at_any_turn_of_its_tasks() {
-    let testbed = Testbed::new();
-    for (label, process, other) in testbed.pairs(|_| true).await {
-        is_free(label, &process).await;
-        let mut polls = 0;
-        while !after_turns(process.acquire(&name(), waiting(LONG_LEASE)), polls).await {
-            is_free(label, &other).await;
-            polls += 1 + polls.saturating_sub(EVERY_POLL_TO) / 4;
-            assert!(polls < POLLS_MAX, "{label}: it is never granted");
-        }
-        is_free(label, &other).await;
-    }
-}
-
-/// On the wire: what was dropped sends at most two more commands, its acquire and a release, and
-/// then another process has the name.
-#[tokio::test]
-async fn c1_a_dropped_acquire_frees_within_two_round_trips() {
     const ROUND_TRIPS_MAX: u64 = 2;
     let testbed = Testbed::new();
-    let on_redis = |kind: &&&Capabilities| kind.backend == "redis" && kind.kind != "redlock";
-    for kind in KINDS.iter().filter(excludes).filter(on_redis) {
+    for kind in KINDS.iter().filter(|kind| can_be_held(kind)) {
         let label = label(kind);
         let proxy = Proxy::start(&crate::support::redis_url().await).await;
         let process = testbed.process_behind(kind, &proxy.url()).await;
@@ -153,9 +130,9 @@ async fn c1_a_dropped_acquire_frees_within_two_round_trips() {
             if ready {
                 break;
             }
-            polls += 1;
+            polls += 1 + polls.saturating_sub(EVERY_POLL_TO) / 4;
+            assert!(polls < POLLS_MAX, "{label}: it is never granted");
         }
-        let held = process.acquire(&name(), at_once(LONG_LEASE)).await.expect("free");
-        assert_eq!(held.release().await, ReleaseOutcome::Released, "{label}");
+        is_free(label, &process).await;
     }
 }

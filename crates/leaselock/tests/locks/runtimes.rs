@@ -1,12 +1,11 @@
-//! A lock that outlives the tokio runtime on which it was made, or is used on several.
+//! A lock that outlives the tokio runtime on which it was made.
 
 use leaselock::{Guard, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::testbed::{Testbed, granted, is_refused, let_go, listed, name};
-use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, kinds, until, until_lost, waiting};
+use super::testbed::{Testbed, granted, is_refused, let_go, listed, queued};
+use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, kinds, until_lost};
 
 fn runtime() -> Runtime {
     Runtime::new().expect("a runtime")
@@ -15,12 +14,6 @@ fn runtime() -> Runtime {
 /// A lock that is made and used once on a runtime of its own, which then ends.
 fn from_an_ended_runtime<T>(make: impl Future<Output = T>) -> T {
     runtime().block_on(make)
-}
-
-/// Waits for the lock in a task.
-fn waits(process: &LeasedMutex) -> JoinHandle<Guard> {
-    let process = process.clone();
-    tokio::spawn(async move { granted("token", &process, LONG_LEASE).await })
 }
 
 /// Waits for three leases, in which nobody else may hold what `guard` holds.
@@ -82,8 +75,7 @@ fn a_lock_from_an_ended_runtime_is_notified() {
         let (process, other) = (testbed.process(token).await, testbed.process(token).await);
         // It waits once, so that its subscriber has a connection.
         let holder = granted("token", &other, LONG_LEASE).await;
-        let waits = waits(&process);
-        until("the other waits", || process.stats().snapshot().contended == 1).await;
+        let waits = queued(&process, LONG_LEASE).await;
         let_go("token", holder).await;
         let_go("token", waits.await.expect("no panic")).await;
         (testbed, process)
@@ -96,11 +88,8 @@ fn a_lock_from_an_ended_runtime_is_notified() {
             rounds += 1;
             assert!(rounds < 20, "no release notified the waiter");
             let holder = granted("token", &other, LONG_LEASE).await;
-            let waits = waits(&process);
-            until("it waits in the queue of the server", || {
-                process.stats().snapshot().waiting_now == 0
-            })
-            .await;
+            let waits = queued(&process, LONG_LEASE).await;
+            // It has a connection for notifications by then.
             sleep(SHORT_LEASE / 3).await;
             let_go("token", holder).await;
             let_go("token", waits.await.expect("no panic")).await;
@@ -125,24 +114,5 @@ fn a_hold_is_lost_when_its_runtime_ends() {
         assert_eq!(process.stats().snapshot().lost, 1);
         // The release still finds the hold, whose lease has not ended.
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    });
-}
-
-#[test]
-fn one_lock_is_used_on_two_runtimes_at_once() {
-    let (first, second) = (runtime(), runtime());
-    let (testbed, process) = first.block_on(async {
-        let testbed = Testbed::new();
-        let process = testbed.process(listed("redis", "token")).await;
-        (testbed, process)
-    });
-    let other = first.block_on(testbed.process(listed("redis", "token")));
-    let held = second.block_on(async { process.acquire(&name(), waiting(SHORT_LEASE)).await });
-    let held = held.expect("granted");
-    // The runtime that made the lock ends; the hold belongs to the one that acquired it.
-    drop(first);
-    second.block_on(async {
-        holds_beyond_its_lease(&held, &other).await;
-        let_go("token", held).await;
     });
 }

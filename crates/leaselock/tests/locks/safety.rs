@@ -2,54 +2,29 @@
 
 use std::time::Duration;
 
-use leaselock::{Fence, LeasedMutex, LockName, Mutex, ReleaseOutcome};
+use leaselock::{Fence, LockName, Mutex, ReleaseOutcome};
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep};
 
-use super::proxy::{Link, Proxy};
 use super::{
-    FOREIGNER, LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, fence_of, until, until_lost, waiting,
+    FOREIGNER, LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, fence_of, until_lost, waiting,
 };
 use crate::support::rounds;
 
-/// M3: over ten thousand acquires of two processes, take-overs and losses of all data; in the longer
-/// run a hundred thousand.
+/// M3: an emptied server has lost the hold and the counter of the fences.
 #[tokio::test]
-async fn fences_rise_strictly_whatever_happens() {
+async fn fences_rise_over_an_emptied_redis() {
     let testbed = TokenTestbed::new().await;
-    let processes = [testbed.process().await, testbed.process().await];
+    let process = testbed.process().await;
     let mut last = Fence(0);
-    let acquires = 10_000 * rounds(1).min(10) as usize;
-    for round in 0..acquires {
-        let guard = acquire(&processes[round % 2], &testbed, LONG_LEASE).await;
+    for _ in 0..rounds(10) {
+        let guard = acquire(&process, &testbed, LONG_LEASE).await;
         assert!(fence_of(&guard) > last, "{} after {last}", fence_of(&guard));
         last = fence_of(&guard);
-        if round % 100 == 50 {
-            // The next owner comes while this one still thinks that it holds the lock.
-            testbed.delete(testbed.lock_key()).await;
-            let next = acquire(&processes[(round + 1) % 2], &testbed, LONG_LEASE).await;
-            assert!(fence_of(&next) > last);
-            last = fence_of(&next);
-            assert_eq!(next.release().await, ReleaseOutcome::Released);
-            assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
-        } else {
-            assert_eq!(guard.release().await, ReleaseOutcome::Released);
-        }
-        if round % 1_000 == 999 {
-            // An emptied server: all that it knew of these locks is gone.
-            testbed.delete(testbed.lock_key()).await;
-            testbed.delete(testbed.fence_key()).await;
-        }
+        testbed.delete(testbed.lock_key()).await;
+        testbed.delete(testbed.fence_key()).await;
+        assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost);
     }
-    assert!(last <= Fence::MAX);
-}
-
-/// The fence of a hold that is released again.
-async fn fence_of_a_hold(process: &LeasedMutex, testbed: &TokenTestbed) -> Fence {
-    let guard = acquire(process, testbed, LONG_LEASE).await;
-    let fence = fence_of(&guard);
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    fence
 }
 
 /// M3: when a counter ahead of the clock expired, the next fence would be the clock's, which is lower.
@@ -58,7 +33,12 @@ async fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
     const AHEAD: Duration = Duration::from_secs(10 * 24 * 60 * 60);
     let testbed = TokenTestbed::new().await;
     let process = testbed.process().await;
-    let fence = async || fence_of_a_hold(&process, &testbed).await;
+    let fence = async || {
+        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        let fence = fence_of(&guard);
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+        fence
+    };
     let is_kept = async || {
         let kept_ms: i64 = testbed.redis.clone().pttl(testbed.fence_key()).await.expect("PTTL");
         kept_ms > i64::try_from(AHEAD.as_millis()).expect("ten days")
@@ -70,50 +50,6 @@ async fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
     assert!(is_kept().await);
     assert_eq!(fence().await, Fence(raised.get() + 1));
     assert!(is_kept().await);
-}
-
-/// M4: a release that comes too late leaves the new owner alone.
-#[tokio::test]
-async fn a_late_release_never_frees_another_ones_lock() {
-    let testbed = TokenTestbed::new().await;
-    let (slow, quick) = (testbed.process().await, testbed.process().await);
-    let late = acquire(&slow, &testbed, LONG_LEASE).await;
-    let dropped_late = {
-        testbed.delete(testbed.lock_key()).await;
-        acquire(&quick, &testbed, LONG_LEASE).await
-    };
-    testbed.delete(testbed.lock_key()).await;
-    let holder = acquire(&testbed.process().await, &testbed, LONG_LEASE).await;
-    let held = testbed.value().await;
-    assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost);
-    drop(dropped_late);
-    until("the dropped guard was given back", || quick.stats().snapshot().already_lost == 1).await;
-    assert_eq!(testbed.value().await, held);
-    assert_eq!(holder.release().await, ReleaseOutcome::Released);
-    assert_eq!(testbed.value().await, None);
-}
-
-/// M5: the answer to an acquire is lost after the script ran. One hold, the same fence.
-#[tokio::test]
-async fn an_acquire_whose_answer_was_lost_is_repeated_and_is_one_hold() {
-    let testbed = TokenTestbed::new().await;
-    let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = testbed.process_behind(&proxy.url()).await;
-    // Once before, so that the script is loaded and the first answer lost is the acquire's.
-    let _ = acquire(&process, &testbed, LONG_LEASE).await.release().await;
-    proxy.set(Link::LosesNextAnswer);
-    let guard = acquire(&process, &testbed, LONG_LEASE).await;
-    proxy.answer_lost().await;
-    let fence: u64 = testbed.redis.clone().get(testbed.fence_key()).await.expect("GET");
-    assert_eq!(fence_of(&guard), Fence(fence), "a second fence was minted");
-    let held = testbed.value().await.expect("held");
-    assert!(held.ends_with(&format!(":{fence}")), "{held}");
-    // The same for the release: it ran, its answer is lost, and it is still a release.
-    proxy.set(Link::LosesNextAnswer);
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    proxy.answer_lost().await;
-    assert_eq!(testbed.value().await, None);
-    assert_eq!(process.stats().snapshot().acquired, 2);
 }
 
 /// M6: renewals that are on their way when the lock is released change nothing. The longer run
@@ -184,24 +120,4 @@ async fn a_renewal_never_creates_or_prolongs_what_is_not_ours() {
     // Lost guards that are dropped leave the foreigner alone, too.
     drop((gone, taken));
     assert_eq!(testbed.value().await.as_deref(), Some(FOREIGNER));
-}
-
-/// M8: a renewal that fails for a moment neither ends the hold nor deletes the key.
-#[tokio::test]
-async fn a_failed_renewal_never_releases() {
-    let testbed = TokenTestbed::new().await;
-    let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = testbed.process_behind(&proxy.url()).await;
-    let guard = acquire(&process, &testbed, Duration::from_secs(2)).await;
-    let held = testbed.value().await;
-    for round in 1..=3 {
-        proxy.set(Link::LosesNextAnswer);
-        until("a renewal failed", || process.stats().snapshot().renew_failures >= round).await;
-        assert_eq!(testbed.value().await, held);
-        let renewed = process.stats().snapshot().renewals;
-        until("the next renewal worked", || process.stats().snapshot().renewals > renewed).await;
-        assert_eq!(testbed.value().await, held);
-    }
-    assert!(!guard.is_lost());
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }

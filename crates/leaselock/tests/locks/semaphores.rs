@@ -8,12 +8,13 @@ use leaselock::{Capabilities, Primitive};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::conformance::{assert_all_are_tested, conformance};
+use super::conformance::conformance;
 use super::dying::dying;
 use super::testbed::{Testbed, granted, is_refused, label, let_go};
 use super::{LONG_LEASE, SHORT_LEASE};
 
 conformance! {
+    of: |kind| kind.primitive == Primitive::Semaphore,
     kinds: [
         redis_semaphore: "semaphore" on "redis",
         redis_expiring_semaphore: "expiring-semaphore" on "redis",
@@ -28,11 +29,6 @@ conformance! {
             s1_there_are_never_more_holders_than_permits
         ]
     }
-}
-
-#[test]
-fn every_kind_is_tested_by_name() {
-    assert_all_are_tested(TESTED, |kind| kind.primitive == Primitive::Semaphore);
 }
 
 /// S1: never more than there are permits, and all of them are used.
@@ -76,7 +72,7 @@ async fn s1_permits_of_the_dead_come_back_where_holds_expire(kind: &'static Capa
     let label = label(kind);
     let (living, other) = (testbed.semaphore(kind, 3).await, testbed.semaphore(kind, 3).await);
     let mine = granted(label, &living, SHORT_LEASE).await;
-    let child_testbed = testbed.again();
+    let child_testbed = testbed.clone();
     dying(async move {
         let process = child_testbed.semaphore(kind, 3).await;
         for _ in 0..2 {

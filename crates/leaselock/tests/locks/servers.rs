@@ -11,7 +11,8 @@ use redis_connection::{Options, Slot};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::failovers::{name, owner, slot};
+use super::failovers::{owner, slot};
+use super::testbed::name;
 use super::{LONG_LEASE, at_once, connect, shared, waiting};
 use crate::support::{eventually, own_cluster, own_sentinels, unique};
 

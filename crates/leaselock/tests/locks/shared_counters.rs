@@ -3,10 +3,11 @@
 use leaselock::{Capabilities, CommandError, Primitive};
 use tokio::task::JoinSet;
 
-use super::conformance::{assert_all_are_tested, conformance};
+use super::conformance::conformance;
 use super::testbed::{Testbed, label, name};
 
 conformance! {
+    of: |kind| kind.primitive == Primitive::SharedCounter,
     kinds: [
         redis_counter: "counter" on "redis",
         zookeeper_counter: "counter" on "zookeeper",
@@ -18,11 +19,6 @@ conformance! {
             counters_lose_nothing
         ]
     }
-}
-
-#[test]
-fn every_kind_is_tested_by_name() {
-    assert_all_are_tested(TESTED, |kind| kind.primitive == Primitive::SharedCounter);
 }
 
 /// No update of a counter is lost, however it is made, and what does not fit is refused.

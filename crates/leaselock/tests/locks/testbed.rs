@@ -6,65 +6,53 @@ use std::time::{Duration, SystemTime};
 use leaselock::demo::setnx_expire::Repair;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireError, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, MultiMutex,
-    Mutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, demo, etcd, local, mysql,
-    redis as redis_locks, zookeeper,
+    AcquireError, AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex,
+    LockName, MultiMutex, Mutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, Wait, demo,
+    etcd, local, mysql, redis as redis_locks, zookeeper,
 };
 use redis_connection::{Options, SharedConnection};
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::{LONG_LEASE, at_once, connect, shared, waiting};
+use super::{LONG_LEASE, at_once, connect, shared, until, waiting};
 use crate::support::{Database, etcd_url, independent_redis, redis_url, unique, zookeeper_hosts};
 
 /// Makes the processes of one test, each with its own lock on the test's own names. Servers are
-/// started when a kind first needs them.
+/// started when a kind first needs them. A clone has equal names and servers.
+#[derive(Clone, Default)]
 pub struct Testbed {
     pub prefix: String,
     names: local::Names,
     several: local::Names,
-    /// The test's own Redis and ZooKeeper; none is that of the run.
+    /// The test's own Redis, etcd and ZooKeeper; none is that of the run.
     redis: Option<String>,
+    /// Where notifications of Redis are heard; none is where its locks are.
+    notified: Option<String>,
+    etcd: Option<String>,
     zookeeper: Option<String>,
     database: Arc<OnceCell<Database>>,
 }
 
 impl Testbed {
     pub fn new() -> Self {
-        Self::at(Arc::default())
-    }
-
-    /// A second value with equal names and servers, for a task that outlives this one.
-    pub fn again(&self) -> Self {
-        Self {
-            prefix: self.prefix.clone(),
-            names: self.names.clone(),
-            several: self.several.clone(),
-            redis: self.redis.clone(),
-            zookeeper: self.zookeeper.clone(),
-            database: Arc::clone(&self.database),
-        }
+        Self { prefix: format!("{}:", unique("kinds")), ..Self::default() }
     }
 
     /// A testbed with equal names and another Redis.
     pub fn with_redis(&self, url: String) -> Self {
-        Self { redis: Some(url), ..self.again() }
+        Self { redis: Some(url), ..self.clone() }
+    }
+
+    /// A testbed with equal names and another etcd.
+    pub fn with_etcd(&self, url: String) -> Self {
+        Self { etcd: Some(url), ..self.clone() }
     }
 
     /// A testbed with equal names and another ZooKeeper.
     pub fn with_zookeeper(&self, hosts: String) -> Self {
-        Self { zookeeper: Some(hosts), ..self.again() }
-    }
-
-    /// A testbed on this database with unused names.
-    pub fn elsewhere(&self) -> Self {
-        Self::at(Arc::clone(&self.database))
-    }
-
-    fn at(database: Arc<OnceCell<Database>>) -> Self {
-        let (names, several) = (local::Names::default(), local::Names::default());
-        let prefix = format!("{}:", unique("kinds"));
-        Self { prefix, names, several, redis: None, zookeeper: None, database }
+        Self { zookeeper: Some(hosts), ..self.clone() }
     }
 
     async fn redis_url(&self) -> String {
@@ -72,6 +60,15 @@ impl Testbed {
             Some(url) => url.clone(),
             None => redis_url().await,
         }
+    }
+
+    /// One more process's client of etcd.
+    async fn etcd_client(&self) -> etcd::Client {
+        let url = match &self.etcd {
+            Some(url) => url.clone(),
+            None => etcd_url().await,
+        };
+        etcd::Client::new(&url).expect("an address")
     }
 
     /// One more process's sessions with ZooKeeper.
@@ -83,22 +80,35 @@ impl Testbed {
         zookeeper::Ensemble::new(&hosts, &self.prefix).expect("a prefix")
     }
 
-    /// One more process with a lock of this kind.
+    /// One more process with a lock of this kind. A writer, an only permit and a set of names are used as if they were
+    /// mutexes: nobody else may hold meanwhile.
     pub async fn process(&self, kind: &Capabilities) -> LeasedMutex {
-        match kind.backend {
-            "redis" => self.process_behind(kind, &self.redis_url().await).await,
-            "mysql" => self.mysql(kind).await,
-            "etcd" => self.etcd(kind).await,
-            "zookeeper" => self.zookeeper(kind).await,
-            _ => self.local(kind),
+        match kind.primitive {
+            Primitive::ReadWrite => return self.read_write(kind).await.write,
+            Primitive::Semaphore => return self.semaphore(kind, 1).await,
+            Primitive::MultiLock => {
+                // With keys and fences of their own beside those of `token`.
+                let prefix = format!("{}several:", self.prefix);
+                let apart = Self { prefix, names: self.several.clone(), ..self.clone() };
+                return apart.multi(kind).await.mutex().clone();
+            }
+            _ => {}
         }
-    }
-
-    fn local(&self, kind: &Capabilities) -> LeasedMutex {
-        let tasks = &TaskTracker::new();
-        match kind.kind {
-            "token" => local::mutex(&self.names, tasks),
-            "multi" => local::multi(&self.several, tasks).mutex().clone(),
+        let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
+        match (kind.backend, kind.kind) {
+            ("redis", _) => self.redis(kind).await,
+            ("mysql", _) => self.mysql(kind).await,
+            ("etcd", "mutex") => {
+                etcd::mutex::mutex(self.etcd_client().await, prefix, tasks).expect("a prefix")
+            }
+            ("zookeeper", "sequential") => {
+                zookeeper::sequential::mutex(&self.ensemble().await, tasks)
+            }
+            ("zookeeper", "spin") => zookeeper::spin::mutex(&self.ensemble().await, tasks),
+            ("zookeeper", "reentrant") => {
+                zookeeper::reentrant::mutex(&self.ensemble().await, tasks)
+            }
+            ("local", "token") => local::mutex(&self.names, tasks),
             _ => unknown(kind),
         }
     }
@@ -116,53 +126,10 @@ impl Testbed {
         }
     }
 
-    /// A writer and an only permit are used as if they were mutexes: nobody else may hold meanwhile.
-    async fn etcd(&self, kind: &Capabilities) -> LeasedMutex {
-        let client = etcd::Client::new(&etcd_url().await).expect("an address");
+    async fn redis(&self, kind: &Capabilities) -> LeasedMutex {
         let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
-        let made = match kind.kind {
-            "mutex" => etcd::mutex::mutex(client, prefix, tasks),
-            "read-write" => etcd::read_write::lock(&client, prefix, tasks).map(|lock| lock.write),
-            "semaphore" => etcd::semaphore::semaphore(client, prefix, 1, tasks),
-            _ => unknown(kind),
-        };
-        made.expect("a prefix")
-    }
-
-    /// Likewise for a writer, an only permit and one set of names.
-    async fn zookeeper(&self, kind: &Capabilities) -> LeasedMutex {
-        let (ensemble, tasks) = (&self.ensemble().await, &TaskTracker::new());
-        match kind.kind {
-            "sequential" => zookeeper::sequential::mutex(ensemble, tasks),
-            "spin" => zookeeper::spin::mutex(ensemble, tasks),
-            "reentrant" => zookeeper::reentrant::mutex(ensemble, tasks),
-            "read-write" => zookeeper::read_write::read_write(ensemble, tasks).write,
-            "semaphore" => zookeeper::semaphore::mutex(ensemble, 1, tasks),
-            "multi" => zookeeper::multi::mutex(ensemble, tasks).mutex().clone(),
-            _ => unknown(kind),
-        }
-    }
-
-    /// One more process with a lock of this kind; a kind on Redis finds it at `url`.
-    pub async fn process_behind(&self, kind: &Capabilities, url: &str) -> LeasedMutex {
-        self.process_notified_at(kind, url, url).await
-    }
-
-    /// One more process with a lock of this kind; a kind on Redis finds it at `url` and hears its
-    /// notifications at another address.
-    pub async fn process_notified_at(
-        &self,
-        kind: &Capabilities,
-        url: &str,
-        notified_url: &str,
-    ) -> LeasedMutex {
-        if kind.backend != "redis" {
-            return Box::pin(self.process(kind)).await;
-        }
-        let (prefix, tasks) = (&*self.prefix, &TaskTracker::new());
-        let redis = connect(url).await;
-        let notified = shared(notified_url, Options::default());
-        let subscriber = &Subscriber::start(notified, prefix, tasks).expect("a prefix");
+        let redis = connect(&self.redis_url().await).await;
+        let subscriber = &self.subscriber().await;
         let made = match kind.kind {
             "token" => redis_locks::token::notified(redis, subscriber, prefix, tasks),
             "reentrant" => redis_locks::reentrant::mutex(redis, subscriber, prefix, tasks),
@@ -178,26 +145,36 @@ impl Testbed {
             "setnx" => demo::setnx::mutex(redis, prefix, tasks),
             "setnx-expire" => demo::setnx_expire::mutex(redis, prefix, Repair::ByWaiters, tasks),
             "getset" => demo::getset::mutex(redis, prefix, Arc::new(now_ms), tasks),
-            // Used as if they were mutexes, with keys and fences of their own beside those of `token`.
-            "read-write" => redis_locks::read_write::read_write(&redis, subscriber, prefix, tasks)
-                .map(|lock| lock.write),
-            "semaphore" => redis_locks::semaphore::mutex(redis, subscriber, prefix, 1, tasks),
-            "expiring-semaphore" => {
-                redis_locks::expiring_semaphore::mutex(redis, subscriber, prefix, 1, tasks)
-            }
-            "multi" => {
-                let prefix = format!("{prefix}several:");
-                redis_locks::multi::mutex(redis, subscriber, &prefix, tasks)
-                    .map(|lock| lock.mutex().clone())
-            }
             _ => unknown(kind),
         };
         made.expect("a prefix")
     }
 
+    /// One more process with a lock of this kind; a kind on Redis finds it at `url`.
+    pub async fn process_behind(&self, kind: &Capabilities, url: &str) -> LeasedMutex {
+        self.process_notified_at(kind, url, url).await
+    }
+
+    /// One more process with a lock of this kind; a kind on Redis finds it at `url` and hears its
+    /// notifications at another address.
+    pub async fn process_notified_at(
+        &self,
+        kind: &Capabilities,
+        url: &str,
+        notified_url: &str,
+    ) -> LeasedMutex {
+        let notified = Some(notified_url.to_owned());
+        let testbed = Self { notified, ..self.with_redis(url.to_owned()) };
+        Box::pin(testbed.process(kind)).await
+    }
+
     /// The notifications of one more process on Redis.
     pub async fn subscriber(&self) -> Subscriber {
-        let servers = shared(&self.redis_url().await, Options::default());
+        let url = match &self.notified {
+            Some(url) => url.clone(),
+            None => self.redis_url().await,
+        };
+        let servers = shared(&url, Options::default());
         Subscriber::start(servers, &self.prefix, &TaskTracker::new()).expect("a prefix")
     }
 
@@ -212,7 +189,7 @@ impl Testbed {
                     .expect("a prefix")
             }
             "etcd" => {
-                let client = etcd::Client::new(&etcd_url().await).expect("an address");
+                let client = self.etcd_client().await;
                 etcd::read_write::lock(&client, prefix, tasks).expect("a prefix")
             }
             "zookeeper" => zookeeper::read_write::read_write(&self.ensemble().await, tasks),
@@ -234,8 +211,7 @@ impl Testbed {
                 make(redis, subscriber, prefix, permits_max, tasks)
             }
             ("etcd", _) => {
-                let client = etcd::Client::new(&etcd_url().await).expect("an address");
-                etcd::semaphore::semaphore(client, prefix, permits_max, tasks)
+                etcd::semaphore::semaphore(self.etcd_client().await, prefix, permits_max, tasks)
             }
             ("zookeeper", _) => {
                 Ok(zookeeper::semaphore::mutex(&self.ensemble().await, permits_max, tasks))
@@ -369,4 +345,22 @@ pub async fn is_refused(process: &LeasedMutex) -> bool {
 /// Releases a hold, which must not be lost.
 pub async fn let_go(label: &str, guard: Guard) {
     assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
+}
+
+/// Asserts that an acquire that does not wait finds the test's name held.
+pub async fn refused(process: &LeasedMutex) {
+    let answer = process.acquire(&name(), at_once(LONG_LEASE)).await;
+    let label = label(process.capabilities());
+    assert!(matches!(answer, Err(AcquireError::Busy)), "{label}: {answer:?}");
+}
+
+/// Waits for the test's name in a task; returns when it was refused, so that it has its place in a queue.
+pub async fn queued(process: &LeasedMutex, lease: Duration) -> JoinHandle<Guard> {
+    let before = process.stats().snapshot().contended;
+    let waiter = process.clone();
+    let options = AcquireOptions { lease, wait: Wait::Until(Instant::now() + LONG_LEASE) };
+    let waits =
+        tokio::spawn(async move { waiter.acquire(&name(), options).await.expect("granted") });
+    until("it waits", || process.stats().snapshot().contended > before).await;
+    waits
 }

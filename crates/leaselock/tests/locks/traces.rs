@@ -67,7 +67,7 @@ impl Run {
         &self,
         work: impl FnOnce(LeasedMutex, LockName, Arc<Store>) -> F + Send + 'static,
     ) -> JoinHandle<T> {
-        let testbed = self.testbed.again();
+        let testbed = self.testbed.clone();
         let recorder = self.recorder.clone();
         let name = self.name.clone();
         let store = Arc::clone(&self.store);

@@ -1,20 +1,18 @@
 //! What only ZooKeeper's kinds can show: sessions that end, lost answers, and a lost leader.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use dev_servers::ZookeeperEnsemble;
-use leaselock::zookeeper::{Ensemble, sequential, spin};
 use leaselock::{
     AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait,
 };
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::task::TaskTracker;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::proxy::{Link, Proxy};
-use super::testbed::name;
+use super::testbed::{Testbed, listed, name, refused};
 use super::{LONG_LEASE, PATIENCE, at_once, fence_of, until, until_lost, waiting};
+use crate::support::zookeeper_hosts;
 
 /// An election, or the end of a session, on a busy machine.
 const ELECTION_MAX: Duration = Duration::from_secs(30);
@@ -23,29 +21,20 @@ const ELECTION_MAX: Duration = Duration::from_secs(30);
 const BRIEF_LEASE: Duration = Duration::from_secs(1);
 
 /// Where one test works, and a bare client to look behind the locks' back.
-struct TokenTestbed {
-    prefix: String,
+struct Site {
+    testbed: Testbed,
     bare: Client,
 }
 
-impl TokenTestbed {
+impl Site {
     async fn new() -> Self {
-        let hosts = crate::support::zookeeper_hosts().await;
-        let prefix = format!("{}:", crate::support::unique("zookeeper"));
-        Self { prefix, bare: Client::connect(&hosts).await.expect("a session") }
-    }
-
-    async fn ensemble(&self) -> Arc<Ensemble> {
-        self.ensemble_at(&crate::support::zookeeper_hosts().await)
-    }
-
-    fn ensemble_at(&self, hosts: &str) -> Arc<Ensemble> {
-        Ensemble::new(hosts, &self.prefix).expect("a prefix")
+        let bare = Client::connect(&zookeeper_hosts().await).await.expect("a session");
+        Self { testbed: Testbed::new(), bare }
     }
 
     /// The path of the test's name under a kind.
     fn path(&self, kind: &str) -> String {
-        format!("/{}{kind}/{}", self.prefix, name())
+        format!("/{}{kind}/{}", self.testbed.prefix, name())
     }
 
     async fn nodes(&self, kind: &str) -> Vec<String> {
@@ -53,8 +42,13 @@ impl TokenTestbed {
     }
 }
 
+/// One more process, with sessions of its own.
+async fn process(testbed: &Testbed, kind: &str) -> LeasedMutex {
+    testbed.process(listed("zookeeper", kind)).await
+}
+
 async fn proxied() -> (Proxy, String) {
-    let hosts = crate::support::zookeeper_hosts().await;
+    let hosts = zookeeper_hosts().await;
     let proxy = Proxy::start(&format!("redis://{hosts}")).await;
     let host = proxy.host();
     (proxy, host)
@@ -80,13 +74,12 @@ async fn get(process: &LeasedMutex, options: AcquireOptions) -> Guard {
 /// let in, and when it is back it takes nothing for its own that is not.
 #[tokio::test]
 async fn m12_a_process_whose_session_ended_is_notified_first_and_adopts_nothing() {
-    let testbed = TokenTestbed::new().await;
+    let site = Site::new().await;
     let (proxy, host) = proxied().await;
-    let tasks = TaskTracker::new();
-    let cut_off = sequential::mutex(&testbed.ensemble_at(&host), &tasks);
-    let other = sequential::mutex(&testbed.ensemble().await, &tasks);
+    let cut_off = process(&site.testbed.with_zookeeper(host), "sequential").await;
+    let other = process(&site.testbed, "sequential").await;
     let late = get(&cut_off, waiting(BRIEF_LEASE)).await;
-    let old_node = testbed.nodes("sequential").await;
+    let old_node = site.nodes("sequential").await;
     assert_eq!(old_node.len(), 1);
 
     proxy.set(Link::Refuses);
@@ -99,7 +92,7 @@ async fn m12_a_process_whose_session_ended_is_notified_first_and_adopts_nothing(
     let (granted_at, holder, other) = next.await.expect("the other process");
     assert!(lost_at < granted_at, "it was notified {:?} late", lost_at - granted_at);
     assert!(fence_of(&holder) > fence_of(&late));
-    let holders_node = testbed.nodes("sequential").await;
+    let holders_node = site.nodes("sequential").await;
 
     proxy.set(Link::Works);
     assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost);
@@ -112,11 +105,11 @@ async fn m12_a_process_whose_session_ended_is_notified_first_and_adopts_nothing(
             other => panic!("it may not be granted: {other:?}"),
         }
     }
-    let node = format!("{}/{}", testbed.path("sequential"), holders_node[0]);
-    assert!(testbed.bare.check_stat(&node).await.expect("an answer").is_some(), "it was deleted");
+    let node = format!("{}/{}", site.path("sequential"), holders_node[0]);
+    assert!(site.bare.check_stat(&node).await.expect("an answer").is_some(), "it was deleted");
     assert_eq!(holder.release().await, ReleaseOutcome::Released);
     let again = get(&cut_off, patient(BRIEF_LEASE)).await;
-    assert!(!testbed.nodes("sequential").await.contains(&old_node[0]), "the old node is back");
+    assert!(!site.nodes("sequential").await.contains(&old_node[0]), "the old node is back");
     assert_eq!(again.release().await, ReleaseOutcome::Released);
     drop(other);
 }
@@ -124,15 +117,10 @@ async fn m12_a_process_whose_session_ended_is_notified_first_and_adopts_nothing(
 /// M5: the answer to the creation is lost. The node is found by its token: one hold, one release.
 #[tokio::test]
 async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
-    let testbed = TokenTestbed::new().await;
-    let tasks = TaskTracker::new();
+    let site = Site::new().await;
     for kind in ["sequential", "spin"] {
         let (proxy, host) = proxied().await;
-        let ensemble = testbed.ensemble_at(&host);
-        let process = match kind {
-            "spin" => spin::mutex(&ensemble, &tasks),
-            _ => sequential::mutex(&ensemble, &tasks),
-        };
+        let process = process(&site.testbed.with_zookeeper(host), kind).await;
         // The session and the directory are there.
         assert_eq!(
             get(&process, waiting(LONG_LEASE)).await.release().await,
@@ -142,10 +130,10 @@ async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
         let guard = get(&process, waiting(LONG_LEASE)).await;
         proxy.answer_lost().await;
         if kind == "sequential" {
-            assert_eq!(testbed.nodes(kind).await.len(), 1, "{kind}");
+            assert_eq!(site.nodes(kind).await.len(), 1, "{kind}");
         }
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
-        let free = testbed.bare.list_children(&testbed.path(kind)).await.unwrap_or_default();
+        let free = site.bare.list_children(&site.path(kind)).await.unwrap_or_default();
         assert!(free.is_empty(), "{kind}: {free:?}");
         let guard = get(&process, at_once(LONG_LEASE)).await;
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
@@ -156,27 +144,22 @@ async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
 /// raised one.
 #[tokio::test]
 async fn m3_a_raised_fence_is_exceeded_by_a_node_that_was_there() {
-    let testbed = TokenTestbed::new().await;
-    let ensemble = testbed.ensemble().await;
-    let tasks = TaskTracker::new();
-    for kind in ["sequential", "spin"] {
-        let path = testbed.path(kind);
-        let (process, node) = match kind {
-            "spin" => (spin::mutex(&ensemble, &tasks), path),
-            _ => (sequential::mutex(&ensemble, &tasks), format!("{path}/first")),
-        };
+    let site = Site::new().await;
+    for (kind, below) in [("sequential", "/first"), ("spin", "")] {
+        let node = format!("{}{below}", site.path(kind));
+        let process = process(&site.testbed, kind).await;
         let guard = get(&process, waiting(LONG_LEASE)).await;
         let raised = Fence(fence_of(&guard).get() + 1_000_000_000);
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{kind}");
         let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
-        let made = testbed.bare.create(&node, b"", &options).await.expect("created").0;
+        let made = site.bare.create(&node, b"", &options).await.expect("created").0;
         assert_eq!(process.raise_fence(&name(), raised).await, Ok(()), "{kind}");
-        let base = format!("/{}{kind}", testbed.prefix);
-        let floor = testbed.bare.get_data(&base).await.expect("the floor").0;
+        let base = format!("/{}{kind}", site.testbed.prefix);
+        let floor = site.bare.get_data(&base).await.expect("the floor").0;
         let floor: u64 = String::from_utf8(floor).expect("text").parse().expect("a number");
         let fence = u64::try_from(made.czxid).expect("positive") + floor;
         assert!(fence > raised.get(), "{kind}: {fence} after {raised}");
-        testbed.bare.delete(&node, None).await.expect("deleted");
+        site.bare.delete(&node, None).await.expect("deleted");
     }
 }
 
@@ -184,25 +167,20 @@ async fn m3_a_raised_fence_is_exceeded_by_a_node_that_was_there() {
 /// release leaves the next one's node alone.
 #[tokio::test]
 async fn m9_a_holder_whose_node_was_deleted_is_notified() {
-    let testbed = TokenTestbed::new().await;
-    let tasks = TaskTracker::new();
-    let (first, second) = (testbed.ensemble().await, testbed.ensemble().await);
+    let site = Site::new().await;
     for kind in ["sequential", "spin"] {
-        let (late, quick) = match kind {
-            "spin" => (spin::mutex(&first, &tasks), spin::mutex(&second, &tasks)),
-            _ => (sequential::mutex(&first, &tasks), sequential::mutex(&second, &tasks)),
-        };
+        let late = process(&site.testbed, kind).await;
+        let quick = process(&site.testbed, kind).await;
         let guard = get(&late, waiting(Duration::from_secs(2))).await;
-        let node = match testbed.nodes(kind).await.first() {
-            Some(node) => format!("{}/{node}", testbed.path(kind)),
-            None => testbed.path(kind),
+        let node = match site.nodes(kind).await.first() {
+            Some(node) => format!("{}/{node}", site.path(kind)),
+            None => site.path(kind),
         };
-        testbed.bare.delete(&node, None).await.expect("deleted");
+        site.bare.delete(&node, None).await.expect("deleted");
         let holder = get(&quick, at_once(LONG_LEASE)).await;
         until_lost(&guard).await;
         assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost, "{kind}");
-        let refused = late.acquire(&name(), at_once(LONG_LEASE)).await;
-        assert!(matches!(refused, Err(AcquireError::Busy)), "{kind}: {refused:?}");
+        refused(&late).await;
         assert_eq!(holder.release().await, ReleaseOutcome::Released, "{kind}");
     }
 }
@@ -213,12 +191,9 @@ async fn m9_a_holder_whose_node_was_deleted_is_notified() {
 async fn a_hold_survives_the_leader_and_ends_with_the_quorum() {
     const LEASE: Duration = Duration::from_secs(2);
     let servers = ZookeeperEnsemble::start_temporary(3).await.expect("an ensemble");
-    let prefix = format!("{}:", crate::support::unique("ensemble"));
-    let process = || {
-        let ensemble = Ensemble::new(&servers.hosts(), &prefix).expect("a prefix");
-        sequential::mutex(&ensemble, &TaskTracker::new())
-    };
-    let (first, second) = (process(), process());
+    let testbed = Testbed::new().with_zookeeper(servers.hosts());
+    let first = process(&testbed, "sequential").await;
+    let second = process(&testbed, "sequential").await;
     let holder = get(&first, patient(LEASE)).await;
     let mut last = fence_of(&holder);
     let waiter = second.clone();

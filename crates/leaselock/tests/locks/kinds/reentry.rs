@@ -4,8 +4,8 @@ use futures::poll;
 use leaselock::{AcquireError, Capabilities, Mutex, ReleaseOutcome};
 
 use super::hold_and_release;
-use crate::testbed::{Testbed, name};
-use crate::{LONG_LEASE, at_once, waiting};
+use crate::testbed::{Testbed, name, refused};
+use crate::{LONG_LEASE, waiting};
 
 /// The owner comes in again, and the name is free with the last one out.
 pub async fn only_a_reentrant_kind_lets_its_owner_in_again(kind: &'static Capabilities) {
@@ -21,8 +21,7 @@ pub async fn only_a_reentrant_kind_lets_its_owner_in_again(kind: &'static Capabi
     let inner = inner.expect("the owner may enter again");
     assert_eq!(inner.fence(), outer.fence(), "{label}");
     for last in [outer, inner] {
-        let refused = other.acquire(&name(), at_once(LONG_LEASE)).await;
-        assert!(matches!(refused, Err(AcquireError::Busy)), "{label}: {refused:?}");
+        refused(&other).await;
         assert_eq!(last.release().await, ReleaseOutcome::Released, "{label}");
     }
     hold_and_release(label, &other).await;
