@@ -66,19 +66,6 @@ impl Counters {
     }
 }
 
-/// Batches that group commit wrote, and the orders in them, over all instances; `None` when one of
-/// them does not answer.
-pub async fn batches(instances: &[Instance]) -> Option<(f64, f64)> {
-    let mut batches = 0.0;
-    let mut orders = 0.0;
-    for instance in instances {
-        let text = page(instance).await?;
-        batches += sum(&text, "seckill_batch_orders_count", "");
-        orders += sum(&text, "seckill_batch_orders_sum", "");
-    }
-    Some((batches, orders))
-}
-
 /// The sum of all series of a name whose labels contain `label`, on a page of metrics.
 pub fn sum(text: &str, name: &str, label: &str) -> f64 {
     let value_of = |line: &str| -> Option<f64> {

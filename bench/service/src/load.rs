@@ -16,11 +16,8 @@ use crate::measure::BATCH;
 use crate::processes::{Moment, Services};
 use crate::sample::Sample;
 use crate::tokens::Tokens;
-use crate::work::Counters;
 use ledger_audit::{Answer, Ledger, Outcome, QUIET_AFTER_UNKNOWN, Reader};
-use loadtest::counters;
 use loadtest::drive::{self, Drive, Instance, Policy, Traffic};
-use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::plan::{Pace, Plan};
 use loadtest::report::TrafficSummary;
@@ -107,7 +104,6 @@ impl Target {
 
 /// What every load on one build uses.
 pub struct LoadGenerator {
-    pub environment: Environment,
     pub tokens: Tokens,
     /// One for each database that has rows of the ledger.
     pub readers: Vec<Reader>,
@@ -144,8 +140,6 @@ impl LoadGenerator {
         ReadyLoad { drive, before }: ReadyLoad,
         beside: Option<&Background>,
     ) -> Result<Load, CannotJudge> {
-        let batches = counters::batches(&target.instances).await;
-        let work = Counters::read(&self.environment).await?;
         let services = self.services.clone();
         let look = || {
             let accepted = beside.map_or(0, |beside| accepted(&beside.aimed.drive));
@@ -157,8 +151,6 @@ impl LoadGenerator {
         }
         let used = began.0.until(&ended.0);
         let others_orders = ended.1 - began.1;
-        let work_after = Counters::read(&self.environment).await?;
-        let batches_after = counters::batches(&target.instances).await;
         let after = self.settled(&target.items, &traffic.answers).await?;
         let summary = TrafficSummary::of(&traffic, &[]);
         let mut not_accepted = BTreeMap::new();
@@ -176,8 +168,6 @@ impl LoadGenerator {
                 cpu_us: used.us_for_each(if orders > 1 { orders } else { orders + refused }),
                 machine: used.machine,
                 others: used.others,
-                work: (summary.accepted.purchases > 1).then(|| work_after.since(&work, orders)),
-                batch: batches_after.zip(batches).and_then(|(after, before)| mean(after, before)),
                 not_accepted,
                 ..Sample::default()
             },
@@ -296,11 +286,4 @@ pub fn halves(answers: &[Answer], span: Duration) -> [f64; 2] {
         }
     }
     counts.map(|count| f64::from(count) / half.as_secs_f64())
-}
-
-/// Orders of a mean batch between two readings.
-fn mean(after: (f64, f64), before: (f64, f64)) -> Option<f64> {
-    let batches = after.0 - before.0;
-    let orders = after.1 - before.1;
-    (batches > 0.0).then(|| orders / batches)
 }

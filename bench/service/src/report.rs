@@ -63,7 +63,6 @@ pub fn document(report: &Report) -> Document {
          just before: where it is high, the machine was busy with something else.",
     );
     document.table(measures(report));
-    document.table(work(report));
     document.list(unaccepted(report));
     if let Some(locks) = &report.locks {
         document.heading("P6: the lock library alone");
@@ -163,43 +162,6 @@ fn other(line: &Line) -> String {
     let used = |program| line.cpu_us.get(program).map_or(0.0, |used: &Spread| used.median);
     let sum = used(BARE) + used(PROXY);
     if sum < 0.05 { String::new() } else { format!("{sum:.1}") }
-}
-
-/// What one order costs the databases: the median of the rounds.
-fn work(report: &Report) -> Table {
-    let mut table = Table::new([
-        "for one order",
-        "build",
-        "orders a batch",
-        "commits",
-        "reads",
-        "disk flushes",
-        "Redis commands",
-    ]);
-    for line in report.figures.lines.iter().filter(|line| line.build != Build::Baseline) {
-        let samples = || {
-            let rounds = report.rounds.iter();
-            rounds.filter_map(|round| round.sample(&line.measure, line.build))
-        };
-        if samples().all(|sample| sample.work.is_none()) {
-            continue;
-        }
-        let work = |field: fn(&crate::work::Counters) -> f64| {
-            let values = samples().filter_map(|sample| sample.work.as_ref().map(field));
-            format!("{:.3}", Spread::of(values).median)
-        };
-        let batch = Spread::of(samples().filter_map(|sample| sample.batch)).median;
-        table.row([
-            line.measure.to_string(),
-            line.build.word().to_owned(),
-            if batch > 0.0 { format!("{batch:.1}") } else { String::new() },
-            work(|work| work.commits),
-            work(|work| work.reads),
-            work(|work| work.syncs),
-            work(|work| work.redis_commands),
-        ]);
-    }
-    table
 }
 
 /// Answers that were no order and no refusal of a sold-out item, by code, over all rounds.

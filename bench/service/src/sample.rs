@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::measure::{Build, Measure};
 use crate::processes::Usage;
-use crate::work::Counters;
 
 /// What one step measured, and the verdicts that were not clean.
 pub type Samples = (Vec<(Measure, Sample)>, Vec<String>);
@@ -23,10 +22,6 @@ pub struct Sample {
     pub others: f64,
     /// H's p99 just before, in microseconds: the machine's own noise.
     pub noise_us: Option<f64>,
-    /// What the databases did per accepted order.
-    pub work: Option<Counters>,
-    /// Orders of a mean batch; `None` when the service did not tell.
-    pub batch: Option<f64>,
     /// Answers that were no order, by code.
     pub not_accepted: BTreeMap<String, u64>,
 }

@@ -96,7 +96,6 @@ impl Subject {
             build,
             instances,
             generator: LoadGenerator {
-                environment: environment.clone(),
                 tokens: Tokens::new(mint),
                 readers,
                 services: Services {
@@ -144,7 +143,7 @@ impl Subject {
         }
     }
 
-    /// Starts `program` on a ledger that is there. `environment` names a database for figures of its server.
+    /// Starts `program` on a ledger that is there.
     pub async fn start_on(
         build: Build,
         place: Place<'_>,
