@@ -112,13 +112,13 @@ pub fn resident_mib_max(process: u32) -> Option<f64> {
 }
 
 /// How busy the machine was between two readings of its ticks, 0 to 1.
-pub fn machine_share(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<f64> {
+fn machine_share(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<f64> {
     let ((busy_before, all_before), (busy, all)) = before.zip(after)?;
     (all > all_before).then(|| (busy - busy_before) / (all - all_before))
 }
 
 /// Ticks in which the processors were busy, and all ticks, since the machine started.
-pub fn machine_ticks() -> Option<(f64, f64)> {
+fn machine_ticks() -> Option<(f64, f64)> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let fields: Vec<f64> = text
         .lines()

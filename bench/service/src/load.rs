@@ -166,8 +166,6 @@ impl LoadGenerator {
             cost: Sample {
                 // A sold-out item has one order at most.
                 cpu_us: used.us_for_each(if orders > 1 { orders } else { orders + refused }),
-                machine: used.machine,
-                others: used.others,
                 not_accepted,
                 ..Sample::default()
             },

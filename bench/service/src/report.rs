@@ -119,8 +119,8 @@ fn ratios(report: &Report) -> Table {
 fn measures(report: &Report) -> Table {
     let mut columns = vec!["measured", "build", "median", "lowest to highest", "unit"];
     columns.extend(PROGRAMS);
-    columns.extend(["H or proxy", "H's p99, us", "machine busy", "by others"]);
-    let mut table = Table::new(columns).with_details(&["machine busy", "by others"]);
+    columns.extend(["H or proxy", "H's p99, us"]);
+    let mut table = Table::new(columns);
     for line in &report.figures.lines {
         let Spread { min, median, max } = line.value;
         let mut row = vec![
@@ -131,9 +131,8 @@ fn measures(report: &Report) -> Table {
             line.measure.unit().to_owned(),
         ];
         row.extend(PROGRAMS.map(|program| used(&line.cpu_us, program, 1)));
-        let share = |share: Spread| format!("{:.0} %", share.median * 100.0);
         let noise = format!("{:.0} to {:.0}", line.noise_us.min, line.noise_us.max);
-        row.extend([other(line), noise, share(line.machine), share(line.others)]);
+        row.extend([other(line), noise]);
         table.row(row);
         if let Some(over) = &line.over_old {
             let Spread { min, median, max } = over.value;
@@ -145,7 +144,7 @@ fn measures(report: &Report) -> Table {
                 String::new(),
             ];
             row.extend(PROGRAMS.map(|program| used(&over.cpu_us, program, 2)));
-            row.extend([String::new(), String::new(), String::new(), String::new()]);
+            row.extend([String::new(), String::new()]);
             table.row(row);
         }
     }
