@@ -71,9 +71,6 @@ pub struct RunOptions {
     /// Open model: for how many seconds purchases begin.
     #[arg(long, requires = "rate", value_parser = between(0.001, 86_400.0))]
     pub seconds: Option<f64>,
-    /// Units per purchase.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
-    pub quantity: i64,
     /// Items of each order. With more than one, each purchase reserves all of them or none, and the strategy is
     /// `mysql-batch`. Every item has `--stock` units, and the audit judges each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with = "item")]
@@ -90,9 +87,6 @@ pub struct RunOptions {
     /// again until they have a final answer.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000), conflicts_with_all = ["url", "rate"])]
     pub kills: u32,
-    /// Units one buyer may have.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
-    pub per_buyer_limit: i64,
     /// The second line of defence of the new item: with `off` the strategy alone guards the stock.
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub arbiter: Switch,

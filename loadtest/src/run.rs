@@ -153,7 +153,7 @@ async fn prepare_sale(
     let stock = options.stock.or(total).ok_or_else(|| {
         CannotJudge(format!("item {item_id} has no stock row: there is nothing to audit"))
     })?;
-    let per_buyer_limit = item["per_buyer_limit"].as_i64().unwrap_or(options.per_buyer_limit);
+    let per_buyer_limit = item["per_buyer_limit"].as_i64().unwrap_or(1);
     let items = vec![(item_id, before)];
     Ok(Sale { items, stock, per_buyer_limit, arbiter: arbiter_of(&item), carts: None })
 }
@@ -165,9 +165,10 @@ async fn sale_of_new_items(
     seed: u64,
 ) -> Result<Sale, CannotJudge> {
     let stock = options.stock.unwrap_or(STOCK_DEFAULT);
+    let name = options.strategy.join(", ");
     let mut items = Vec::new();
     for _ in 0..options.item_count() {
-        let item = admin.create_lab_item(options, stock).await?;
+        let item = admin.create_lab_item(&name, stock, options.arbiter).await?;
         let before = reader.ledger(item).await?;
         if !before.item_exists {
             return Err(CannotJudge(format!(
@@ -177,11 +178,8 @@ async fn sale_of_new_items(
         items.push((item, before));
     }
     let ids: Vec<i64> = items.iter().map(|(item, _)| *item).collect();
-    let carts = options
-        .are_reservations()
-        .then(|| Carts::draw(&ids, options.lines.into(), options.quantity, seed));
-    let per_buyer_limit = options.per_buyer_limit;
-    Ok(Sale { items, stock, per_buyer_limit, arbiter: Some(options.arbiter), carts })
+    let carts = options.are_reservations().then(|| Carts::draw(&ids, options.lines.into(), seed));
+    Ok(Sale { items, stock, per_buyer_limit: 1, arbiter: Some(options.arbiter), carts })
 }
 
 fn arbiter_of(item: &Value) -> Option<Switch> {
@@ -203,7 +201,7 @@ fn draw_plan(options: &RunOptions, sale: &Sale, seed: u64) -> Result<Plan, Canno
         None => u32::try_from(options.strategies().len()).unwrap_or(u32::MAX),
     };
     let key_prefix = Some(Uuid::now_v7().simple().to_string());
-    Plan::draw(pace, options.buyers, strategies, options.quantity, key_prefix, seed)
+    Plan::draw(pace, options.buyers, strategies, key_prefix, seed)
 }
 
 /// The number of buyers who need a token: a shop's program has one token for all guests.
@@ -282,14 +280,11 @@ async fn fire_and_judge(
         }
         let about = sale.carts.as_ref().map(|carts| carts.answers_about(*item, &traffic.answers));
         let audit = judge(&Evidence {
-            stock: sale.stock,
             per_buyer_limit: sale.per_buyer_limit,
-            quantity: options.quantity,
             arbiter_on: sale.arbiter != Some(Switch::Off),
             before,
-            after: &after,
-            answers: about.as_ref().unwrap_or(&traffic.answers),
             in_time: Some(InTime { history: &traffic.history, sold_out_age }),
+            ..Evidence::of(sale.stock, &after, about.as_ref().unwrap_or(&traffic.answers))
         })?;
         let says = settled_audit(admin, *item).await;
         let is_clean = audit.is_clean()

@@ -14,7 +14,7 @@ use crate::drive::call::Call;
 use crate::drive::connection::{Exchange, Reply};
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::options::{DrawOptions, RunOptions};
+use crate::options::{DrawOptions, Switch};
 
 /// Friends who are drawn as one, at most.
 pub const PARTY_MAX: u8 = 4;
@@ -102,25 +102,26 @@ impl Admin {
         Self { instances, authorization }
     }
 
-    /// Makes a lab item whose sale is open now; returns its id.
+    /// Makes a lab item whose sale is open now, and whose name says what for; returns its id.
     pub async fn create_lab_item(
         &self,
-        options: &RunOptions,
+        purpose: &str,
         stock: i64,
+        arbiter: Switch,
     ) -> Result<i64, CannotJudge> {
         let now = OffsetDateTime::now_utc();
         let starts_at = now - time::Duration::seconds(OPENED_SECONDS_AGO);
         let ends_at = now + time::Duration::hours(OPEN_HOURS);
         let body = json!({
-            "name": format!("load test: {}", shortened(&options.strategy.join(", "))),
+            "name": format!("load test: {}", shortened(purpose)),
             "price_cents": LAB_PRICE_CENTS,
             "stock": stock,
             "starts_at": rfc3339(starts_at)?,
             "ends_at": rfc3339(ends_at)?,
-            "per_buyer_limit": options.per_buyer_limit,
+            "per_buyer_limit": 1,
             "hold_seconds": HOLD_SECONDS,
             "kind": "lab",
-            "arbiter": options.arbiter.as_str(),
+            "arbiter": arbiter.as_str(),
         });
         self.create(&body).await
     }

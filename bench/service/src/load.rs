@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use crate::audit::{QUANTITY, audit};
+use crate::audit::audit;
 use crate::measure::BATCH;
 use crate::processes::{Moment, Services};
 use crate::sample::Sample;
@@ -234,7 +234,7 @@ impl LoadGenerator {
         let items = u32::try_from(target.items.len()).unwrap_or(u32::MAX);
         let prefix = target.keyed.then(|| Uuid::now_v7().simple().to_string());
         // There is one strategy, so its number, which selects the path, is the item's.
-        let mut plan = Plan::draw(target.pace, buyers, items, QUANTITY, prefix, seed)?;
+        let mut plan = Plan::draw(target.pace, buyers, items, prefix, seed)?;
         if target.draws_items {
             let mut random = StdRng::seed_from_u64(seed);
             for request in &mut plan.requests {

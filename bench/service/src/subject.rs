@@ -21,7 +21,7 @@ use loadtest::drive::Instance;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::launcher::{Launcher, Service};
-use loadtest::options::RunOptions;
+use loadtest::options::Switch;
 use loadtest::service::{self, Admin};
 use loadtest::tokens::{Mint, seckill_program};
 
@@ -185,8 +185,7 @@ impl Subject {
 
     /// A new item.
     async fn item(&self, stock: i64) -> Result<i64, CannotJudge> {
-        let strategy = vec!["bench".to_owned()];
-        self.admin.create_lab_item(&RunOptions { strategy, ..RunOptions::default() }, stock).await
+        self.admin.create_lab_item("bench", stock, Switch::On).await
     }
 
     /// A closed load on new items with this stock each, for as many buyers.

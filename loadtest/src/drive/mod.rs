@@ -169,11 +169,7 @@ impl Drive {
         tokens: Vec<HeaderValue>,
         first_buyer: i64,
     ) -> Self {
-        let body = match plan.quantity {
-            1 => "{}".to_owned(),
-            quantity => format!("{{\"quantity\":{quantity}}}"),
-        };
-        let order = |path| OrderRequest { path, body: body.clone() };
+        let order = |path| OrderRequest { path, body: "{}".to_owned() };
         Self {
             plan,
             policy,

@@ -15,7 +15,7 @@ use crate::drive::connection::Exchange;
 use crate::drive::{Instance, answer};
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Service;
-use crate::options::{RunOptions, Switch};
+use crate::options::Switch;
 use crate::service::{self, Admin};
 use crate::testbed::Testbed;
 use crate::tokens::Mint;
@@ -76,12 +76,7 @@ impl<'a> Stage<'a> {
         arbiter: Switch,
     ) -> Result<i64, CannotJudge> {
         let admin = Admin::new(vec![instance.clone()], self.admin.clone());
-        let options = RunOptions {
-            strategy: vec!["a failure experiment".to_owned()],
-            arbiter,
-            ..RunOptions::default()
-        };
-        admin.create_lab_item(&options, stock).await
+        admin.create_lab_item("a failure experiment", stock, arbiter).await
     }
 
     /// Starts an instance with other settings; its expiry job does not run.

@@ -91,8 +91,7 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
         (
             "purchases",
             format!(
-                "quantity {}, limit {} per buyer, retries up to {}, seed {}",
-                options.quantity,
+                "limit {} per buyer, retries up to {}, seed {}",
                 about.per_buyer_limit,
                 options.retries_max(),
                 about.seed
