@@ -38,6 +38,8 @@ pub const CUT_OFF: [&str; 3] = ["REPLICAOF", "127.0.0.1", "1"];
 /// Where experiments run.
 pub struct Stage<'a> {
     pub testbed: &'a Testbed,
+    /// Two on the shop's servers.
+    pub instances: Vec<Instance>,
     tokens: Vec<HeaderValue>,
     admin: HeaderValue,
 }
@@ -61,11 +63,11 @@ pub struct Press {
 
 impl<'a> Stage<'a> {
     /// Mints everybody's token.
-    pub async fn set(testbed: &'a Testbed) -> Result<Self, CannotJudge> {
+    pub async fn set(testbed: &'a Testbed, instances: Vec<Instance>) -> Result<Self, CannotJudge> {
         let mint = Mint::new(testbed.program.clone(), &testbed.environment);
         let tokens = mint.buyers(FIRST_BUYER, BUYERS).await?;
         let admin = mint.admin().await?;
-        Ok(Self { testbed, tokens, admin })
+        Ok(Self { testbed, instances, tokens, admin })
     }
 
     /// Creates an item with `stock` units.
