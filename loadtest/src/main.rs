@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             Ok(()) => options.concurrency,
             Err(failure) => return program::could_not_judge(&failure),
         },
-        Command::Compare(options) => options.concurrency.max(compare::CONCURRENCY_MAX),
+        Command::Compare(_) => compare::CONCURRENCY_MAX,
         Command::Draw(options) => options.concurrency,
         Command::Articles(_) | Command::Break(_) => EXPERIMENT_CONNECTIONS_MAX,
     };

@@ -1,5 +1,6 @@
 //! The charts of a comparison.
 
+use super::STOCK;
 use super::figures::Row;
 use super::result::Comparison;
 use super::verdict::Verdict;
@@ -157,7 +158,6 @@ fn latency(comparison: &Comparison) -> Option<Chart> {
 
 /// What was left of the stock over time, a panel a strategy, arbiter off, two instances.
 fn stock(comparison: &Comparison) -> Option<Chart> {
-    let units = comparison.load.options.stock;
     let mut canvas = Canvas::default();
     let mut panels = 0;
     for row in comparison.rows_of(Switch::Off, 2) {
@@ -165,24 +165,24 @@ fn stock(comparison: &Comparison) -> Option<Chart> {
         let told = row.rounds.iter().filter(|round| !round.sales.is_empty());
         let Some(round) = told.rev().max_by_key(|round| round.faults.oversold) else { continue };
         let origin = (PANEL_WIDTH * (panels % PANELS), PANEL_HEIGHT * (panels / PANELS));
-        canvas.part(origin, &panel(row, &round.sales, units));
+        canvas.part(origin, &panel(row, &round.sales));
         panels += 1;
     }
     let caption = format!(
-        "Units left over time when the gate stands alone (arbiter off), two instances, from {units} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth."
+        "Units left over time when the gate stands alone (arbiter off), two instances, from {STOCK} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth."
     );
     let lines = (panels + PANELS - 1) / PANELS;
     let svg = canvas.svg(PANEL_HEIGHT * lines);
     (panels > 0).then_some(Chart { name: "stock", caption, svg })
 }
 
-fn panel(row: &Row, sales: &[(u64, i64)], stock: i64) -> Canvas {
+fn panel(row: &Row, sales: &[(u64, i64)]) -> Canvas {
     let left = 10;
     let right = PANEL_WIDTH - 10;
     let top = 26;
     let bottom = PANEL_HEIGHT - 24;
-    let mut left_units = stock;
-    let mut points = vec![(0_u64, stock)];
+    let mut left_units = STOCK;
+    let mut points = vec![(0_u64, STOCK)];
     for (at_us, units) in sales {
         points.push((*at_us, left_units));
         left_units -= units;
@@ -192,7 +192,7 @@ fn panel(row: &Row, sales: &[(u64, i64)], stock: i64) -> Canvas {
     let lowest = points.iter().map(|(_, units)| *units).min().unwrap_or(0).min(0);
     let at = |(at_us, units): (u64, i64)| -> Place {
         let x = left + (f64::from(right - left) * at_us as f64 / end_us as f64) as i32;
-        let share = (stock - units) as f64 / (stock - lowest).max(1) as f64;
+        let share = (STOCK - units) as f64 / (STOCK - lowest) as f64;
         (x, top + (f64::from(bottom - top) * share) as i32)
     };
     let bad = row.verdict == Verdict::Caught || lowest < 0;

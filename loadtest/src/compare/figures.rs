@@ -14,13 +14,8 @@ use ledger_audit::{Breaks, Expectation, FaultCounts};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Card {
     pub name: String,
-    pub family: String,
-    pub store: String,
-    pub summary: String,
     pub safe: bool,
     pub breaks_with: Breaks,
-    pub breaks_when: String,
-    pub durable_before_reply: bool,
     pub available: bool,
 }
 
@@ -40,7 +35,6 @@ pub struct Row {
     pub latencies_counted: usize,
     /// Summed over rounds.
     pub retries: u64,
-    pub neither: u64,
     pub counters: Counters,
     /// The most of any round.
     #[serde(flatten)]
@@ -74,7 +68,6 @@ impl Row {
             latency: Latency::of_all(&latencies),
             latencies_counted: latencies.len(),
             retries: rounds.iter().map(|round| round.retries).sum(),
-            neither: rounds.iter().map(|round| round.neither).sum(),
             counters: rounds
                 .iter()
                 .filter_map(|round| round.counters)

@@ -41,7 +41,7 @@ const COLUMNS: [Column; 21] = [
 /// The whole report; its last part is the conclusion.
 pub fn document(comparison: &Comparison, charts: Vec<Chart>) -> Document {
     let mut document = Document::new("The strategies side by side");
-    let load = [("each load", comparison.load.describe())];
+    let load = [("each load", comparison.load.clone())];
     document.facts(comparison.circumstances.rows().into_iter().chain(load));
     charts.into_iter().for_each(|chart| document.chart(chart));
     document.heading("In short");
