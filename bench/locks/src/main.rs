@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use dev_servers::{AppendFsync, RedisOptions, RedisServer};
+use dev_servers::{RedisOptions, RedisServer};
 use loadtest::circumstances::Machine;
 use loadtest::spread::Spread;
 use measure::{jain, per_second, run_cycles, spent};
@@ -74,7 +74,8 @@ impl Scenario {
 #[tokio::main]
 async fn main() {
     let arguments = Arguments::parse();
-    let options = RedisOptions { append_fsync: AppendFsync::No, ..RedisOptions::temporary() };
+    let mut options = RedisOptions::temporary();
+    options.extra_lines.push("appendfsync no".to_owned());
     let server = RedisServer::start(options).await.expect("a private Redis");
     let report = measure_all(&server.tcp_url()).await;
     println!("{}", report.text());
