@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 use loadtest::circumstances::{Circumstances, version_of};
-use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use loadtest::haproxy;
@@ -128,7 +127,7 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
     let out = options.out.display();
     let files = format!("\nthe report: {out}/report.md and report.json\n");
     Ok((
-        report::document(&report).text(Color::of_terminal()) + &files,
+        report::document(&report).for_terminal() + &files,
         if valid { EXIT_CLEAN } else { EXIT_BROKEN },
     ))
 }

@@ -13,7 +13,7 @@ use crate::measure::Build;
 use crate::processes::{BARE, DATABASE, GENERATOR, PROXY, REDIS, SERVICE};
 use crate::sample::Round;
 use loadtest::circumstances::Circumstances;
-use loadtest::document::{Cell, Document, Table, Tone};
+use loadtest::document::{Document, Table};
 use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::files;
 use loadtest::spread::Spread;
@@ -93,22 +93,22 @@ fn ratios(report: &Report) -> Table {
             Bound::Shown => String::new(),
         };
         let mut row = vec![
-            Cell::from(ratio.goal.id),
-            Cell::from(ratio.goal.what),
-            Cell::from(goal),
-            Cell::from(format!("{median:.2}")),
-            Cell::from(format!("{min:.2} to {max:.2}")),
+            ratio.goal.id.to_owned(),
+            ratio.goal.what.to_owned(),
+            goal,
+            format!("{median:.2}"),
+            format!("{min:.2} to {max:.2}"),
         ];
         if report.beside.is_some() {
             let text = |spread: Option<Spread>| {
                 spread.map_or_else(String::new, |spread| format!("{:.2}", spread.median))
             };
-            row.extend([ratio.old, ratio.over_old].map(|spread| Cell::from(text(spread))));
+            row.extend([ratio.old, ratio.over_old].map(text));
         }
         row.push(match ratio.met {
-            Some(true) => Cell::toned("reached", Tone::Good),
-            Some(false) => Cell::toned("behind", Tone::Bad),
-            None => Cell::from(""),
+            Some(true) => "reached".to_owned(),
+            Some(false) => "**behind**".to_owned(),
+            None => String::new(),
         });
         table.row(row);
     }

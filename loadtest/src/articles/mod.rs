@@ -14,7 +14,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::circumstances::Circumstances;
-use crate::document::{Color, Document, Table};
+use crate::document::{Document, Table};
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use crate::files;
@@ -107,7 +107,7 @@ fn write(
 ) -> Result<String, CannotJudge> {
     let document = document(tables, circumstances);
     files::write_report(out, "articles", &Report { circumstances, tables }, &document)?;
-    Ok(document.text(Color::of_terminal()))
+    Ok(document.for_terminal())
 }
 
 fn document(tables: &[ArticleTable], circumstances: &Circumstances) -> Document {

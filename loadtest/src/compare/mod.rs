@@ -25,7 +25,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use crate::circumstances::Circumstances;
-use crate::document::{Color, Document};
+use crate::document::Document;
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
@@ -77,7 +77,7 @@ pub async fn run(options: &CompareOptions) -> CommandResult {
     let document = write(&testbed.out, &comparison)?;
     let out = testbed.out.display();
     let files = format!("\nthe report: {out}/report.html, {out}/report.md, {out}/report.json\n");
-    Ok((document.text(Color::of_terminal()) + &files, comparison.exit_code))
+    Ok((document.for_terminal() + &files, comparison.exit_code))
 }
 
 async fn cards(

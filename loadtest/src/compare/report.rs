@@ -5,36 +5,36 @@ use super::result::{Comparison, setup};
 use super::verdict::Verdict;
 use crate::canvas::Chart;
 use crate::counters::Counters;
-use crate::document::{Cell, Document, Table, Tone, capitalised};
+use crate::document::{Document, Table, capitalised};
 use crate::options::Switch;
 use crate::spread::Spread;
 
 const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases in milliseconds, retries included. *Retries* are attempts of clients after the first. *Lock waits* are acquires of a lock that did not get it at once, *wait* the mean time until they had it. *Refusals* and *repeats* are writes that the arbiter refused or tried again. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
 
 /// A column of a table of figures: its name, whether a terminal has room for it, and its cells.
-type Column = (&'static str, bool, fn(&Row) -> Cell);
+type Column = (&'static str, bool, fn(&Row) -> String);
 
 const COLUMNS: [Column; 21] = [
-    ("strategy", true, |row| Cell::from(format!("`{}`", row.strategy))),
+    ("strategy", true, |row| format!("`{}`", row.strategy)),
     ("accepted/s", true, |row| whole(row.accepted_per_second.median)),
     ("min..max", true, |row| range(row.accepted_per_second)),
-    ("rank", true, |row| Cell::from(rank(row))),
+    ("rank", true, rank),
     ("refused/s", false, |row| whole(row.refused_per_second.median)),
     ("p50 ms", true, |row| ms(row.latency.p50_us)),
     ("p90", false, |row| ms(row.latency.p90_us)),
     ("p99", true, |row| ms(row.latency.p99_us)),
     ("p99.9", false, |row| ms(row.latency.p999_us)),
     ("max", true, |row| ms(row.latency.max_us)),
-    ("retries", true, |row| Cell::from(row.retries)),
+    ("retries", true, |row| row.retries.to_string()),
     ("lock waits", true, |row| whole(row.counters.lock_waits)),
-    ("wait ms", false, |row| Cell::from(mean_wait_ms(row.counters))),
+    ("wait ms", false, |row| mean_wait_ms(row.counters)),
     ("refusals", false, |row| whole(row.counters.arbiter_refusals)),
     ("repeats", false, |row| whole(row.counters.arbiter_retries)),
-    ("oversold", true, |row| Cell::from(row.faults.oversold)),
-    ("undersold", false, |row| Cell::from(row.faults.undersold)),
-    ("lost", false, |row| Cell::from(row.faults.lost)),
-    ("phantom", false, |row| Cell::from(row.faults.phantom)),
-    ("duplicates", false, |row| Cell::from(row.faults.duplicates)),
+    ("oversold", true, |row| row.faults.oversold.to_string()),
+    ("undersold", false, |row| row.faults.undersold.to_string()),
+    ("lost", false, |row| row.faults.lost.to_string()),
+    ("phantom", false, |row| row.faults.phantom.to_string()),
+    ("duplicates", false, |row| row.faults.duplicates.to_string()),
     ("verdict", true, |row| found(row.verdict)),
 ];
 
@@ -82,14 +82,10 @@ fn in_short(comparison: &Comparison) -> Table {
         let rate = |row: &Row| format!("{:.0}", row.accepted_per_second);
         let latency = one.latency;
         table.row([
-            Cell::from(format!("`{}`", judged.card.name)),
-            Cell::from(rate(one)),
-            Cell::from(find(2).map_or_else(|| "-".to_owned(), rate)),
-            Cell::from(format!(
-                "{:.0}, {:.0}",
-                latency.p50_us as f64 / 1e3,
-                latency.p99_us as f64 / 1e3
-            )),
+            format!("`{}`", judged.card.name),
+            rate(one),
+            find(2).map_or_else(|| "-".to_owned(), rate),
+            format!("{:.0}, {:.0}", latency.p50_us as f64 / 1e3, latency.p99_us as f64 / 1e3),
             found(judged.verdict),
         ]);
     }
@@ -106,16 +102,16 @@ fn figures(rows: &[&Row]) -> Table {
     table
 }
 
-fn whole(figure: f64) -> Cell {
-    Cell::from(format!("{figure:.0}"))
+fn whole(figure: f64) -> String {
+    format!("{figure:.0}")
 }
 
-fn ms(micros: u64) -> Cell {
-    Cell::from(format!("{:.1}", micros as f64 / 1e3))
+fn ms(micros: u64) -> String {
+    format!("{:.1}", micros as f64 / 1e3)
 }
 
-fn range(spread: Spread) -> Cell {
-    Cell::from(format!("{:.0}..{:.0}", spread.min, spread.max))
+fn range(spread: Spread) -> String {
+    format!("{:.0}..{:.0}", spread.min, spread.max)
 }
 
 fn mean_wait_ms(counters: Counters) -> String {
@@ -130,22 +126,21 @@ fn verdicts(comparison: &Comparison) -> Table {
     let mut table = Table::new(["strategy", "declared", "found", "remark"]);
     for judged in &comparison.strategies {
         table.row([
-            Cell::from(format!("`{}`", judged.card.name)),
-            Cell::from(judged.card.breaks_with.describe()),
+            format!("`{}`", judged.card.name),
+            judged.card.breaks_with.describe().to_owned(),
             found(judged.verdict),
-            Cell::from(&judged.remark),
+            judged.remark.clone(),
         ]);
     }
     table
 }
 
-fn found(verdict: Verdict) -> Cell {
-    let tone = match verdict {
-        Verdict::Clean | Verdict::Caught => Tone::Good,
-        Verdict::NotCaught => Tone::Plain,
-        Verdict::NotJudged | Verdict::Broken => Tone::Bad,
-    };
-    Cell::toned(verdict.describe(), tone)
+fn found(verdict: Verdict) -> String {
+    let words = verdict.describe();
+    match verdict {
+        Verdict::Clean | Verdict::Caught | Verdict::NotCaught => words.to_owned(),
+        Verdict::NotJudged | Verdict::Broken => format!("**{words}**"),
+    }
 }
 
 /// `3`, or `2-5` where the rounds do not tell.

@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 use verify::{Known, Proof};
 
-use crate::document::{Color, Document, grouped};
+use crate::document::{Document, grouped};
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
@@ -95,7 +95,7 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
     report.facts(steps.took.into_iter().map(|(step, time)| (step, seconds(time))));
     let clean = audit(&mut report, &faults, &findings, &own["clean"]);
-    Ok((report.text(Color::of_terminal()), u8::from(!clean)))
+    Ok((report.for_terminal(), u8::from(!clean)))
 }
 
 /// From the close to the list, by the service's clock.

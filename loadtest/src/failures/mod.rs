@@ -17,7 +17,6 @@ mod stage;
 
 use serde::Serialize;
 
-use crate::document::Color;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::files;
 use crate::options::{BreakOptions, check_only, is_wanted};
@@ -72,7 +71,7 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
     files::write_report(&testbed.out, "failures", &report, &document)?;
-    Ok((document.text(Color::of_terminal()), report::exit_code(&report.experiments)))
+    Ok((document.for_terminal(), report::exit_code(&report.experiments)))
 }
 
 async fn tries(
