@@ -31,8 +31,6 @@ const DRIFT_MAX: Duration = Duration::from_secs(10);
 const AUDIT_AGAIN: Duration = Duration::from_millis(250);
 /// Units of a lab item when `--stock` is not given.
 const STOCK_DEFAULT: i64 = 500;
-/// The outcome of a purchase without a complete answer is unknown after this time.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How long the audit waits at most for queued orders and running purchases to end.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// How long to go on trying for a connection where the service is killed meanwhile.
@@ -105,7 +103,6 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     let aftermath = aftermath?;
     let circumstances = RunCircumstances {
         started_at: started_at.format(&Rfc3339).unwrap_or_default(),
-        loadtest_version: env!("CARGO_PKG_VERSION"),
         options: options.clone(),
         item_id: sale.item_id(),
         stock: sale.stock,
@@ -221,14 +218,12 @@ fn prepare_drive(
     let path = |strategy: &String| service::purchase_path(strategy, sale.item_id());
     let paths = strategies.iter().map(path).collect::<Result<Vec<_>, _>>()?;
     let policy = Policy {
-        concurrency: options.concurrency as usize,
         retries_max: options.retries_max(),
-        timeout: ANSWER_MAX,
         wait: if options.kills > 0 { KILLED_WAIT } else { Duration::ZERO },
-        connects_first: true,
         traffic_max: options.seconds_max.map(Duration::from_secs_f64),
         readers: options.readers,
         change_percent: options.change_percent,
+        ..Policy::once(options.concurrency as usize, Duration::ZERO)
     };
     let first_buyer = options.first_buyer;
     let drive = Drive::new(plan, policy, instances.to_vec(), paths, tokens, first_buyer);

@@ -184,27 +184,24 @@ impl Admin {
         let end = Instant::now() + RECOVERY_MAX;
         loop {
             match self.call_once(method, path, body).await {
-                Err(Trouble::Busy(_)) if Instant::now() < end => {
+                Err((true, _)) if Instant::now() < end => {
                     sleep(RECOVERY_PAUSE).await;
                     // The service finds out by reading that a server answers again, never by a
                     // change; where nobody else reads, we do.
                     let _ = self.call_once("GET", "/api/items", None).await;
                 }
-                Err(Trouble::Busy(reason) | Trouble::Refused(reason)) => {
-                    return Err(CannotJudge(reason));
-                }
-                Ok(answer) => return Ok(answer),
+                ended => return ended.map_err(|(_, reason)| CannotJudge(reason)),
             }
         }
     }
 
-    /// Asks the first instance that answers.
+    /// Asks the first instance that answers. An error says whether nothing has changed and it may be asked again.
     async fn call_once(
         &self,
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, (bool, String)> {
         let token = Some(&self.authorization);
         let body = body.map(Value::to_string);
         let call = Call { token, body: body.as_deref(), ..Call::new(method, path) };
@@ -216,27 +213,19 @@ impl Admin {
                 _ => failure = format!("{} did not answer {method} {path}", instance.url),
             }
         }
-        Err(Trouble::Refused(failure))
+        Err((false, failure))
     }
 }
 
-fn read(reply: &Reply, what: &str) -> Result<Value, Trouble> {
+fn read(reply: &Reply, what: &str) -> Result<Value, (bool, String)> {
     if !(200..300).contains(&reply.status) {
         let text = String::from_utf8_lossy(&reply.body);
         let reason = format!("{what} was answered {}: {}", reply.status, text.trim());
-        return Err(if is_busy(&reply.body) { Trouble::Busy } else { Trouble::Refused }(reason));
+        return Err((is_busy(&reply.body), reason));
     }
     serde_json::from_slice(&reply.body).map_err(|error| {
-        Trouble::Refused(format!("{what} was answered with something else than JSON: {error}"))
+        (false, format!("{what} was answered with something else than JSON: {error}"))
     })
-}
-
-/// Why an admin's request failed.
-enum Trouble {
-    /// Nothing has changed and it may be asked again.
-    Busy(String),
-    /// Anything else.
-    Refused(String),
 }
 
 /// Whether an answer says that nothing has changed and that the same may be asked again.

@@ -100,7 +100,7 @@ impl Bench {
             for subject in &mut subjects.running {
                 subject.stock_up(selection.items()).await?;
             }
-            Baselines::prepare(subjects.running[0].database_url(), environment).await
+            Baselines::prepare(&subjects.running[0].database_url, environment).await
         }
         .await;
         match prepared {

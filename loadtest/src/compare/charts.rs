@@ -4,7 +4,10 @@ use super::STOCK;
 use super::figures::Row;
 use super::result::Comparison;
 use super::verdict::Verdict;
-use crate::canvas::{Canvas, Chart, Legend, NAMES, Place, SCALE, Scale, Tone, WIDTH, step};
+use crate::canvas::{
+    BAD, Canvas, Chart, FIRST, GRID, Legend, NAMES, Place, QUIET, SCALE, SECOND, Scale, TEXT, Tone,
+    WIDTH, step,
+};
 use crate::document;
 use crate::options::Switch;
 use crate::spread::Spread;
@@ -20,17 +23,14 @@ const PANEL_WIDTH: i32 = WIDTH / PANELS;
 const PANEL_HEIGHT: i32 = 112;
 
 /// The colours of the bars.
-const BARS: [(&str, Tone); 3] = [
-    ("one instance", Tone::First),
-    ("two instances", Tone::Second),
-    ("spread of the rounds", Tone::Text),
-];
+const BARS: [(&str, Tone); 3] =
+    [("one instance", FIRST), ("two instances", SECOND), ("spread of the rounds", TEXT)];
 /// The colours of latencies.
 const LATENCIES: [(&str, Tone); 4] = [
-    ("median", Tone::Text),
-    ("to the 90th percentile", Tone::First),
-    ("to the 99th percentile", Tone::Second),
-    ("slowest", Tone::Bad),
+    ("median", TEXT),
+    ("to the 90th percentile", FIRST),
+    ("to the 99th percentile", SECOND),
+    ("slowest", BAD),
 ];
 
 /// Draws all charts that there are figures for.
@@ -46,7 +46,7 @@ fn throughput(comparison: &Comparison) -> Option<Chart> {
     let two = comparison.rows_of(Switch::On, 2);
     let bars = comparison.rows_of(Switch::On, 1).into_iter().map(|row| Bars {
         name: &row.strategy,
-        tone: if is_safe(&row.strategy) { Tone::Text } else { Tone::Bad },
+        tone: if is_safe(&row.strategy) { TEXT } else { BAD },
         spreads: std::iter::once(row)
             .chain(two.iter().filter(|other| other.strategy == row.strategy).copied())
             .map(|row| row.accepted_per_second)
@@ -88,7 +88,7 @@ fn bar_chart(unit: &str, series: Legend<'_>, bars: &[Bars<'_>]) -> Option<String
             let Spread { median, min, max } = *spread;
             canvas.rectangle((scale.at(0.0), upper), (scale.at(median), upper + thick - 1), tone);
             let at = upper + thick / 2;
-            canvas.line(&[(scale.at(min), at), (scale.at(max), at)], Tone::Text, 1);
+            canvas.line(&[(scale.at(min), at), (scale.at(max), at)], TEXT, 1);
         }
     }))
 }
@@ -114,11 +114,11 @@ fn named_rows(
     let bottom = HEAD + LINE * names.len() as i32;
     for (tick, label) in &axis.ticks {
         let x = axis.scale.at(*tick);
-        canvas.line(&[(x, HEAD), (x, bottom)], Tone::Grid, 1);
-        canvas.text(label, (x, bottom + 6), Tone::Quiet, 12, "middle");
+        canvas.line(&[(x, HEAD), (x, bottom)], GRID, 1);
+        canvas.text(label, (x, bottom + 6), QUIET, 12, "middle");
     }
     let middle = (axis.scale.at(axis.middle), bottom + 24);
-    canvas.text(axis.unit, middle, Tone::Quiet, 12, "middle");
+    canvas.text(axis.unit, middle, QUIET, 12, "middle");
     for (index, (name, tone)) in names.iter().enumerate() {
         let y = HEAD + LINE * index as i32;
         canvas.text(name, (NAMES - 8, y + LINE / 2 - 7), *tone, 13, "end");
@@ -140,17 +140,17 @@ fn latency(comparison: &Comparison) -> Option<Chart> {
     let ticks = ticks.map(|tick| (tick, grouped_small(10_f64.powf(tick)))).collect();
     let unit = "milliseconds, each step ten times the one before";
     let axis = Axis { unit, middle: f64::midpoint(low, high), scale: &scale, ticks };
-    let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), Tone::Text)).collect();
+    let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), TEXT)).collect();
     let svg = named_rows(&axis, &LATENCIES, &names, |canvas, index, y| {
         let latency = rows[index].latency;
         let middle = y + LINE / 2;
         let at = |micros: u64| scale.at(log(micros));
         let p50 = at(latency.p50_us);
         let p90 = at(latency.p90_us);
-        canvas.rectangle((p90, middle - 4), (at(latency.p99_us), middle + 4), Tone::Second);
-        canvas.rectangle((p50, middle - 4), (p90, middle + 4), Tone::First);
-        canvas.line(&[(p50, middle - 8), (p50, middle + 8)], Tone::Text, 1);
-        canvas.dot((at(latency.max_us), middle), 3, Tone::Bad);
+        canvas.rectangle((p90, middle - 4), (at(latency.p99_us), middle + 4), SECOND);
+        canvas.rectangle((p50, middle - 4), (p90, middle + 4), FIRST);
+        canvas.line(&[(p50, middle - 8), (p50, middle + 8)], TEXT, 1);
+        canvas.dot((at(latency.max_us), middle), 3, BAD);
     });
     let caption = "Latency of accepted purchases, arbiter on, one instance, all rounds together: the mark is the median, the bars end at the 90th and 99th percentile, the dot is the slowest.".to_owned();
     Some(Chart { name: "latency", caption, svg })
@@ -196,15 +196,15 @@ fn panel(row: &Row, sales: &[(u64, i64)]) -> Canvas {
         (x, top + (f64::from(bottom - top) * share) as i32)
     };
     let bad = row.verdict == Verdict::Caught || lowest < 0;
-    let tone = if bad { Tone::Bad } else { Tone::First };
+    let tone = if bad { BAD } else { FIRST };
     let mut canvas = Canvas::default();
-    canvas.text(&row.strategy, (left, 6), Tone::Text, 12, "start");
+    canvas.text(&row.strategy, (left, 6), TEXT, 12, "start");
     let zero = at((0, 0)).1;
-    canvas.line(&[(left, zero), (right, zero)], Tone::Quiet, 1);
+    canvas.line(&[(left, zero), (right, zero)], QUIET, 1);
     let line: Vec<Place> = points.into_iter().map(at).collect();
     canvas.line(&line, tone, 2);
     let seconds = format!("{:.2} s", end_us as f64 / 1e6);
-    canvas.text(&seconds, (right, bottom + 5), Tone::Quiet, 11, "end");
+    canvas.text(&seconds, (right, bottom + 5), QUIET, 11, "end");
     let uncaught = row.expectation == Expectation::Caught && !bad;
     let end = if uncaught { "not caught".to_owned() } else { format!("{left_units} left") };
     canvas.text(&end, (left, bottom + 5), tone, 11, "start");
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_chart_has_no_link_and_only_colours_of_the_page() {
         let spreads = vec![Spread::of([4.0, 5.0, 6.0])];
-        let bars = [Bars { name: "a<b", tone: Tone::Text, spreads }];
+        let bars = [Bars { name: "a<b", tone: TEXT, spreads }];
         let svg = bar_chart("units", &BARS, &bars).expect("a chart");
         let chart = Chart { name: "x", caption: "y".to_owned(), svg };
         for words in ["one instance", "two instances", "a&lt;b"] {

@@ -42,7 +42,7 @@ use threads::CallerThreads;
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;
-/// How long one answer may take, where no option says it.
+/// How long one answer may take; then the outcome of a purchase is unknown.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The time between two looks at how many purchases have ended.
 const FLOW_POLL: Duration = Duration::from_millis(5);
