@@ -90,12 +90,6 @@ impl Canvas {
         );
     }
 
-    /// A filled circle.
-    pub fn dot(&mut self, center: Place, radius: u32, tone: Tone) {
-        let (x, y) = center;
-        self.elements += &format!(r#"<circle cx="{x}" cy="{y}" r="{radius}" fill="{tone}"/>"#);
-    }
-
     /// Words below a place, which is their `start`, `middle` or `end`.
     pub fn text(&mut self, words: &str, place: Place, tone: Tone, size: u32, anchor: &str) {
         let (x, y) = place;
@@ -119,25 +113,6 @@ impl Canvas {
             self.text(words, (left + SWATCH, 4), TEXT, 12, "start");
             left += 2 * SWATCH + LETTER * words.len() as i32;
         }
-    }
-}
-
-/// Places of values between the names and the right edge.
-pub struct Scale {
-    low: f64,
-    high: f64,
-}
-
-impl Scale {
-    /// From the value at the left end to the one at the right end.
-    pub fn new(low: f64, high: f64) -> Self {
-        Self { low, high }
-    }
-
-    /// The x coordinate of a value; values outside the scale are drawn at its ends.
-    pub fn at(&self, value: f64) -> i32 {
-        let share = (value - self.low) / (self.high - self.low);
-        NAMES + (f64::from(WIDTH - NAMES - 24) * share.clamp(0.0, 1.0)) as i32
     }
 }
 

@@ -1,6 +1,6 @@
 //! The comparison as a report.
 
-use super::figures::{Row, noise};
+use super::figures::Row;
 use super::result::{Comparison, setup};
 use super::verdict::Verdict;
 use crate::canvas::Chart;
@@ -53,7 +53,6 @@ pub fn document(comparison: &Comparison, charts: Vec<Chart>) -> Document {
     for rows in setups.map(|(arbiter, instances)| comparison.rows_of(arbiter, instances)) {
         let Some(first) = rows.first() else { continue };
         document.heading(capitalised(&setup(first)));
-        document.paragraph(noise(&rows));
         document.table(figures(&rows));
     }
     document.heading("Verdicts");
