@@ -104,7 +104,9 @@ impl BenchOptions {
 /// Runs the bench, writes the report and gives its text; broken when a load was.
 pub async fn execute(options: &BenchOptions, environment: &Environment) -> CommandResult {
     let locks = options.locks.as_deref().map(report::read_json).transpose()?;
-    let circumstances = gather(environment, options).await?;
+    // Each load draws a seed of its own.
+    let program = seckill_program(None);
+    let circumstances = Circumstances::gather(environment, &program, &options.out, None).await?;
     let rounds = Box::pin(rounds(options, environment)).await?;
     let void_because: Vec<String> =
         rounds.iter().flat_map(|round| &round.broken).cloned().collect();
@@ -130,15 +132,6 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
         report::document(&report).for_terminal() + &files,
         if valid { EXIT_CLEAN } else { EXIT_BROKEN },
     ))
-}
-
-async fn gather(
-    environment: &Environment,
-    options: &BenchOptions,
-) -> Result<Circumstances, CannotJudge> {
-    let program = seckill_program(None);
-    // Each load draws a seed of its own.
-    Circumstances::gather(environment, &program, &options.out, None).await
 }
 
 /// The rounds of the ratios.
