@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::plan::Plan;
-use crate::progress::Bar;
+use crate::progress::bar;
 use batches::Batches;
 use call::Call;
 use caller::Caller;
@@ -300,7 +300,7 @@ pub fn micros_since(start: Instant, now: Instant) -> u64 {
 /// The bar goes away when the task is ended.
 fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
     let total = drive.plan.requests.len();
-    let bar = Bar::new(total, "{bar:30} {pos}/{len} {elapsed} {msg}");
+    let bar = bar(total, "{bar:30} {pos}/{len} {elapsed} {msg}");
     tokio::spawn(async move {
         let began = Instant::now();
         let mut said = 0;
@@ -309,11 +309,11 @@ fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
             ticks.tick().await;
             let done = drive.tally.done.load(Ordering::Relaxed);
             let seconds = began.elapsed().as_secs();
-            if let Some(bar) = &bar {
-                let accepted = drive.tally.accepted.load(Ordering::Relaxed);
-                let per_second = done / seconds.max(1);
-                bar.show(done, format!("{per_second} per second, {accepted} accepted"));
-            } else if seconds >= said + LINE_PERIOD_SECONDS {
+            let accepted = drive.tally.accepted.load(Ordering::Relaxed);
+            let per_second = done / seconds.max(1);
+            bar.set_message(format!("{per_second} per second, {accepted} accepted"));
+            bar.set_position(done);
+            if bar.is_hidden() && seconds >= said + LINE_PERIOD_SECONDS {
                 said = seconds;
                 eprintln!("loadtest: {done} of {total} answered after {seconds} s");
             }
