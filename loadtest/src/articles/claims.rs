@@ -92,8 +92,8 @@ pub fn of_markets(all: &[Market]) -> Vec<String> {
         },
         Claim {
             theirs: "WATCH keeps a buyer waiting for 498 ms at 5x5, one lock for 14 ms",
-            ours: format!("{:.1} ms and {:.1} ms", watch.wait_ms_mean, lock.wait_ms_mean),
-            found: watch.wait_ms_mean > lock.wait_ms_mean,
+            ours: format!("{:.1} ms and {:.1} ms", watch.wait_ms_mean(), lock.wait_ms_mean()),
+            found: watch.wait_ms_mean() > lock.wait_ms_mean(),
             reason: "A purchase under WATCH that meets nobody is shorter, by the lock's two round trips.",
         },
         Claim {

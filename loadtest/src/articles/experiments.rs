@@ -91,7 +91,7 @@ pub async fn marketplace(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
             grouped(figures.listed),
             grouped(figures.bought),
             grouped(figures.retries),
-            format!("{:.1}", figures.wait_ms_mean),
+            format!("{:.1}", figures.wait_ms_mean()),
         ];
         let theirs = theirs.unwrap_or(["-"; 4]);
         let pairs = ours.into_iter().zip(theirs).map(|(ours, theirs)| format!("{ours} ({theirs})"));
