@@ -218,7 +218,7 @@ impl SharedConnection {
             };
             if refusal == Refusal::SlotOpen
                 && let (Servers::Cluster(cluster), Some(slot)) = (&self.inner.servers, slot)
-                && cluster.open_slots().stays_open(slot)
+                && cluster.open_slots.stays_open(slot)
             {
                 return Ok(slot_stays_open(slot));
             }
@@ -350,8 +350,9 @@ impl ConnectionLike for SharedConnection {
     fn get_db(&self) -> i64 {
         match &self.inner.servers {
             Servers::Single(node) => node.database(),
-            Servers::Sentinel(sentinels) => sentinels.template().redis_settings().db(),
-            Servers::Cluster(cluster) => cluster.template().redis_settings().db(),
+            Servers::Sentinel(sentinels) => sentinels.server.redis_settings().db(),
+            // A cluster has no other.
+            Servers::Cluster(_) => 0,
         }
     }
 }
