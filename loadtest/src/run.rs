@@ -226,17 +226,16 @@ fn prepare_drive(
         ..Policy::once(options.concurrency as usize, Duration::ZERO)
     };
     let first_buyer = options.first_buyer;
-    let drive = Drive::new(plan, policy, instances.to_vec(), paths, tokens, first_buyer);
-    let Some(carts) = &sale.carts else { return Ok(Arc::new(drive)) };
-    let drive = drive.of(carts.requests());
-    Ok(Arc::new(match shop {
-        None => drive,
-        Some(shop) => drive.in_batches(Batches {
-            size: options.batch.into(),
-            token: shop.token.clone(),
-            orders: carts.lines(),
-        }),
-    }))
+    let mut drive = Drive::new(plan, policy, instances.to_vec(), paths, tokens, first_buyer);
+    if let Some(carts) = &sale.carts {
+        // The number of a purchase's strategy is that of its order.
+        drive.orders = carts.requests();
+        drive.batches = shop.map(|shop| {
+            let token = shop.token.clone();
+            Batches { size: options.batch.into(), token, orders: carts.lines() }
+        });
+    }
+    Ok(Arc::new(drive))
 }
 
 async fn fire_and_judge(

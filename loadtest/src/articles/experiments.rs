@@ -9,6 +9,7 @@ use crate::document::grouped;
 use crate::failure::{CannotJudge, EXIT_CLEAN, OrCannotJudge};
 use crate::options::{RunOptions, Switch};
 use crate::run::{self, Run};
+use crate::servers::database;
 use ledger_audit::Outcome;
 
 /// Ways to wait, sellers and buyers, and what the article counted: listed, bought, retries, mean
@@ -130,7 +131,7 @@ pub async fn three_tasks(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
             options.arbiter = Switch::On;
         })
         .await?;
-    let mut database = setup.testbed.database().await?;
+    let mut database = database(&setup.testbed.environment).await?;
     let fences: Vec<Option<i64>> = sqlx::query(
         "SELECT CAST(fence AS SIGNED) AS fence FROM orders WHERE item_id = ? ORDER BY created_at, id",
     )

@@ -185,16 +185,6 @@ impl Drive {
         }
     }
 
-    /// Sends these orders instead; the number of a purchase's strategy is that of its order.
-    pub fn of(self, orders: Vec<OrderRequest>) -> Self {
-        Self { orders, ..self }
-    }
-
-    /// Sends many reservations with each request, as the program of a shop.
-    pub fn in_batches(self, batches: Batches) -> Self {
-        Self { batches: Some(batches), ..self }
-    }
-
     /// Ends it: no purchase is begun any more, and no retry either in the closed model.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);

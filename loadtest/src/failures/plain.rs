@@ -13,6 +13,7 @@ use super::stage::{CUT_OFF, NOT_ON_DISK, Stage, private_redis};
 use super::{Trial, Try};
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::plain_lock::{acquire, acquire_within, release};
+use crate::servers;
 
 /// A lease that runs out while its holder dawdles, and one that does not.
 const LEASE_SHORT_MS: u64 = 60;
@@ -34,7 +35,7 @@ fn key(name: &str) -> String {
 
 /// Ada's lease runs out before she releases; Ben has the lock by then. Her release must not free it.
 pub async fn wrong_owner(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
-    let mut redis = stage.testbed.redis().await?;
+    let mut redis = servers::redis(&stage.testbed.environment).await?;
     let trial = three_buyers(&mut redis, attempt.cured).await.or_cannot_judge("Redis")?;
     trial.ok_or_else(|| CannotJudge::new("the lease did not run out"))
 }
@@ -103,7 +104,7 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     };
     let mut buyers = Vec::new();
     for (number, locks) in orders.into_iter().enumerate() {
-        let mut redis = stage.testbed.redis().await?;
+        let mut redis = servers::redis(&stage.testbed.environment).await?;
         let met = Arc::clone(&met);
         let cured = attempt.cured;
         buyers.push(tokio::spawn(async move {

@@ -16,6 +16,7 @@ use crate::drive::{Instance, answer};
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Service;
 use crate::options::Switch;
+use crate::servers::database;
 use crate::service::{self, Admin};
 use crate::testbed::Testbed;
 use crate::tokens::Mint;
@@ -124,7 +125,7 @@ impl<'a> Stage<'a> {
 
     /// Units of live orders, and what the stock row says.
     pub async fn sold(&self, item: i64) -> Result<SoldUnits, CannotJudge> {
-        let mut connection = self.testbed.database().await?;
+        let mut connection = database(&self.testbed.environment).await?;
         let row = sqlx::query(
             "SELECT CAST(available AS SIGNED) AS available, \
              (SELECT CAST(COALESCE(SUM(quantity), 0) AS SIGNED) FROM orders \
