@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::counters::Counters;
-use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::options::{RunOptions, Switch};
@@ -33,8 +31,6 @@ pub struct Round {
     pub refused_per_second: f64,
     /// Attempts of clients after the first.
     pub retries: u64,
-    /// What the service counted meanwhile; `None` when it did not tell.
-    pub counters: Option<Counters>,
     #[serde(flatten)]
     pub faults: FaultCounts,
     /// The audit's last line.
@@ -51,16 +47,12 @@ pub struct Round {
 }
 
 /// Runs one load. What cannot be judged is said in the round and never counts as good.
-pub async fn run(options: &RunOptions, instances: &[Instance], environment: &Environment) -> Round {
-    let before = Counters::read(instances).await;
-    let run = run::execute(options, environment).await;
-    let after = Counters::read(instances).await;
-    let mut round = match run {
+pub async fn run(options: &RunOptions, environment: &Environment) -> Round {
+    let mut round = match run::execute(options, environment).await {
         Ok(run) => read(&run),
         Err(CannotJudge(reason)) => Round { could_not_judge: Some(reason), ..Round::default() },
     };
     round.concurrency = options.concurrency;
-    round.counters = after.zip(before).map(|(after, before)| after.since(before));
     round
 }
 

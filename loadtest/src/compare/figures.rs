@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Round;
 use super::verdict::Verdict;
-use crate::counters::Counters;
 use crate::options::Switch;
 use crate::report::summary::Latency;
 use crate::spread::Spread;
@@ -34,7 +33,6 @@ pub struct Row {
     pub latency: Latency,
     /// Summed over rounds.
     pub retries: u64,
-    pub counters: Counters,
     /// The most of any round.
     #[serde(flatten)]
     pub faults: FaultCounts,
@@ -66,10 +64,6 @@ impl Row {
             refused_per_second: Spread::of(judged().map(|round| round.refused_per_second)),
             latency: Latency::of_all(&latencies),
             retries: rounds.iter().map(|round| round.retries).sum(),
-            counters: rounds
-                .iter()
-                .filter_map(|round| round.counters)
-                .fold(Counters::default(), Counters::and),
             faults: rounds
                 .iter()
                 .map(|round| round.faults)

@@ -153,7 +153,7 @@ impl Grid<'_> {
             seconds_max: Some(SECONDS_MAX),
             ..testbed.load(&name, instances, testbed.seed.wrapping_add(count))
         };
-        let round = Box::pin(cell::run(&load, instances, &testbed.environment)).await;
+        let round = Box::pin(cell::run(&load, &testbed.environment)).await;
         self.steps.end(&line(&name, cell, &round, counted));
         self.rounds.entry(cell).or_default().push(round);
     }

@@ -4,17 +4,16 @@ use super::figures::Row;
 use super::result::{Comparison, setup};
 use super::verdict::Verdict;
 use crate::canvas::Chart;
-use crate::counters::Counters;
 use crate::document::{Document, Table, capitalised};
 use crate::options::Switch;
 use crate::spread::Spread;
 
-const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases in milliseconds, retries included. *Retries* are attempts of clients after the first. *Lock waits* are acquires of a lock that did not get it at once, *wait* the mean time until they had it. *Refusals* and *repeats* are writes that the arbiter refused or tried again. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
+const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases in milliseconds, retries included. *Retries* are attempts of clients after the first. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
 
 /// A column of a table of figures: its name, whether a terminal has room for it, and its cells.
 type Column = (&'static str, bool, fn(&Row) -> String);
 
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 17] = [
     ("strategy", true, |row| format!("`{}`", row.strategy)),
     ("accepted/s", true, |row| whole(row.accepted_per_second.median)),
     ("min..max", true, |row| range(row.accepted_per_second)),
@@ -26,10 +25,6 @@ const COLUMNS: [Column; 21] = [
     ("p99.9", false, |row| ms(row.latency.p999_us)),
     ("max", true, |row| ms(row.latency.max_us)),
     ("retries", true, |row| row.retries.to_string()),
-    ("lock waits", true, |row| whole(row.counters.lock_waits)),
-    ("wait ms", false, |row| mean_wait_ms(row.counters)),
-    ("refusals", false, |row| whole(row.counters.arbiter_refusals)),
-    ("repeats", false, |row| whole(row.counters.arbiter_retries)),
     ("oversold", true, |row| row.faults.oversold.to_string()),
     ("undersold", false, |row| row.faults.undersold.to_string()),
     ("lost", false, |row| row.faults.lost.to_string()),
@@ -111,14 +106,6 @@ fn ms(micros: u64) -> String {
 
 fn range(spread: Spread) -> String {
     format!("{:.0}..{:.0}", spread.min, spread.max)
-}
-
-fn mean_wait_ms(counters: Counters) -> String {
-    if counters.lock_waits > 0.0 {
-        format!("{:.1}", counters.lock_wait_ms / counters.lock_waits)
-    } else {
-        "-".to_owned()
-    }
 }
 
 fn verdicts(comparison: &Comparison) -> Table {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::database_proxy::DatabaseProxy;
 use super::stage::{CUT_OFF, NOT_ON_DISK, Press, SoldUnits, Stage, private_redis};
 use super::{Trial, Try};
-use crate::counters::Counters;
+use crate::counters;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Service;
 use crate::options::Switch;
@@ -31,6 +31,8 @@ const QUEUE_POLLS_MAX: usize = 600;
 /// Polls of a queue that came back empty: nothing can come out of it.
 const EMPTY_QUEUE_POLLS_MAX: usize = 20;
 const QUEUE_POLL: Duration = Duration::from_millis(100);
+/// The page of metrics must come within this.
+const METRICS_MAX: Duration = Duration::from_secs(5);
 
 /// Two instances and the item of one try. The slow one reaches the database through the proxy.
 struct Pair {
@@ -64,8 +66,10 @@ impl Pair {
 
     /// The writes that the slow one sent and the fence refused.
     async fn fenced(&self) -> f64 {
-        let counters = Counters::read(std::slice::from_ref(&self.slow.instance)).await;
-        counters.map_or(0.0, |counters| counters.fenced)
+        let page = self.slow.instance.page("/metrics", METRICS_MAX).await;
+        let page = page.map(|reply| reply.body).unwrap_or_default();
+        let by_reason = "seckill_arbiter_refusals_by_reason_total";
+        counters::sum(&String::from_utf8_lossy(&page), by_reason, "reason=\"fenced\"")
     }
 
     /// What the ledger shows after the try. Stops both.
