@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 
-use super::claims::{self, Market, SaleResult, WaitResult};
+use super::claims::{self, SaleResult, WaitResult};
 use super::market::{self, Way};
 use super::{ArticleTable, Setup};
 use crate::document::grouped;
@@ -35,7 +35,7 @@ const WAITS: [(&str, &str, &str); 5] = [
     ("sleep-2000", "sleep 2 s", "too long"),
     ("yield", "yield", "(named without a figure)"),
 ];
-const WAITS_REQUESTS: u32 = 2_000;
+pub const WAITS_REQUESTS: u32 = 2_000;
 const WAITS_CONCURRENCY: u32 = 1_000;
 
 /// S4: what, our strategy, instances, requests per second as printed, whether it oversells.
@@ -103,7 +103,7 @@ pub async fn marketplace(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
                 figures.faults
             ));
         }
-        all.push(Market { way, sellers, buyers, figures });
+        all.push(figures);
     }
     Ok(ArticleTable {
         name: "S0",
@@ -197,9 +197,7 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
             theirs.to_owned(),
         ]);
         all.push(WaitResult {
-            way: wait,
             served: traffic.accepted.purchases,
-            requests: u64::from(WAITS_REQUESTS),
             seconds: traffic.seconds,
             p90_us: latency.p90_us,
             max_us: latency.max_us,

@@ -2,8 +2,8 @@
 //! figures beside theirs.
 //!
 //! Absolute figures come from other machines and cannot be compared. What can be compared are the
-//! statements of an article ([`claims`]): each is found here too, or it is not, and then the report
-//! says why. S0 is a [`market`] on plain Redis; the others go through the service.
+//! statements of an article ([`claims`]): each is found here too, or it is not. S0 is a [`market`] on
+//! plain Redis; the others go through the service.
 
 mod claims;
 mod experiments;
