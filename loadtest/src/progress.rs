@@ -27,8 +27,6 @@ pub fn bar(total: usize, template: &str) -> ProgressBar {
 /// The steps of a command. The bar goes away when this is dropped.
 pub struct Steps {
     what: &'static str,
-    total: usize,
-    done: usize,
     bar: ProgressBar,
 }
 
@@ -39,46 +37,43 @@ impl Steps {
         let bar = bar(total, "{prefix} {bar:30} {pos}/{len} {elapsed} {wide_msg}");
         bar.set_prefix(what);
         bar.enable_steady_tick(TICK);
-        Self { what, total, done: 0, bar }
+        Self { what, bar }
     }
 
     /// Adds steps that turned out to be needed.
     pub fn add(&mut self, steps: usize) {
-        self.total += steps;
-        self.bar.set_length(self.total as u64);
+        self.bar.inc_length(steps as u64);
     }
 
     /// Says which step begins.
     pub fn begin(&self, step: &str) {
-        self.show(self.done + 1, &format!("begins {step}"));
+        self.show(self.bar.position() + 1, &format!("begins {step}"));
     }
 
     /// Says what came out of a step.
     pub fn end(&mut self, result: &str) {
-        self.done += 1;
-        self.bar.set_position(self.done as u64);
-        self.show(self.done, result);
+        self.bar.inc(1);
+        self.show(self.bar.position(), result);
     }
 
     /// Ends a step whose result is printed to standard output, above the bar.
     pub fn end_with_line(&mut self, line: &str) {
-        self.done += 1;
         // A reader that has gone does not end the command, which also writes files.
         BARS.suspend(|| {
             let _ = writeln!(std::io::stdout(), "{line}");
         });
-        self.bar.set_position(self.done as u64);
+        self.bar.inc(1);
     }
 
-    fn show(&self, number: usize, text: &str) {
+    fn show(&self, number: u64, text: &str) {
         self.bar.set_message(text.to_owned());
         if self.bar.is_hidden() {
             eprintln!("{}", self.line(number, text));
         }
     }
 
-    fn line(&self, number: usize, text: &str) -> String {
-        format!("{}: {number} of {}: {text}", self.what, self.total)
+    fn line(&self, number: u64, text: &str) -> String {
+        format!("{}: {number} of {}: {text}", self.what, self.bar.length().unwrap_or_default())
     }
 }
 
@@ -92,6 +87,6 @@ mod tests {
         assert_eq!(steps.line(1, "begins S0"), "compare: 1 of 2: begins S0");
         steps.end("fine");
         steps.add(1);
-        assert_eq!(steps.line(steps.done, "fine"), "compare: 1 of 3: fine");
+        assert_eq!(steps.line(steps.bar.position(), "fine"), "compare: 1 of 3: fine");
     }
 }
