@@ -74,9 +74,6 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
         None => "durability unknown".to_owned(),
     };
     let processor = &about.processor;
-    let busy = processor
-        .machine_share
-        .map_or_else(String::new, |share| format!(", {:.0} % busy", share * 100.0));
     let mut facts = vec![
         (
             "load",
@@ -102,7 +99,7 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
         (
             "machine",
             format!(
-                "{} cores{busy}; the generator used {:.0} % of them ({:.2} s)",
+                "{} cores; the generator used {:.0} % of them ({:.2} s)",
                 about.cores,
                 processor.generator_share * 100.0,
                 processor.generator_seconds
