@@ -1,7 +1,5 @@
 //! The canvas of all charts: an SVG whose colours suit a light and a dark page.
 
-use std::fmt;
-
 /// Width of every chart, in pixels.
 pub const WIDTH: i32 = 960;
 /// Width of the column of names at the left, in pixels.
@@ -21,36 +19,19 @@ pub const COLORS: &str = "\
 :root{color-scheme:light dark;--page:#ffffff;--text:#1b1f24;--quiet:#59636e;--grid:#dfe3e8;--first:#1f6fb2;--second:#00857a;--bad:#c0392b;--good:#1a7f37;--card:#f6f8fa}\
 @media(prefers-color-scheme:dark){:root{--page:#0f1419;--text:#e6e9ed;--quiet:#9aa4b0;--grid:#2c343d;--first:#3b86c6;--second:#2a8f83;--bad:#ff7b6b;--good:#56d364;--card:#171d24}}";
 
-/// What a colour stands for; [`COLORS`] says which one it is.
-#[derive(Clone, Copy)]
-pub enum Tone {
-    /// Names and titles.
-    Text,
-    /// Scales and secondary marks.
-    Quiet,
-    /// Lines of the grid.
-    Grid,
-    /// The first of two series.
-    First,
-    /// The second of two series.
-    Second,
-    /// What should not be.
-    Bad,
-}
-
-/// As an attribute of an element.
-impl fmt::Display for Tone {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Text => "var(--text)",
-            Self::Quiet => "var(--quiet)",
-            Self::Grid => "var(--grid)",
-            Self::First => "var(--first)",
-            Self::Second => "var(--second)",
-            Self::Bad => "var(--bad)",
-        })
-    }
-}
+/// What a colour stands for, as an attribute of an element; [`COLORS`] says which one it is.
+pub type Tone = &'static str;
+/// Names and titles.
+pub const TEXT: Tone = "var(--text)";
+/// Scales and secondary marks.
+pub const QUIET: Tone = "var(--quiet)";
+/// Lines of the grid.
+pub const GRID: Tone = "var(--grid)";
+/// The two series.
+pub const FIRST: Tone = "var(--first)";
+pub const SECOND: Tone = "var(--second)";
+/// What should not be.
+pub const BAD: Tone = "var(--bad)";
 
 /// A place, in pixels from the left and from the top.
 pub type Place = (i32, i32);
@@ -109,12 +90,6 @@ impl Canvas {
         );
     }
 
-    /// A filled circle.
-    pub fn dot(&mut self, center: Place, radius: u32, tone: Tone) {
-        let (x, y) = center;
-        self.elements += &format!(r#"<circle cx="{x}" cy="{y}" r="{radius}" fill="{tone}"/>"#);
-    }
-
     /// Words below a place, which is their `start`, `middle` or `end`.
     pub fn text(&mut self, words: &str, place: Place, tone: Tone, size: u32, anchor: &str) {
         let (x, y) = place;
@@ -135,28 +110,9 @@ impl Canvas {
         let mut left = NAMES;
         for (words, tone) in legend {
             self.rectangle((left, 5), (left + 12, 15), *tone);
-            self.text(words, (left + SWATCH, 4), Tone::Text, 12, "start");
+            self.text(words, (left + SWATCH, 4), TEXT, 12, "start");
             left += 2 * SWATCH + LETTER * words.len() as i32;
         }
-    }
-}
-
-/// Places of values between the names and the right edge.
-pub struct Scale {
-    low: f64,
-    high: f64,
-}
-
-impl Scale {
-    /// From the value at the left end to the one at the right end.
-    pub fn new(low: f64, high: f64) -> Self {
-        Self { low, high }
-    }
-
-    /// The x coordinate of a value; values outside the scale are drawn at its ends.
-    pub fn at(&self, value: f64) -> i32 {
-        let share = (value - self.low) / (self.high - self.low);
-        NAMES + (f64::from(WIDTH - NAMES - 24) * share.clamp(0.0, 1.0)) as i32
     }
 }
 

@@ -14,14 +14,11 @@ use ledger_audit::{Answer, Ledger};
 const CARTS_MAX: usize = 1_000;
 
 /// The orders of a load. Some of them have items in common, in opposite sequences.
-pub struct Carts {
-    carts: Vec<Vec<i64>>,
-    quantity: i64,
-}
+pub struct Carts(Vec<Vec<i64>>);
 
 impl Carts {
     /// Draws orders with this number of lines, each of another item.
-    pub fn draw(items: &[i64], lines: usize, quantity: i64, seed: u64) -> Self {
+    pub fn draw(items: &[i64], lines: usize, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let draw = |_| {
             let mut cart = items.to_vec();
@@ -30,19 +27,19 @@ impl Carts {
             cart
         };
         let count = if items.len() == 1 { 1 } else { CARTS_MAX };
-        Self { carts: (0..count).map(draw).collect(), quantity }
+        Self((0..count).map(draw).collect())
     }
 
     /// How many there are.
     pub fn count(&self) -> u32 {
-        u32::try_from(self.carts.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
     /// The lines of each order, as JSON.
     pub fn lines(&self) -> Vec<String> {
-        let line = |item: &i64| json!({ "item_id": item, "quantity": self.quantity });
+        let line = |item: &i64| json!({ "item_id": item, "quantity": 1 });
         let lines = |cart: &Vec<i64>| json!(cart.iter().map(line).collect::<Vec<_>>()).to_string();
-        self.carts.iter().map(lines).collect()
+        self.0.iter().map(lines).collect()
     }
 
     /// The request of each order.
@@ -63,8 +60,7 @@ impl Carts {
         let of_others: HashSet<u32> =
             answers.iter().filter(refused).map(|one| one.request).collect();
         let is_about = |answer: &&Answer| {
-            self.carts[answer.strategy as usize].contains(&item)
-                && !of_others.contains(&answer.request)
+            self.0[answer.strategy as usize].contains(&item) && !of_others.contains(&answer.request)
         };
         answers.iter().filter(is_about).cloned().collect()
     }
@@ -99,7 +95,7 @@ mod tests {
     #[test]
     fn carts_overlap_in_opposite_sequences() {
         let items: Vec<i64> = (1..=50).collect();
-        let carts = Carts::draw(&items, 3, 1, 7).carts;
+        let carts = Carts::draw(&items, 3, 7).0;
         assert!(
             carts.iter().all(|cart| cart.len() == 3 && cart[0] != cart[1] && cart[1] != cart[2])
         );
@@ -117,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_nothing_about_the_other_items() {
-        let carts = Carts { carts: vec![vec![1, 2], vec![3]], quantity: 1 };
+        let carts = Carts(vec![vec![1, 2], vec![3]]);
         let answer = |request, strategy, refused_item| Answer {
             request,
             strategy,

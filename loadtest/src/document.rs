@@ -2,7 +2,8 @@
 //! Markdown and as one HTML page.
 //!
 //! Every report of this crate is made once as a [`Document`]; the three renderings cannot disagree.
-//! Text may hold `` `code` `` and `**bold**`; plain text and HTML turn both into their own form.
+//! Text may hold `` `code` `` and `**bold**`; plain text and HTML turn both into their own form. A cell in bold says
+//! what should not be.
 
 mod html;
 mod markdown;
@@ -12,7 +13,7 @@ use indicatif::HumanCount;
 
 use crate::canvas::Chart;
 
-pub use text::{Color, capitalised};
+pub use text::capitalised;
 
 /// A report.
 #[derive(Default)]
@@ -33,7 +34,7 @@ enum Part {
 /// A table. Columns whose cells are all figures are aligned at the right.
 pub struct Table {
     columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<String>>,
 }
 
 /// The head of a column.
@@ -41,23 +42,6 @@ struct Column {
     name: String,
     /// Left out of plain text, where a line has little room.
     detail: bool,
-}
-
-/// One cell.
-pub struct Cell {
-    text: String,
-    tone: Tone,
-}
-
-/// How a cell is to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// As a plain value.
-    Plain,
-    /// As it should be.
-    Good,
-    /// As it should not be.
-    Bad,
 }
 
 impl Document {
@@ -100,7 +84,7 @@ impl Document {
     pub fn facts<'a>(&mut self, facts: impl IntoIterator<Item = (&'a str, String)>) {
         let mut table = Table::new(["", ""]);
         for (name, value) in facts {
-            table.row([Cell::from(name), Cell::from(value)]);
+            table.row([name, &value]);
         }
         self.table(table);
     }
@@ -128,33 +112,20 @@ impl Table {
     }
 
     /// Adds a row with a cell for each column.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Cell>>) {
-        let cells: Vec<Cell> = cells.into_iter().map(Into::into).collect();
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl ToString>) {
+        let cells: Vec<String> = cells.into_iter().map(|cell| cell.to_string()).collect();
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         self.rows.push(cells);
     }
 
     /// Whether a column holds figures alone: `1,200`, `12 of 40`, `9.5 (9.1 to 9.9)`, `-`.
     fn is_figures(&self, column: usize) -> bool {
-        let is_figure = |cell: &Cell| {
-            let digits = cell.text.replace(" of ", " ").replace(" to ", " ");
+        let is_figure = |cell: &String| {
+            let digits = cell.replace(" of ", " ").replace(" to ", " ");
             !digits.contains(char::is_alphabetic)
         };
         self.rows.iter().all(|row| is_figure(&row[column]))
-            && self.rows.iter().any(|row| row[column].text.contains(|c: char| c.is_ascii_digit()))
-    }
-}
-
-impl Cell {
-    /// A cell with a tone.
-    pub fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone }
-    }
-}
-
-impl<T: ToString> From<T> for Cell {
-    fn from(value: T) -> Self {
-        Self { text: value.to_string(), tone: Tone::Plain }
+            && self.rows.iter().any(|row| row[column].contains(|c: char| c.is_ascii_digit()))
     }
 }
 
@@ -177,8 +148,8 @@ mod tests {
         let mut document = Document::new("A report");
         document.paragraph("Of `x<y` and **more**.");
         let mut table = Table::new(["name", "count", "hidden"]).with_details(&["hidden"]);
-        table.row([Cell::from("`a|b`"), Cell::from(7), Cell::from("-")]);
-        table.row([Cell::from("c"), Cell::toned("1,200", Tone::Bad), Cell::from("-")]);
+        table.row(["`a|b`", "7", "-"]);
+        table.row(["c", "**1,200**", "-"]);
         document.table(table);
         document.list(["first".to_owned()]);
         document.conclusion("all is well", true);
@@ -187,7 +158,7 @@ mod tests {
 
     #[test]
     fn plain_text_has_aligned_columns_and_no_markup() {
-        let text = document().text(Color::off());
+        let text = document().text(false);
         assert!(text.contains("Of x<y and more."), "{text}");
         assert!(text.contains("  name  count\n  a|b       7\n  c     1,200\n"), "{text}");
         assert!(text.ends_with("all is well\n"), "{text}");
@@ -197,16 +168,16 @@ mod tests {
     fn markdown_has_every_column() {
         let text = document().markdown();
         assert!(text.starts_with("# A report\n"), "{text}");
-        assert!(text.contains("| name | count | hidden |\n|---|---|---|\n"), "{text}");
+        assert!(text.contains("| name | count | hidden |\n|---|---:|---|\n"), "{text}");
         assert!(text.contains("| `a\\|b` | 7 | - |\n"), "{text}");
         assert!(text.contains("* first\n"), "{text}");
     }
 
     #[test]
-    fn html_is_escaped_and_toned() {
+    fn html_is_escaped() {
         let page = document().html();
         assert!(page.contains("<code>x&lt;y</code> and <strong>more</strong>"), "{page}");
-        assert!(page.contains("<td class=\"figure bad\">1,200</td>"), "{page}");
+        assert!(page.contains("<strong>1,200</strong></td>"), "{page}");
         assert!(!page.contains("<script") && !page.contains("http"), "{page}");
     }
 }

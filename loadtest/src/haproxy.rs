@@ -6,18 +6,16 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
-use crate::launcher::free_port;
+use crate::launcher::{answers, free_port};
 
 const CONFIGURATION: &str = include_str!("../../deploy/haproxy.cfg");
 /// The proxy must have found an instance within this; it looks at them every two seconds.
 const START_MAX: Duration = Duration::from_secs(20);
-const START_POLL: Duration = Duration::from_millis(100);
-const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// After the first answer: the other instances are looked at, too.
 const ALL_FOUND: Duration = Duration::from_millis(2_500);
 
@@ -60,14 +58,9 @@ impl Haproxy {
             .spawn()
             .or_cannot_judge("haproxy did not start")?;
         let instance = Instance::at(listen);
-        let until = Instant::now() + START_MAX;
-        while instance.page("/api/items", ANSWER_MAX).await.is_none() {
-            let has_ended = child.try_wait().ok().flatten().is_some();
-            if has_ended || Instant::now() >= until {
-                let reason = format!("haproxy found no instance; see {}", file.display());
-                return Err(CannotJudge(reason));
-            }
-            sleep(START_POLL).await;
+        if !answers(&mut child, &instance, "/api/items", START_MAX).await {
+            let reason = format!("haproxy found no instance; see {}", file.display());
+            return Err(CannotJudge(reason));
         }
         sleep(ALL_FOUND).await;
         Ok(Self { instance, _child: child })

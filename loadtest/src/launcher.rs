@@ -105,21 +105,26 @@ impl Launcher {
             .kill_on_drop(true)
             .spawn()
             .or_cannot_judge(format_args!("{} did not start", self.program.display()))?;
-        let until = Instant::now() + START_MAX;
-        loop {
-            let answers = instance.page("/healthz", READY_ANSWER_MAX).await.is_some();
-            // One that has ended did not answer: another program has taken its port.
-            let has_ended = child.try_wait().ok().flatten().is_some();
-            if answers && !has_ended {
-                return Ok(Service { instance, child });
-            }
-            if has_ended || Instant::now() >= until {
-                let log_text = std::fs::read_to_string(&log).unwrap_or_default();
-                let last = log_text.lines().last().unwrap_or("its log is empty").to_owned();
-                return Err(CannotJudge(format!("an instance did not start: {last}")));
-            }
-            sleep(START_POLL).await;
+        if answers(&mut child, &instance, "/healthz", START_MAX).await {
+            return Ok(Service { instance, child });
         }
+        let log_text = std::fs::read_to_string(&log).unwrap_or_default();
+        let last = log_text.lines().last().unwrap_or("its log is empty");
+        Err(CannotJudge(format!("an instance did not start: {last}")))
+    }
+}
+
+/// Waits until a process that was started has a page at this path; whether it has.
+pub async fn answers(child: &mut Child, instance: &Instance, path: &str, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        let answers = instance.page(path, READY_ANSWER_MAX).await.is_some();
+        // One that has ended did not answer: another program has taken its port.
+        let has_ended = child.try_wait().ok().flatten().is_some();
+        if answers || has_ended || Instant::now() >= until {
+            return answers && !has_ended;
+        }
+        sleep(START_POLL).await;
     }
 }
 

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::options::{Cli, Command};
 use loadtest::program::{self, CommandResult};
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
             Ok(()) => options.concurrency,
             Err(failure) => return program::could_not_judge(&failure),
         },
-        Command::Compare(options) => options.concurrency.max(compare::CONCURRENCY_MAX),
+        Command::Compare(_) => compare::CONCURRENCY_MAX,
         Command::Draw(options) => options.concurrency,
         Command::Articles(_) | Command::Break(_) => EXPERIMENT_CONNECTIONS_MAX,
     };
@@ -36,7 +35,7 @@ async fn execute(command: Command) -> CommandResult {
     match command {
         Command::Run(options) => {
             let report = Box::pin(run::execute(&options, &Environment::load()?)).await?.report;
-            Ok((report.document().text(Color::of_terminal()), report.verdict.exit_code))
+            Ok((report.document().for_terminal(), report.verdict.exit_code))
         }
         Command::Compare(options) => Box::pin(compare::run(&options)).await,
         Command::Articles(options) => Box::pin(articles::run(&options)).await,

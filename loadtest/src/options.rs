@@ -71,9 +71,6 @@ pub struct RunOptions {
     /// Open model: for how many seconds purchases begin.
     #[arg(long, requires = "rate", value_parser = between(0.001, 86_400.0))]
     pub seconds: Option<f64>,
-    /// Units per purchase.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
-    pub quantity: i64,
     /// Items of each order. With more than one, each purchase reserves all of them or none, and the strategy is
     /// `mysql-batch`. Every item has `--stock` units, and the audit judges each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with = "item")]
@@ -90,9 +87,6 @@ pub struct RunOptions {
     /// again until they have a final answer.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000), conflicts_with_all = ["url", "rate"])]
     pub kills: u32,
-    /// Units one buyer may have.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
-    pub per_buyer_limit: i64,
     /// The second line of defence of the new item: with `off` the strategy alone guards the stock.
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub arbiter: Switch,
@@ -211,29 +205,16 @@ pub fn between(
 }
 
 /// The options of `compare`.
-#[derive(Debug, Clone, Args, Serialize)]
+#[derive(Debug, Clone, Args)]
 pub struct CompareOptions {
     /// Rounds. Each one measures all strategies, every second one in the opposite order.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Units of the new item of each load.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=100_000))]
-    pub stock: i64,
-    /// Purchases of each load, one for each buyer. More than --stock.
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
-    pub requests: u32,
-    /// Connections, and so the most purchases in flight.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub concurrency: u32,
-    /// A load begins no purchase after this many seconds.
-    #[arg(long, default_value_t = 15.0, value_parser = between(0.1, 3_600.0))]
-    pub seconds_max: f64,
     /// Compare only these strategies, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
     /// What all experiments have.
     #[command(flatten)]
-    #[serde(skip)]
     pub testbed: TestbedOptions,
 }
 
@@ -300,17 +281,6 @@ pub struct TestbedOptions {
     /// The `seckill` program [default: beside this program, else on PATH].
     #[arg(long, value_name = "PATH")]
     pub seckill: Option<PathBuf>,
-}
-
-impl CompareOptions {
-    /// Refuses values that the ranges of clap cannot express.
-    pub fn check(&self) -> Result<(), CannotJudge> {
-        if i64::from(self.requests) <= self.stock {
-            let reason = "--requests must be above --stock, or nothing can be oversold";
-            return Err(CannotJudge::new(reason));
-        }
-        Ok(())
-    }
 }
 
 /// Whether `--only` leaves this name; without `--only` it leaves all.

@@ -20,8 +20,6 @@ pub struct Plan {
     pub requests: Vec<PlannedPurchase>,
     /// Open model: when each purchase is due, counted from the start. `None` = closed model.
     pub arrivals: Option<Vec<Duration>>,
-    /// Units per purchase.
-    pub quantity: i64,
     /// First half of every key, unique to this run so that no earlier order is replayed;
     /// `None` when no keys are sent.
     pub key_prefix: Option<String>,
@@ -59,7 +57,6 @@ impl Plan {
         pace: Pace,
         buyers: u32,
         strategies: u32,
-        quantity: i64,
         key_prefix: Option<String>,
         seed: u64,
     ) -> Result<Self, CannotJudge> {
@@ -84,7 +81,7 @@ impl Plan {
             .zip((0..strategies.max(1)).cycle())
             .map(|(buyer, strategy)| PlannedPurchase { buyer, strategy })
             .collect();
-        Ok(Self { requests, arrivals, quantity, key_prefix })
+        Ok(Self { requests, arrivals, key_prefix })
     }
 
     /// The key of purchase number `index`: the same on every attempt.
@@ -125,7 +122,7 @@ mod tests {
 
     #[test]
     fn everybody_gets_a_turn_and_strategies_alternate() {
-        let plan = Plan::draw(Pace::Closed { requests: 10 }, 5, 2, 1, None, 7).expect("a plan");
+        let plan = Plan::draw(Pace::Closed { requests: 10 }, 5, 2, None, 7).expect("a plan");
         let mut first_round: Vec<u32> =
             plan.requests[..5].iter().map(|request| request.buyer).collect();
         first_round.sort_unstable();
@@ -139,7 +136,7 @@ mod tests {
     fn a_seed_repeats_the_plan() {
         let draw = |seed| {
             let pace = Pace::Open { rate_per_second: 1_000.0, seconds: 2.0 };
-            Plan::draw(pace, 100, 1, 1, None, seed).expect("a plan")
+            Plan::draw(pace, 100, 1, None, seed).expect("a plan")
         };
         assert_eq!(draw(1).requests, draw(1).requests);
         assert_eq!(draw(1).arrivals, draw(1).arrivals);

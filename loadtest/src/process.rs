@@ -22,32 +22,27 @@ pub struct ProcessorUse {
     pub generator_seconds: f64,
     /// That time as a share of the whole machine, 0 to 1.
     pub generator_share: f64,
-    /// How busy the whole machine was, 0 to 1; the rest is service, databases and others.
-    pub machine_share: Option<f64>,
 }
 
 /// The start of a measurement of processor time.
 pub struct ProcessorMeter {
     started: Instant,
     own_seconds: f64,
-    machine: Option<(f64, f64)>,
 }
 
 impl ProcessorMeter {
     /// Starts to measure.
     pub fn start() -> Self {
-        Self { started: Instant::now(), own_seconds: own_seconds(), machine: machine_ticks() }
+        Self { started: Instant::now(), own_seconds: own_seconds() }
     }
 
     /// What was used since the start.
     pub fn stop(&self) -> ProcessorUse {
         let elapsed = self.started.elapsed().as_secs_f64().max(0.000_001);
         let generator_seconds = (own_seconds() - self.own_seconds).max(0.0);
-        let machine_share = machine_share(self.machine, machine_ticks());
         ProcessorUse {
             generator_seconds,
             generator_share: generator_seconds / elapsed / cores() as f64,
-            machine_share,
         }
     }
 }
@@ -109,26 +104,4 @@ pub fn resident_mib_max(process: u32) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib / 1024.0)
-}
-
-/// How busy the machine was between two readings of its ticks, 0 to 1.
-pub fn machine_share(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<f64> {
-    let ((busy_before, all_before), (busy, all)) = before.zip(after)?;
-    (all > all_before).then(|| (busy - busy_before) / (all - all_before))
-}
-
-/// Ticks in which the processors were busy, and all ticks, since the machine started.
-pub fn machine_ticks() -> Option<(f64, f64)> {
-    let text = fs::read_to_string("/proc/stat").ok()?;
-    let fields: Vec<f64> = text
-        .lines()
-        .next()?
-        .split_whitespace()
-        .skip(1)
-        .take(8)
-        .filter_map(|field| field.parse().ok())
-        .collect();
-    let all: f64 = fields.iter().sum();
-    let idle = fields.get(3)? + fields.get(4)?;
-    Some((all - idle, all))
 }

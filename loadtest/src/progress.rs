@@ -1,7 +1,7 @@
 //! The progress of a command that has many steps: a bar on a terminal, a plain line for each step
 //! elsewhere. Both go to standard error, so that the report on standard output stays its own.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -13,102 +13,67 @@ const TICK: Duration = Duration::from_millis(500);
 /// All bars: a step may have a bar of its own below that of its command.
 static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// A bar below the others that goes away when it is dropped.
-pub struct Bar(ProgressBar);
-
-impl Bar {
-    /// A bar of `total` steps; `None` where standard error is no terminal.
-    #[must_use]
-    pub fn new(total: usize, template: &str) -> Option<Self> {
-        if !std::io::stderr().is_terminal() {
-            return None;
-        }
-        let bar = BARS.add(ProgressBar::new(total as u64));
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        Some(Self(bar))
+/// A bar of `total` steps below the others, which goes away when it is dropped. It is hidden where standard error is no
+/// terminal.
+#[must_use]
+pub fn bar(total: usize, template: &str) -> ProgressBar {
+    let bar = BARS.add(ProgressBar::new(total as u64));
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
     }
-
-    /// Shows how many steps are done.
-    pub fn show(&self, done: u64, message: String) {
-        self.0.set_message(message);
-        self.0.set_position(done);
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-        BARS.remove(&self.0);
-    }
+    bar
 }
 
 /// The steps of a command. The bar goes away when this is dropped.
 pub struct Steps {
     what: &'static str,
-    total: usize,
-    done: usize,
-    /// `None` where standard error is no terminal.
-    bar: Option<Bar>,
+    bar: ProgressBar,
 }
 
 impl Steps {
     /// Begins a command of `total` steps.
     #[must_use]
     pub fn new(what: &'static str, total: usize) -> Self {
-        let bar = Bar::new(total, "{prefix} {bar:30} {pos}/{len} {elapsed} {wide_msg}");
-        if let Some(Bar(bar)) = &bar {
-            bar.set_prefix(what);
-            bar.enable_steady_tick(TICK);
-        }
-        Self { what, total, done: 0, bar }
+        let bar = bar(total, "{prefix} {bar:30} {pos}/{len} {elapsed} {wide_msg}");
+        bar.set_prefix(what);
+        bar.enable_steady_tick(TICK);
+        Self { what, bar }
     }
 
     /// Adds steps that turned out to be needed.
     pub fn add(&mut self, steps: usize) {
-        self.total += steps;
-        if let Some(Bar(bar)) = &self.bar {
-            bar.set_length(self.total as u64);
-        }
+        self.bar.inc_length(steps as u64);
     }
 
     /// Says which step begins.
     pub fn begin(&self, step: &str) {
-        match &self.bar {
-            Some(Bar(bar)) => bar.set_message(step.to_owned()),
-            None => eprintln!("{}", self.line("begins ", step)),
-        }
+        self.show(self.bar.position() + 1, &format!("begins {step}"));
     }
 
     /// Says what came out of a step.
     pub fn end(&mut self, result: &str) {
-        self.done += 1;
-        match &self.bar {
-            Some(bar) => bar.show(self.done as u64, result.to_owned()),
-            None => eprintln!("{}", self.line("", result)),
-        }
+        self.bar.inc(1);
+        self.show(self.bar.position(), result);
     }
 
     /// Ends a step whose result is printed to standard output, above the bar.
     pub fn end_with_line(&mut self, line: &str) {
-        self.done += 1;
         // A reader that has gone does not end the command, which also writes files.
-        let print = || {
+        BARS.suspend(|| {
             let _ = writeln!(std::io::stdout(), "{line}");
-        };
-        match &self.bar {
-            Some(Bar(bar)) => {
-                BARS.suspend(print);
-                bar.set_position(self.done as u64);
-            }
-            None => print(),
+        });
+        self.bar.inc(1);
+    }
+
+    fn show(&self, number: u64, text: &str) {
+        self.bar.set_message(text.to_owned());
+        if self.bar.is_hidden() {
+            eprintln!("{}", self.line(number, text));
         }
     }
 
-    fn line(&self, word: &str, text: &str) -> String {
-        let number = if word.is_empty() { self.done } else { self.done + 1 };
-        format!("{}: {number} of {}: {word}{text}", self.what, self.total)
+    fn line(&self, number: u64, text: &str) -> String {
+        format!("{}: {number} of {}: {text}", self.what, self.bar.length().unwrap_or_default())
     }
 }
 
@@ -118,10 +83,10 @@ mod tests {
 
     #[test]
     fn plain_lines_say_how_much_is_done() {
-        let mut steps = Steps { what: "compare", total: 2, done: 0, bar: None };
-        assert_eq!(steps.line("begins ", "S0"), "compare: 1 of 2: begins S0");
+        let mut steps = Steps::new("compare", 2);
+        assert_eq!(steps.line(1, "begins S0"), "compare: 1 of 2: begins S0");
         steps.end("fine");
         steps.add(1);
-        assert_eq!(steps.line("", "fine"), "compare: 1 of 3: fine");
+        assert_eq!(steps.line(steps.bar.position(), "fine"), "compare: 1 of 3: fine");
     }
 }

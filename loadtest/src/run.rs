@@ -31,8 +31,6 @@ const DRIFT_MAX: Duration = Duration::from_secs(10);
 const AUDIT_AGAIN: Duration = Duration::from_millis(250);
 /// Units of a lab item when `--stock` is not given.
 const STOCK_DEFAULT: i64 = 500;
-/// The outcome of a purchase without a complete answer is unknown after this time.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How long the audit waits at most for queued orders and running purchases to end.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// How long to go on trying for a connection where the service is killed meanwhile.
@@ -105,7 +103,6 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     let aftermath = aftermath?;
     let circumstances = RunCircumstances {
         started_at: started_at.format(&Rfc3339).unwrap_or_default(),
-        loadtest_version: env!("CARGO_PKG_VERSION"),
         options: options.clone(),
         item_id: sale.item_id(),
         stock: sale.stock,
@@ -153,7 +150,7 @@ async fn prepare_sale(
     let stock = options.stock.or(total).ok_or_else(|| {
         CannotJudge(format!("item {item_id} has no stock row: there is nothing to audit"))
     })?;
-    let per_buyer_limit = item["per_buyer_limit"].as_i64().unwrap_or(options.per_buyer_limit);
+    let per_buyer_limit = item["per_buyer_limit"].as_i64().unwrap_or(1);
     let items = vec![(item_id, before)];
     Ok(Sale { items, stock, per_buyer_limit, arbiter: arbiter_of(&item), carts: None })
 }
@@ -165,9 +162,10 @@ async fn sale_of_new_items(
     seed: u64,
 ) -> Result<Sale, CannotJudge> {
     let stock = options.stock.unwrap_or(STOCK_DEFAULT);
+    let name = options.strategy.join(", ");
     let mut items = Vec::new();
     for _ in 0..options.item_count() {
-        let item = admin.create_lab_item(options, stock).await?;
+        let item = admin.create_lab_item(&name, stock, options.arbiter).await?;
         let before = reader.ledger(item).await?;
         if !before.item_exists {
             return Err(CannotJudge(format!(
@@ -177,11 +175,8 @@ async fn sale_of_new_items(
         items.push((item, before));
     }
     let ids: Vec<i64> = items.iter().map(|(item, _)| *item).collect();
-    let carts = options
-        .are_reservations()
-        .then(|| Carts::draw(&ids, options.lines.into(), options.quantity, seed));
-    let per_buyer_limit = options.per_buyer_limit;
-    Ok(Sale { items, stock, per_buyer_limit, arbiter: Some(options.arbiter), carts })
+    let carts = options.are_reservations().then(|| Carts::draw(&ids, options.lines.into(), seed));
+    Ok(Sale { items, stock, per_buyer_limit: 1, arbiter: Some(options.arbiter), carts })
 }
 
 fn arbiter_of(item: &Value) -> Option<Switch> {
@@ -203,7 +198,7 @@ fn draw_plan(options: &RunOptions, sale: &Sale, seed: u64) -> Result<Plan, Canno
         None => u32::try_from(options.strategies().len()).unwrap_or(u32::MAX),
     };
     let key_prefix = Some(Uuid::now_v7().simple().to_string());
-    Plan::draw(pace, options.buyers, strategies, options.quantity, key_prefix, seed)
+    Plan::draw(pace, options.buyers, strategies, key_prefix, seed)
 }
 
 /// The number of buyers who need a token: a shop's program has one token for all guests.
@@ -223,27 +218,24 @@ fn prepare_drive(
     let path = |strategy: &String| service::purchase_path(strategy, sale.item_id());
     let paths = strategies.iter().map(path).collect::<Result<Vec<_>, _>>()?;
     let policy = Policy {
-        concurrency: options.concurrency as usize,
         retries_max: options.retries_max(),
-        timeout: ANSWER_MAX,
         wait: if options.kills > 0 { KILLED_WAIT } else { Duration::ZERO },
-        connects_first: true,
         traffic_max: options.seconds_max.map(Duration::from_secs_f64),
         readers: options.readers,
         change_percent: options.change_percent,
+        ..Policy::once(options.concurrency as usize, Duration::ZERO)
     };
     let first_buyer = options.first_buyer;
-    let drive = Drive::new(plan, policy, instances.to_vec(), paths, tokens, first_buyer);
-    let Some(carts) = &sale.carts else { return Ok(Arc::new(drive)) };
-    let drive = drive.of(carts.requests());
-    Ok(Arc::new(match shop {
-        None => drive,
-        Some(shop) => drive.in_batches(Batches {
-            size: options.batch.into(),
-            token: shop.token.clone(),
-            orders: carts.lines(),
-        }),
-    }))
+    let mut drive = Drive::new(plan, policy, instances.to_vec(), paths, tokens, first_buyer);
+    if let Some(carts) = &sale.carts {
+        // The number of a purchase's strategy is that of its order.
+        drive.orders = carts.requests();
+        drive.batches = shop.map(|shop| {
+            let token = shop.token.clone();
+            Batches { size: options.batch.into(), token, orders: carts.lines() }
+        });
+    }
+    Ok(Arc::new(drive))
 }
 
 async fn fire_and_judge(
@@ -282,14 +274,11 @@ async fn fire_and_judge(
         }
         let about = sale.carts.as_ref().map(|carts| carts.answers_about(*item, &traffic.answers));
         let audit = judge(&Evidence {
-            stock: sale.stock,
             per_buyer_limit: sale.per_buyer_limit,
-            quantity: options.quantity,
             arbiter_on: sale.arbiter != Some(Switch::Off),
             before,
-            after: &after,
-            answers: about.as_ref().unwrap_or(&traffic.answers),
             in_time: Some(InTime { history: &traffic.history, sold_out_age }),
+            ..Evidence::of(sale.stock, &after, about.as_ref().unwrap_or(&traffic.answers))
         })?;
         let says = settled_audit(admin, *item).await;
         let is_clean = Verdict::is_clean(&audit, &says);

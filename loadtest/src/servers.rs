@@ -31,20 +31,12 @@ pub async fn redis(environment: &Environment) -> Result<SharedConnection, Cannot
     };
     let roots = file("SECKILL_REDIS_ROOT_FILE")?;
     let client = file("SECKILL_REDIS_CLIENT_FILE")?.zip(file("SECKILL_REDIS_CLIENT_KEY_FILE")?);
+    let certificates = Certificates { roots, client };
     let url = environment.get("REDIS_URL").unwrap_or_default();
-    connect(&url, &Certificates { roots, client }).await
-}
-
-/// A connection to the Redis at an address.
-pub async fn redis_at(url: &str) -> Result<SharedConnection, CannotJudge> {
-    connect(url, &Certificates { roots: None, client: None }).await
-}
-
-/// The address is not printed: it holds a password.
-async fn connect(url: &str, certificates: &Certificates) -> Result<SharedConnection, CannotJudge> {
+    // The address is not printed: it holds a password.
     let unreadable = |_| CannotJudge::new("REDIS_URL is not an address of Redis");
-    let address = Address::parse(url).map_err(unreadable)?;
-    let address = address.with_certificates(certificates).map_err(unreadable)?;
+    let address = Address::parse(&url).map_err(unreadable)?;
+    let address = address.with_certificates(&certificates).map_err(unreadable)?;
     let options = Options { command_timeout: ANSWER_MAX, ..Options::default() };
     let shared = SharedConnection::new(&address, options).map_err(unreadable)?;
     timeout(ANSWER_MAX, shared.primaries())

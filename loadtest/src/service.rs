@@ -14,7 +14,7 @@ use crate::drive::call::Call;
 use crate::drive::connection::{Exchange, Reply};
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::options::{DrawOptions, RunOptions};
+use crate::options::{DrawOptions, Switch};
 
 /// Friends who are drawn as one, at most.
 pub const PARTY_MAX: u8 = 4;
@@ -102,25 +102,26 @@ impl Admin {
         Self { instances, authorization }
     }
 
-    /// Makes a lab item whose sale is open now; returns its id.
+    /// Makes a lab item whose sale is open now, and whose name says what for; returns its id.
     pub async fn create_lab_item(
         &self,
-        options: &RunOptions,
+        purpose: &str,
         stock: i64,
+        arbiter: Switch,
     ) -> Result<i64, CannotJudge> {
         let now = OffsetDateTime::now_utc();
         let starts_at = now - time::Duration::seconds(OPENED_SECONDS_AGO);
         let ends_at = now + time::Duration::hours(OPEN_HOURS);
         let body = json!({
-            "name": format!("load test: {}", shortened(&options.strategy.join(", "))),
+            "name": format!("load test: {}", shortened(purpose)),
             "price_cents": LAB_PRICE_CENTS,
             "stock": stock,
             "starts_at": rfc3339(starts_at)?,
             "ends_at": rfc3339(ends_at)?,
-            "per_buyer_limit": options.per_buyer_limit,
+            "per_buyer_limit": 1,
             "hold_seconds": HOLD_SECONDS,
             "kind": "lab",
-            "arbiter": options.arbiter.as_str(),
+            "arbiter": arbiter.as_str(),
         });
         self.create(&body).await
     }
@@ -183,27 +184,24 @@ impl Admin {
         let end = Instant::now() + RECOVERY_MAX;
         loop {
             match self.call_once(method, path, body).await {
-                Err(Trouble::Busy(_)) if Instant::now() < end => {
+                Err((true, _)) if Instant::now() < end => {
                     sleep(RECOVERY_PAUSE).await;
                     // The service finds out by reading that a server answers again, never by a
                     // change; where nobody else reads, we do.
                     let _ = self.call_once("GET", "/api/items", None).await;
                 }
-                Err(Trouble::Busy(reason) | Trouble::Refused(reason)) => {
-                    return Err(CannotJudge(reason));
-                }
-                Ok(answer) => return Ok(answer),
+                ended => return ended.map_err(|(_, reason)| CannotJudge(reason)),
             }
         }
     }
 
-    /// Asks the first instance that answers.
+    /// Asks the first instance that answers. An error says whether nothing has changed and it may be asked again.
     async fn call_once(
         &self,
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, (bool, String)> {
         let token = Some(&self.authorization);
         let body = body.map(Value::to_string);
         let call = Call { token, body: body.as_deref(), ..Call::new(method, path) };
@@ -215,27 +213,19 @@ impl Admin {
                 _ => failure = format!("{} did not answer {method} {path}", instance.url),
             }
         }
-        Err(Trouble::Refused(failure))
+        Err((false, failure))
     }
 }
 
-fn read(reply: &Reply, what: &str) -> Result<Value, Trouble> {
+fn read(reply: &Reply, what: &str) -> Result<Value, (bool, String)> {
     if !(200..300).contains(&reply.status) {
         let text = String::from_utf8_lossy(&reply.body);
         let reason = format!("{what} was answered {}: {}", reply.status, text.trim());
-        return Err(if is_busy(&reply.body) { Trouble::Busy } else { Trouble::Refused }(reason));
+        return Err((is_busy(&reply.body), reason));
     }
     serde_json::from_slice(&reply.body).map_err(|error| {
-        Trouble::Refused(format!("{what} was answered with something else than JSON: {error}"))
+        (false, format!("{what} was answered with something else than JSON: {error}"))
     })
-}
-
-/// Why an admin's request failed.
-enum Trouble {
-    /// Nothing has changed and it may be asked again.
-    Busy(String),
-    /// Anything else.
-    Refused(String),
 }
 
 /// Whether an answer says that nothing has changed and that the same may be asked again.

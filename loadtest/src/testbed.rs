@@ -4,8 +4,6 @@ use std::fs;
 use std::path::PathBuf;
 
 use redis::aio::MultiplexedConnection;
-use redis_connection::SharedConnection;
-use sqlx::mysql::MySqlConnection;
 use tokio::time::timeout;
 
 use crate::circumstances::Circumstances;
@@ -44,19 +42,9 @@ impl Testbed {
         Ok(Self { environment, launcher, program, out, seed })
     }
 
-    /// A connection to the ledger's database.
-    pub async fn database(&self) -> Result<MySqlConnection, CannotJudge> {
-        servers::database(&self.environment).await
-    }
-
-    /// A connection to the Redis of the gates, whatever its shape.
-    pub async fn redis(&self) -> Result<SharedConnection, CannotJudge> {
-        servers::redis(&self.environment).await
-    }
-
     /// A connection of the caller's own to the server that has the key, for WATCH.
     pub async fn own_redis(&self, key: &str) -> Result<MultiplexedConnection, CannotJudge> {
-        let shared = self.redis().await?;
+        let shared = servers::redis(&self.environment).await?;
         timeout(ANSWER_MAX, shared.own_connection(key))
             .await
             .map_err(|_| CannotJudge::new("Redis does not answer"))?

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dev_servers::{
-    AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, OPERATOR, RedisOptions,
-    RedisServer, ZookeeperOptions, ZookeeperServer,
+    EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, OPERATOR, RedisOptions, RedisServer,
+    ZookeeperOptions, ZookeeperServer,
 };
 use ledger::schema;
 use redis::aio::MultiplexedConnection;
@@ -186,20 +186,14 @@ impl Testbed {
     }
 
     /// A Redis of a trial's own, in a new folder whose path is known.
-    pub async fn own_redis(&self, fsync: AppendFsync, lines: &[&str]) -> Run<OwnRedis> {
-        self.own_redis_by(&[], fsync, lines).await
+    pub async fn own_redis(&self, lines: &[&str]) -> Run<OwnRedis> {
+        self.own_redis_by(&[], lines).await
     }
 
     /// Like [`own_redis`](Self::own_redis), started by a launcher program with its arguments.
-    pub async fn own_redis_by(
-        &self,
-        launcher: &[&str],
-        append_fsync: AppendFsync,
-        lines: &[&str],
-    ) -> Run<OwnRedis> {
+    pub async fn own_redis_by(&self, launcher: &[&str], lines: &[&str]) -> Run<OwnRedis> {
         let folder = self.folder.join(format!("redis-{:016x}", rand::random::<u64>()));
         let mut options = RedisOptions::new(&folder);
-        options.append_fsync = append_fsync;
         // All have one password: a client that comes after a failover knows it.
         options.password = Some(self.password.clone());
         options.extra_lines = lines.iter().map(|line| (*line).to_owned()).collect();

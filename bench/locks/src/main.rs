@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use dev_servers::{AppendFsync, RedisOptions, RedisServer};
+use dev_servers::{RedisOptions, RedisServer};
 use loadtest::circumstances::Machine;
 use loadtest::spread::Spread;
 use measure::{jain, per_second, run_cycles, spent};
@@ -58,14 +58,11 @@ impl Scenario {
     const ALL: [Self; 3] = [Self::Uncontended, Self::LocalWaiters, Self::TwoProcesses];
 
     fn clients(self, subject: &Subject) -> Vec<Cycle> {
-        match (self, &subject.other) {
-            (Self::Uncontended, Some(_)) => vec![Arc::clone(&subject.one)],
-            (Self::LocalWaiters, _) if subject.waits => {
-                vec![Arc::clone(&subject.one); LOCAL_WAITERS]
-            }
-            (Self::TwoProcesses, Some(other)) if subject.waits => {
-                vec![Arc::clone(&subject.one), Arc::clone(other)]
-            }
+        let one = Arc::clone(&subject.one);
+        match self {
+            Self::Uncontended => vec![one],
+            Self::LocalWaiters if subject.waits => vec![one; LOCAL_WAITERS],
+            Self::TwoProcesses if subject.waits => vec![one, Arc::clone(&subject.other)],
             _ => Vec::new(),
         }
     }
@@ -74,7 +71,8 @@ impl Scenario {
 #[tokio::main]
 async fn main() {
     let arguments = Arguments::parse();
-    let options = RedisOptions { append_fsync: AppendFsync::No, ..RedisOptions::temporary() };
+    let mut options = RedisOptions::temporary();
+    options.extra_lines.push("appendfsync no".to_owned());
     let server = RedisServer::start(options).await.expect("a private Redis");
     let report = measure_all(&server.tcp_url()).await;
     println!("{}", report.text());
@@ -115,10 +113,9 @@ async fn measure_all(url: &str) -> Report {
             }
         }
     }
-    for (subject, row) in subjects.iter().zip(&mut rows) {
-        let Some(other) = subject.other.as_ref().filter(|_| subject.waits) else { continue };
+    for (subject, row) in subjects.iter().zip(&mut rows).filter(|(subject, _)| subject.waits) {
         let one = vec![Arc::clone(&subject.one); FAIR_CLIENTS];
-        let clients = [one, vec![Arc::clone(other); FAIR_CLIENTS]].concat();
+        let clients = [one, vec![Arc::clone(&subject.other); FAIR_CLIENTS]].concat();
         let shares = run_cycles(clients, FAIR_SECTION, FAIR_SPAN).await.shares;
         row.fairness = Some(jain(&shares));
     }

@@ -76,7 +76,6 @@ impl Report {
             let verdict = if figure >= goal { "reached" } else { "BEHIND" };
             format!("* {verdict}: {what} {figure:.2}, goal {goal}")
         }));
-        lines.extend(self.better_elsewhere());
         lines.join("\n")
     }
 
@@ -90,20 +89,6 @@ impl Report {
                 ("two processes / K", median(2), 1.0),
                 ("Jain's index", ours.fairness.unwrap_or(0.0), 0.95),
             ]
-        })
-    }
-
-    /// Where another crate is ahead of our main lock.
-    fn better_elsewhere(&self) -> impl Iterator<Item = String> {
-        let columns = ["uncontended", "local waiters", "two processes"];
-        let others = self.rows.iter().filter(|row| !row.name.starts_with("seckill"));
-        others.flat_map(move |row| {
-            columns.into_iter().enumerate().filter_map(move |(column, what)| {
-                let theirs = median(&row.ratios[column])?;
-                let ours = median(&self.rows.first()?.ratios[column])?;
-                (theirs > ours)
-                    .then(|| format!("* BEHIND {}: {what} {ours:.2}, theirs {theirs:.2}", row.name))
-            })
         })
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use async_redis_lock::Locker;
 use futures::future::BoxFuture;
-use leaselock::combine::{CombineOptions, Combiner, each};
 use leaselock::redis::{plain, subscriber::Subscriber, token};
 use leaselock::{AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, Wait};
 use loadtest::plain_lock;
@@ -18,8 +17,6 @@ use tokio_util::task::TaskTracker;
 const LEASE: Duration = Duration::from_secs(10);
 /// How long our locks wait at most. Far above what it takes here.
 const WAIT: Duration = Duration::from_secs(30);
-/// How many operations run under one hold.
-const BATCH_MAX: usize = 64;
 
 /// Acquires, waits for the given time, releases.
 pub(crate) type Cycle = Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -29,8 +26,8 @@ pub(crate) struct Subject {
     pub(crate) name: &'static str,
     /// All clients of one process have this.
     pub(crate) one: Cycle,
-    /// Those of another process; `None` where only clients of one process meet.
-    pub(crate) other: Option<Cycle>,
+    /// Those of another process.
+    pub(crate) other: Cycle,
     /// Whether it acquires by a plain `SET`.
     pub(crate) sets: bool,
     /// Whether it is also measured with several clients that want it.
@@ -39,23 +36,16 @@ pub(crate) struct Subject {
 
 /// All that are compared, the main one of ours first.
 pub(crate) async fn all(url: &str) -> Vec<Subject> {
-    let plain = |mutex: LeasedMutex| cycle_of(mutex.with_hand_over(false));
     let mut subjects = vec![
-        waiting("seckill token", cycle_of(ours(url).await), Some(cycle_of(ours(url).await))),
-        waiting("seckill combiner", cycle_of_combiner(ours(url).await), None),
-        waiting(
-            "seckill token, no hand-over",
-            plain(ours(url).await),
-            Some(plain(ours(url).await)),
-        ),
+        waiting("seckill token", cycle_of(ours(url).await), cycle_of(ours(url).await)),
         Subject {
             sets: true,
-            ..waiting("rslock 0.10", cycle_of_rslock(url), Some(cycle_of_rslock(url)))
+            ..waiting("rslock 0.10", cycle_of_rslock(url), cycle_of_rslock(url))
         },
         waiting(
             "async-redis-lock 0.4",
             cycle_of_async_redis_lock(url).await,
-            Some(cycle_of_async_redis_lock(url).await),
+            cycle_of_async_redis_lock(url).await,
         ),
         without_fence("seckill plain", url).await,
     ];
@@ -66,7 +56,7 @@ pub(crate) async fn all(url: &str) -> Vec<Subject> {
 }
 
 /// A lock that several clients may want and that does not acquire by a plain `SET`.
-fn waiting(name: &'static str, one: Cycle, other: Option<Cycle>) -> Subject {
+fn waiting(name: &'static str, one: Cycle, other: Cycle) -> Subject {
     Subject { name, one, other, sets: false, waits: true }
 }
 
@@ -77,7 +67,7 @@ async fn without_fence(name: &'static str, url: &str) -> Subject {
         let connection = ConnectionManager::new(client).await.expect("a connection");
         cycle_of(plain::mutex(connection, "bench:", &TaskTracker::new()).expect("a prefix"))
     };
-    Subject { name, one: mutex().await, other: Some(mutex().await), sets: true, waits: false }
+    Subject { name, one: mutex().await, other: mutex().await, sets: true, waits: false }
 }
 
 /// The URL of an account that may not use the server's own compare-and-delete; `None` if the server has none.
@@ -145,21 +135,6 @@ fn cycle_of(mutex: LeasedMutex) -> Cycle {
             let guard = guard.expect("granted");
             pass(section).await;
             assert_eq!(guard.release().await, ReleaseOutcome::Released);
-        })
-    })
-}
-
-/// Operations that do nothing, submitted instead of a lock acquired.
-fn cycle_of_combiner(mutex: LeasedMutex) -> Cycle {
-    let name = LockName::new("{combined}").expect("a name");
-    let options = CombineOptions { lease: LEASE, batch_max: BATCH_MAX, queued_max: 1_024 };
-    let execute = each(|_, section: Duration| pass(section));
-    let tasks = TaskTracker::new();
-    let combiner = Combiner::start(Arc::new(mutex), name, options, execute, &tasks);
-    Arc::new(move |section| {
-        let combiner = combiner.clone();
-        Box::pin(async move {
-            combiner.submit(section, Instant::now() + WAIT).await.expect("done");
         })
     })
 }

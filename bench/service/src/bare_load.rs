@@ -89,7 +89,7 @@ impl BareLoad {
 
     fn drive(&self, pace: Pace, policy: Policy) -> Result<Arc<Drive>, CannotJudge> {
         let prefix = Some(Uuid::now_v7().simple().to_string());
-        let plan = Plan::draw(pace, BUYERS, 1, 1, prefix, rand::random())?;
+        let plan = Plan::draw(pace, BUYERS, 1, prefix, rand::random())?;
         let instance = Instance::at(self.bare.address);
         let path = bare_http::PATH.to_owned();
         let tokens = self.tokens.clone();

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 use loadtest::circumstances::{Circumstances, version_of};
-use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use loadtest::haproxy;
@@ -105,7 +104,9 @@ impl BenchOptions {
 /// Runs the bench, writes the report and gives its text; broken when a load was.
 pub async fn execute(options: &BenchOptions, environment: &Environment) -> CommandResult {
     let locks = options.locks.as_deref().map(report::read_json).transpose()?;
-    let circumstances = gather(environment, options).await?;
+    // Each load draws a seed of its own.
+    let program = seckill_program(None);
+    let circumstances = Circumstances::gather(environment, &program, &options.out, None).await?;
     let rounds = Box::pin(rounds(options, environment)).await?;
     let void_because: Vec<String> =
         rounds.iter().flat_map(|round| &round.broken).cloned().collect();
@@ -128,18 +129,9 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
     let out = options.out.display();
     let files = format!("\nthe report: {out}/report.md and report.json\n");
     Ok((
-        report::document(&report).text(Color::of_terminal()) + &files,
+        report::document(&report).for_terminal() + &files,
         if valid { EXIT_CLEAN } else { EXIT_BROKEN },
     ))
-}
-
-async fn gather(
-    environment: &Environment,
-    options: &BenchOptions,
-) -> Result<Circumstances, CannotJudge> {
-    let program = seckill_program(None);
-    // Each load draws a seed of its own.
-    Circumstances::gather(environment, &program, &options.out, None).await
 }
 
 /// The rounds of the ratios.

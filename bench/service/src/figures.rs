@@ -26,8 +26,6 @@ pub struct Line {
     pub value: Spread,
     /// Processor time per order or request by program, in microseconds.
     pub cpu_us: BTreeMap<&'static str, Spread>,
-    pub machine: Spread,
-    pub others: Spread,
     /// H's p99 just before, in microseconds.
     pub noise_us: Spread,
     /// New over old, made in each round: the value, and the processor time of each program.
@@ -87,8 +85,6 @@ impl Line {
             build,
             value: spread(|sample| sample.value),
             cpu_us,
-            machine: spread(|sample| sample.machine),
-            others: spread(|sample| sample.others),
             noise_us: spread(|sample| sample.noise_us.unwrap_or(0.0)),
             over_old: over_old.flatten(),
         }

@@ -11,16 +11,13 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use crate::audit::{QUANTITY, audit};
+use crate::audit::audit;
 use crate::measure::BATCH;
 use crate::processes::{Moment, Services};
 use crate::sample::Sample;
 use crate::tokens::Tokens;
-use crate::work::Counters;
 use ledger_audit::{Answer, Ledger, Outcome, QUIET_AFTER_UNKNOWN, Reader};
-use loadtest::counters;
 use loadtest::drive::{self, Drive, Instance, Policy, Traffic};
-use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::plan::{Pace, Plan};
 use loadtest::report::TrafficSummary;
@@ -107,7 +104,6 @@ impl Target {
 
 /// What every load on one build uses.
 pub struct LoadGenerator {
-    pub environment: Environment,
     pub tokens: Tokens,
     /// One for each database that has rows of the ledger.
     pub readers: Vec<Reader>,
@@ -144,8 +140,6 @@ impl LoadGenerator {
         ReadyLoad { drive, before }: ReadyLoad,
         beside: Option<&Background>,
     ) -> Result<Load, CannotJudge> {
-        let batches = counters::batches(&target.instances).await;
-        let work = Counters::read(&self.environment).await?;
         let services = self.services.clone();
         let look = || {
             let accepted = beside.map_or(0, |beside| accepted(&beside.aimed.drive));
@@ -157,8 +151,6 @@ impl LoadGenerator {
         }
         let used = began.0.until(&ended.0);
         let others_orders = ended.1 - began.1;
-        let work_after = Counters::read(&self.environment).await?;
-        let batches_after = counters::batches(&target.instances).await;
         let after = self.settled(&target.items, &traffic.answers).await?;
         let summary = TrafficSummary::of(&traffic, &[]);
         let mut not_accepted = BTreeMap::new();
@@ -174,10 +166,6 @@ impl LoadGenerator {
             cost: Sample {
                 // A sold-out item has one order at most.
                 cpu_us: used.us_for_each(if orders > 1 { orders } else { orders + refused }),
-                machine: used.machine,
-                others: used.others,
-                work: (summary.accepted.purchases > 1).then(|| work_after.since(&work, orders)),
-                batch: batches_after.zip(batches).and_then(|(after, before)| mean(after, before)),
                 not_accepted,
                 ..Sample::default()
             },
@@ -246,7 +234,7 @@ impl LoadGenerator {
         let items = u32::try_from(target.items.len()).unwrap_or(u32::MAX);
         let prefix = target.keyed.then(|| Uuid::now_v7().simple().to_string());
         // There is one strategy, so its number, which selects the path, is the item's.
-        let mut plan = Plan::draw(target.pace, buyers, items, QUANTITY, prefix, seed)?;
+        let mut plan = Plan::draw(target.pace, buyers, items, prefix, seed)?;
         if target.draws_items {
             let mut random = StdRng::seed_from_u64(seed);
             for request in &mut plan.requests {
@@ -296,11 +284,4 @@ pub fn halves(answers: &[Answer], span: Duration) -> [f64; 2] {
         }
     }
     counts.map(|count| f64::from(count) / half.as_secs_f64())
-}
-
-/// Orders of a mean batch between two readings.
-fn mean(after: (f64, f64), before: (f64, f64)) -> Option<f64> {
-    let batches = after.0 - before.0;
-    let orders = after.1 - before.1;
-    (batches > 0.0).then(|| orders / batches)
 }

@@ -37,7 +37,6 @@ mod statements;
 mod steps;
 mod subject;
 mod tokens;
-mod work;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,6 @@ use loadtest::failure::CannotJudge;
 use crate::bare_load::BareLoad;
 use crate::load::{Load, REQUESTS_PER_SECOND};
 use crate::measure::Measure;
-use crate::processes::Usage;
 use crate::sample::{Sample, Samples};
 use crate::subject::Subject;
 
@@ -47,7 +46,7 @@ pub async fn bare_crowd(
     let mut measured = Vec::new();
     for beside_crowd in [false, true] {
         let p99_us = bare.p99_us(ITEMS, beside_crowd.then_some(CROWD), span).await?;
-        let sample = Sample::of_baseline(p99_us, 0, &Usage::default());
+        let sample = Sample { value: p99_us, ..Sample::default() };
         measured.push((Measure::BareHundred { beside_crowd }, sample));
     }
     Ok(measured)

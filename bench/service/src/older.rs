@@ -32,7 +32,7 @@ const SETTLE_POLL: Duration = Duration::from_millis(500);
 pub async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), CannotJudge> {
     subject.stock_up(orders.div_ceil(ORDERS_OF_ITEM)).await?;
     eprintln!("writing {orders} older orders ({} build) ...", subject.build.word());
-    let mut connection = writer_of(subject.database_url()).await?;
+    let mut connection = writer_of(&subject.database_url).await?;
     let mut left = orders;
     for (number, item) in subject.items.iter().enumerate() {
         let count = left.min(ORDERS_OF_ITEM);

@@ -11,7 +11,6 @@ use loadtest::process::resident_mib_max;
 use crate::bare_load::BareLoad;
 use crate::load::{Target, planned};
 use crate::measure::{CLIENTS_MAX, Measure, Opening};
-use crate::processes::Usage;
 use crate::sample::{Sample, Samples};
 use crate::subject::Subject;
 
@@ -69,6 +68,6 @@ pub async fn of_bare(
     let [first, _] = bare.halves(CLIENTS_MAX, false, 2 * span).await?;
     let [_, peak] = bare.halves(WARM, true, 2 * span).await?;
     let samples = [(Opening::First, first), (Opening::Peak, peak)];
-    let sample = |value| Sample::of_baseline(value, 0, &Usage::default());
+    let sample = |value| Sample { value, ..Sample::default() };
     Ok(samples.map(|(part, value)| (Measure::BareOpening(part), sample(value))).into())
 }

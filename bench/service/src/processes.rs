@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use loadtest::process::{cores, machine_share, machine_ticks, name_and_seconds};
+use loadtest::process::name_and_seconds;
 
 /// The program under test.
 pub const SERVICE: &str = "service";
@@ -44,7 +44,6 @@ pub struct Services {
 /// Processor time so far.
 pub struct Moment {
     at: Instant,
-    machine: Option<(f64, f64)>,
     seconds: BTreeMap<&'static str, f64>,
 }
 
@@ -55,18 +54,13 @@ pub struct Usage {
     pub elapsed: f64,
     /// Processor seconds by program.
     pub seconds: BTreeMap<&'static str, f64>,
-    /// How busy the whole machine was, 0 to 1.
-    pub machine: f64,
-    /// The part of it that other programs took, 0 to 1.
-    pub others: f64,
 }
 
 impl Moment {
     /// Reads `/proc`.
     pub fn now(services: &Services) -> Self {
-        let machine = machine_ticks();
         let seconds = seconds_by_program(services);
-        Self { at: Instant::now(), machine, seconds }
+        Self { at: Instant::now(), seconds }
     }
 
     /// What was used until `later`.
@@ -77,9 +71,7 @@ impl Moment {
             let before = self.seconds.get(program).copied().unwrap_or(0.0);
             *seconds = (*seconds - before).max(0.0);
         }
-        let machine = machine_share(self.machine, later.machine).unwrap_or(0.0);
-        let own = seconds.values().sum::<f64>() / (elapsed * cores() as f64);
-        Usage { elapsed, seconds, machine, others: (machine - own).max(0.0) }
+        Usage { elapsed, seconds }
     }
 }
 
@@ -151,13 +143,12 @@ mod tests {
     #[test]
     fn use_is_the_difference_of_two_moments() {
         let at = Instant::now();
-        let moment = |later: u64, service: f64, machine| Moment {
+        let moment = |later: u64, service: f64| Moment {
             at: at + std::time::Duration::from_secs(later),
-            machine: Some(machine),
             seconds: BTreeMap::from([(SERVICE, service)]),
         };
-        let used = moment(0, 1.0, (10.0, 100.0)).until(&moment(2, 1.5, (60.0, 200.0)));
-        assert_eq!((used.elapsed, used.machine), (2.0, 0.5));
+        let used = moment(0, 1.0).until(&moment(2, 1.5));
+        assert_eq!(used.elapsed, 2.0);
         assert_eq!(used.us_for_each(1_000)[SERVICE], 500.0);
     }
 }

@@ -13,7 +13,7 @@ use crate::measure::Build;
 use crate::processes::{BARE, DATABASE, GENERATOR, PROXY, REDIS, SERVICE};
 use crate::sample::Round;
 use loadtest::circumstances::Circumstances;
-use loadtest::document::{Cell, Document, Table, Tone};
+use loadtest::document::{Document, Table};
 use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::files;
 use loadtest::spread::Spread;
@@ -63,7 +63,6 @@ pub fn document(report: &Report) -> Document {
          just before: where it is high, the machine was busy with something else.",
     );
     document.table(measures(report));
-    document.table(work(report));
     document.list(unaccepted(report));
     if let Some(locks) = &report.locks {
         document.heading("P6: the lock library alone");
@@ -94,22 +93,22 @@ fn ratios(report: &Report) -> Table {
             Bound::Shown => String::new(),
         };
         let mut row = vec![
-            Cell::from(ratio.goal.id),
-            Cell::from(ratio.goal.what),
-            Cell::from(goal),
-            Cell::from(format!("{median:.2}")),
-            Cell::from(format!("{min:.2} to {max:.2}")),
+            ratio.goal.id.to_owned(),
+            ratio.goal.what.to_owned(),
+            goal,
+            format!("{median:.2}"),
+            format!("{min:.2} to {max:.2}"),
         ];
         if report.beside.is_some() {
             let text = |spread: Option<Spread>| {
                 spread.map_or_else(String::new, |spread| format!("{:.2}", spread.median))
             };
-            row.extend([ratio.old, ratio.over_old].map(|spread| Cell::from(text(spread))));
+            row.extend([ratio.old, ratio.over_old].map(text));
         }
         row.push(match ratio.met {
-            Some(true) => Cell::toned("reached", Tone::Good),
-            Some(false) => Cell::toned("behind", Tone::Bad),
-            None => Cell::from(""),
+            Some(true) => "reached".to_owned(),
+            Some(false) => "**behind**".to_owned(),
+            None => String::new(),
         });
         table.row(row);
     }
@@ -120,8 +119,8 @@ fn ratios(report: &Report) -> Table {
 fn measures(report: &Report) -> Table {
     let mut columns = vec!["measured", "build", "median", "lowest to highest", "unit"];
     columns.extend(PROGRAMS);
-    columns.extend(["H or proxy", "H's p99, us", "machine busy", "by others"]);
-    let mut table = Table::new(columns).with_details(&["machine busy", "by others"]);
+    columns.extend(["H or proxy", "H's p99, us"]);
+    let mut table = Table::new(columns);
     for line in &report.figures.lines {
         let Spread { min, median, max } = line.value;
         let mut row = vec![
@@ -132,9 +131,8 @@ fn measures(report: &Report) -> Table {
             line.measure.unit().to_owned(),
         ];
         row.extend(PROGRAMS.map(|program| used(&line.cpu_us, program, 1)));
-        let share = |share: Spread| format!("{:.0} %", share.median * 100.0);
         let noise = format!("{:.0} to {:.0}", line.noise_us.min, line.noise_us.max);
-        row.extend([other(line), noise, share(line.machine), share(line.others)]);
+        row.extend([other(line), noise]);
         table.row(row);
         if let Some(over) = &line.over_old {
             let Spread { min, median, max } = over.value;
@@ -146,7 +144,7 @@ fn measures(report: &Report) -> Table {
                 String::new(),
             ];
             row.extend(PROGRAMS.map(|program| used(&over.cpu_us, program, 2)));
-            row.extend([String::new(), String::new(), String::new(), String::new()]);
+            row.extend([String::new(), String::new()]);
             table.row(row);
         }
     }
@@ -163,43 +161,6 @@ fn other(line: &Line) -> String {
     let used = |program| line.cpu_us.get(program).map_or(0.0, |used: &Spread| used.median);
     let sum = used(BARE) + used(PROXY);
     if sum < 0.05 { String::new() } else { format!("{sum:.1}") }
-}
-
-/// What one order costs the databases: the median of the rounds.
-fn work(report: &Report) -> Table {
-    let mut table = Table::new([
-        "for one order",
-        "build",
-        "orders a batch",
-        "commits",
-        "reads",
-        "disk flushes",
-        "Redis commands",
-    ]);
-    for line in report.figures.lines.iter().filter(|line| line.build != Build::Baseline) {
-        let samples = || {
-            let rounds = report.rounds.iter();
-            rounds.filter_map(|round| round.sample(&line.measure, line.build))
-        };
-        if samples().all(|sample| sample.work.is_none()) {
-            continue;
-        }
-        let work = |field: fn(&crate::work::Counters) -> f64| {
-            let values = samples().filter_map(|sample| sample.work.as_ref().map(field));
-            format!("{:.3}", Spread::of(values).median)
-        };
-        let batch = Spread::of(samples().filter_map(|sample| sample.batch)).median;
-        table.row([
-            line.measure.to_string(),
-            line.build.word().to_owned(),
-            if batch > 0.0 { format!("{batch:.1}") } else { String::new() },
-            work(|work| work.commits),
-            work(|work| work.reads),
-            work(|work| work.syncs),
-            work(|work| work.redis_commands),
-        ]);
-    }
-    table
 }
 
 /// Answers that were no order and no refusal of a sold-out item, by code, over all rounds.

@@ -43,7 +43,9 @@ pub struct Bench {
     span: Duration,
     subjects: Subjects,
     environment: Environment,
-    baselines: Baselines,
+    bare: BareLoad,
+    per_order: PerOrder,
+    by_hand: ByHand,
     folder: PathBuf,
 }
 
@@ -56,23 +58,6 @@ pub struct Subjects {
     pub older: Vec<Subject>,
     /// The ways to run the database.
     pub shapes: Shapes,
-}
-
-/// What the builds are compared with.
-struct Baselines {
-    bare: BareLoad,
-    per_order: PerOrder,
-    by_hand: ByHand,
-}
-
-impl Baselines {
-    async fn prepare(database_url: &str, environment: &Environment) -> Result<Self, CannotJudge> {
-        Ok(Self {
-            bare: BareLoad::start(environment).await?,
-            per_order: PerOrder::prepare(database_url).await?,
-            by_hand: ByHand::prepare(database_url).await?,
-        })
-    }
 }
 
 impl Subjects {
@@ -100,16 +85,21 @@ impl Bench {
             for subject in &mut subjects.running {
                 subject.stock_up(selection.items()).await?;
             }
-            Baselines::prepare(subjects.running[0].database_url(), environment).await
+            let bare = BareLoad::start(environment).await?;
+            let per_order = PerOrder::prepare(&subjects.running[0].database_url).await?;
+            let by_hand = ByHand::prepare(&subjects.running[0].database_url).await?;
+            Ok::<_, CannotJudge>((bare, per_order, by_hand))
         }
         .await;
         match prepared {
-            Ok(baselines) => Ok(Self {
+            Ok((bare, per_order, by_hand)) => Ok(Self {
                 selection: selection.clone(),
                 span,
                 subjects,
                 environment: environment.clone(),
-                baselines,
+                bare,
+                per_order,
+                by_hand,
                 folder: folder.to_owned(),
             }),
             Err(failure) => {
@@ -121,7 +111,7 @@ impl Bench {
 
     /// Removes what `prepare` made.
     pub async fn finish(self) {
-        for tables in [&self.baselines.per_order.tables, &self.baselines.by_hand.tables] {
+        for tables in [&self.per_order.tables, &self.by_hand.tables] {
             if let Err(failure) = tables.drop_all().await {
                 eprintln!("the tables of a baseline are still there: {failure}");
             }
@@ -209,7 +199,7 @@ impl Bench {
                 let bare = BareLoad::start(&self.environment).await?;
                 opening::of_bare(&bare, self.span).await
             }
-            Step::Crowd => neighbours::bare_crowd(&self.baselines.bare, self.span).await,
+            Step::Crowd => neighbours::bare_crowd(&self.bare, self.span).await,
             _ => Ok(Vec::new()),
         }
     }
@@ -221,7 +211,7 @@ impl Bench {
         if *measure == Measure::BareP99 {
             let seconds = self.span.as_secs_f64();
             let pace = Pace::Open { rate_per_second: peak * COMFORT, seconds };
-            let (traffic, used) = self.baselines.bare.fire(pace, CLIENTS_OPEN, self.span).await?;
+            let (traffic, used) = self.bare.fire(pace, CLIENTS_OPEN, self.span).await?;
             let p99 = traffic.accepted.from_plan.p99_us as f64;
             let sample = Sample::of_baseline(p99, traffic.accepted.purchases, &used);
             return Ok((vec![(measure.clone(), sample)], Vec::new()));
@@ -313,20 +303,20 @@ impl Bench {
     /// H's p99 in microseconds: what the machine itself does at the moment.
     async fn noise(&self) -> Result<f64, CannotJudge> {
         let pace = Pace::Closed { requests: 2 * planned(NOISE_SPAN) };
-        let traffic = self.baselines.bare.fire(pace, CLIENTS, NOISE_SPAN).await?.0;
+        let traffic = self.bare.fire(pace, CLIENTS, NOISE_SPAN).await?.0;
         Ok(traffic.accepted.from_plan.p99_us as f64)
     }
 
     async fn baseline(&mut self, measure: &Measure) -> Result<Sample, CannotJudge> {
         let closed = |requests: f64| Pace::Closed { requests: bounded(requests) };
         let (value, operations, used) = match measure {
-            Measure::PerOrder => self.baselines.per_order.best(self.span).await?,
-            Measure::ByHand => self.baselines.by_hand.p50_us(LONE_REQUESTS, self.span).await?,
+            Measure::PerOrder => self.per_order.best(self.span).await?,
+            Measure::ByHand => self.by_hand.p50_us(LONE_REQUESTS, self.span).await?,
             _ => {
                 // Twice as often as the others.
                 let span = self.span / 2;
                 let pace = closed(2.0 * REQUESTS_PER_SECOND * span.as_secs_f64());
-                let (traffic, used) = self.baselines.bare.fire(pace, CLIENTS, span).await?;
+                let (traffic, used) = self.bare.fire(pace, CLIENTS, span).await?;
                 (traffic.accepted.per_second, traffic.accepted.purchases, used)
             }
         };

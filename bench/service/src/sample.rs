@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::measure::{Build, Measure};
 use crate::processes::Usage;
-use crate::work::Counters;
 
 /// What one step measured, and the verdicts that were not clean.
 pub type Samples = (Vec<(Measure, Sample)>, Vec<String>);
@@ -18,15 +17,8 @@ pub struct Sample {
     pub value: f64,
     /// Processor time per order or request by program, in microseconds.
     pub cpu_us: BTreeMap<&'static str, f64>,
-    /// How busy the machine was, 0 to 1, and the part of it that other programs took.
-    pub machine: f64,
-    pub others: f64,
     /// H's p99 just before, in microseconds: the machine's own noise.
     pub noise_us: Option<f64>,
-    /// What the databases did per accepted order.
-    pub work: Option<Counters>,
-    /// Orders of a mean batch; `None` when the service did not tell.
-    pub batch: Option<f64>,
     /// Answers that were no order, by code.
     pub not_accepted: BTreeMap<String, u64>,
 }
@@ -34,8 +26,7 @@ pub struct Sample {
 impl Sample {
     /// Of a baseline that did something `operations` times.
     pub fn of_baseline(value: f64, operations: u64, used: &Usage) -> Self {
-        let cpu_us = used.us_for_each(operations);
-        Self { value, cpu_us, machine: used.machine, others: used.others, ..Self::default() }
+        Self { value, cpu_us: used.us_for_each(operations), ..Self::default() }
     }
 
     /// The middle of two samples of a baseline.
@@ -46,8 +37,6 @@ impl Sample {
         Sample {
             value: f64::midpoint(self.value, after.value),
             cpu_us: cpu_us.collect(),
-            machine: f64::midpoint(self.machine, after.machine),
-            others: f64::midpoint(self.others, after.others),
             ..Sample::default()
         }
     }

@@ -137,7 +137,6 @@ impl Shapes {
         for shard in shards {
             ledgers.push(cluster.primary_url(shard).await.or_cannot_judge(shape)?);
         }
-        let environment = environment.with("DATABASE_URL", ledgers[0].clone());
         let settings = [
             ("DATABASE_URL", cluster.url()),
             ("SECKILL_ACCEPT_RISKS", "lossy-failover".to_owned()),
@@ -146,7 +145,7 @@ impl Shapes {
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).to_vec();
         let name = format!("seckill_bench_vitess{}_{}", shape.shards, std::process::id());
         let place = Place { name: &name, ledgers: &ledgers, settings };
-        let mut subject = Subject::start_on(Build::New, place, program, &environment, logs).await?;
+        let mut subject = Subject::start_on(Build::New, place, program, environment, logs).await?;
         subject.generator.services.database = Some(cluster.pids());
         self.subjects.push((shape, subject));
         self.clusters.push(cluster);

@@ -21,7 +21,7 @@ use loadtest::drive::Instance;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::launcher::{Launcher, Service};
-use loadtest::options::RunOptions;
+use loadtest::options::Switch;
 use loadtest::service::{self, Admin};
 use loadtest::tokens::{Mint, seckill_program};
 
@@ -48,9 +48,10 @@ pub struct Subject {
     /// The next buyer who has not bought yet.
     next_buyer: i64,
     admin: Admin,
-    launcher: Option<Launcher>,
+    launcher: Launcher,
     settings: Vec<(String, String)>,
-    database_url: String,
+    /// The address of its ledger.
+    pub database_url: String,
     /// What was started and made here, and has to go.
     service: Option<Service>,
     database: Option<String>,
@@ -72,7 +73,7 @@ impl Subject {
         let mut instances = service::instances(&[], environment).await?;
         instances.truncate(1);
         let program = seckill_program(None);
-        let launcher = Launcher::new(program.clone(), environment, logs).ok();
+        let launcher = Launcher::new(program.clone(), environment, logs)?;
         let database_url = environment.database_url()?;
         Self::at(Build::New, instances, program, launcher, environment, &[database_url]).await
     }
@@ -81,7 +82,7 @@ impl Subject {
         build: Build,
         instances: Vec<Instance>,
         program: PathBuf,
-        launcher: Option<Launcher>,
+        launcher: Launcher,
         environment: &Environment,
         ledgers: &[String],
     ) -> Result<Self, CannotJudge> {
@@ -96,7 +97,6 @@ impl Subject {
             build,
             instances,
             generator: LoadGenerator {
-                environment: environment.clone(),
                 tokens: Tokens::new(mint),
                 readers,
                 services: Services {
@@ -144,7 +144,7 @@ impl Subject {
         }
     }
 
-    /// Starts `program` on a ledger that is there. `environment` names a database for figures of its server.
+    /// Starts `program` on a ledger that is there.
     pub async fn start_on(
         build: Build,
         place: Place<'_>,
@@ -162,7 +162,7 @@ impl Subject {
         let service = launcher.start(name, &settings).await?;
         let instances = vec![service.instance.clone()];
         let mut subject =
-            Self::at(build, instances, program, Some(launcher), environment, ledgers).await?;
+            Self::at(build, instances, program, launcher, environment, ledgers).await?;
         subject.generator.services.services = Some(service.process().into_iter().collect());
         subject.settings = settings;
         subject.service = Some(service);
@@ -186,8 +186,7 @@ impl Subject {
 
     /// A new item.
     async fn item(&self, stock: i64) -> Result<i64, CannotJudge> {
-        let strategy = vec!["bench".to_owned()];
-        self.admin.create_lab_item(&RunOptions { strategy, ..RunOptions::default() }, stock).await
+        self.admin.create_lab_item("bench", stock, Switch::On).await
     }
 
     /// A closed load on new items with this stock each, for as many buyers.
@@ -223,31 +222,14 @@ impl Subject {
         Ok(Target::closed(self.instances.clone(), items, ITEM_STOCK, connections, buyers, span))
     }
 
-    /// What starts further instances.
-    fn launcher(&self) -> Result<&Launcher, CannotJudge> {
-        const UNKNOWN: &str =
-            "instances cannot be started: REDIS_URL or SECKILL_SECRET is not known";
-        self.launcher.as_ref().ok_or_else(|| CannotJudge::new(UNKNOWN))
-    }
-
     /// Starts further instances, for a proxy before them.
     pub async fn start_instances(&self, count: u32) -> Result<Vec<Service>, CannotJudge> {
         let mut started = Vec::new();
         for number in 1..=count {
             let name = format!("{}-instance-{number}", self.build.word());
-            started.push(self.launcher()?.start(&name, &self.settings).await?);
+            started.push(self.launcher.start(&name, &self.settings).await?);
         }
         Ok(started)
-    }
-
-    /// Executes a statement in its ledger.
-    async fn execute(&self, statement: &str) -> Result<(), CannotJudge> {
-        execute(&self.database_url, statement).await
-    }
-
-    /// The address of its ledger.
-    pub fn database_url(&self) -> &str {
-        &self.database_url
     }
 
     /// Stops what was started here and removes its database.
@@ -256,7 +238,7 @@ impl Subject {
             service.stop().await;
         }
         let Some(name) = self.database.take() else { return };
-        if let Err(failure) = self.execute(&format!("DROP DATABASE {name}")).await {
+        if let Err(failure) = execute(&self.database_url, &format!("DROP DATABASE {name}")).await {
             eprintln!("the database {name} is still there: {failure}");
         }
     }

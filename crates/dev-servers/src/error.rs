@@ -2,43 +2,18 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Why a private server did not start, or why it ended.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The server, or the making of its data directory, ended.
-    #[error("{server} ended ({status}); the end of {log}:\n{tail}")]
-    Ended {
-        /// The server's name.
-        server: &'static str,
-        /// How it ended.
-        status: String,
-        log: PathBuf,
-        /// The last lines of the log.
-        tail: String,
-    },
-    /// A file, a directory or a process could not be made.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Anything else: the sentence.
-    #[error("{0}")]
-    Other(String),
-}
+#[error("{0}")]
+pub struct StartError(pub(super) String);
 
 impl StartError {
     /// No binary of a server was found. `package` is the Debian package that brings it, `variable`
     /// the environment variable that names one.
     pub(super) fn missing(server: &str, package: &str, variable: &str) -> Self {
-        Self::Other(format!(
+        Self(format!(
             "no {server} was found; install the package {package} (`scripts/install-packages` \
              does), or set {variable}, or set DATABASE_URL and REDIS_URL to use servers of your own"
         ))
@@ -46,12 +21,12 @@ impl StartError {
 
     /// A binary was found, but it is not the server that it was taken for.
     pub(super) fn unusable(server: &str, program: &Path, reason: impl Display) -> Self {
-        Self::Other(format!("{} is not a usable {server}: {reason}", program.display()))
+        Self(format!("{} is not a usable {server}: {reason}", program.display()))
     }
 
     /// Another process runs on the same directory.
     pub(super) fn in_use(server: &str, directory: &Path) -> Self {
-        Self::Other(format!(
+        Self(format!(
             "another {server} is running on {}; stop the other `seckill dev` first, or choose \
              another directory with SECKILL_DATA_DIR",
             directory.display()
@@ -60,12 +35,12 @@ impl StartError {
 
     /// A server did not do what it was told: what it answered.
     pub(super) fn refused(server: &str, action: &str, answer: impl Display) -> Self {
-        Self::Other(format!("{server}: cannot {action}: {answer}"))
+        Self(format!("{server}: cannot {action}: {answer}"))
     }
 
     /// Wraps an input/output error: `io("open", path)` is meant for `map_err`.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::Io { action, path, source }
+        move |error| Self(format!("cannot {action} {}: {error}", path.display()))
     }
 }

@@ -143,7 +143,7 @@ impl Home {
 
     /// The error for a directory that cannot be trusted.
     pub(super) fn half_written(&self, reason: &str) -> StartError {
-        StartError::Other(format!(
+        StartError(format!(
             "{} is not a complete {} directory ({reason}); move it away or delete it, then start \
              again: a new one will be made",
             self.directory.display(),
@@ -153,17 +153,15 @@ impl Home {
 
     /// The error for a server that ended, with the end of its log.
     pub(super) fn ended(&self, status: &str) -> StartError {
-        StartError::Ended {
-            server: self.server,
-            status: status.to_owned(),
-            log: self.path(LOG),
-            tail: self.tail(),
-        }
+        let Self { server, .. } = self;
+        let log = self.path(LOG);
+        let tail = self.tail();
+        StartError(format!("{server} ended ({status}); the end of {}:\n{tail}", log.display()))
     }
 
     /// The error for a server that runs and does not answer, with the end of its log.
     pub(super) fn silent(&self, waited: Duration, answer: &str) -> StartError {
-        StartError::Other(format!(
+        StartError(format!(
             "{} did not answer within {} s (last answer: {answer}); the end of {}:\n{}",
             self.server,
             waited.as_secs(),

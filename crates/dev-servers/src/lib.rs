@@ -25,8 +25,8 @@ pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer, OPERATOR};
 pub use self::ports::free_port;
 pub use self::program::{find as find_program, libfaketime};
 pub use self::redis::{
-    AppendFsync, Certificates, PRIMARY, Part, RedisCluster, RedisClusterOptions, RedisOptions,
-    RedisSentinels, RedisServer,
+    Certificates, PRIMARY, Part, RedisCluster, RedisClusterOptions, RedisOptions, RedisSentinels,
+    RedisServer,
 };
 pub use self::server::Server;
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};

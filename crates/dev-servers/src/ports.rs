@@ -42,11 +42,6 @@ pub(super) fn choose(memory: &Path) -> Result<u16, StartError> {
     Ok(port)
 }
 
-/// Whether a server ended because its port was taken after we had found it free.
-fn lost_the_race(error: &StartError) -> bool {
-    matches!(error, StartError::Ended { tail, .. } if tail.to_lowercase().contains("address already in use"))
-}
-
 /// Starts servers, and starts them again while another process takes one of their ports.
 ///
 /// # Errors
@@ -56,7 +51,8 @@ pub(super) async fn start_again<T, F: Future<Output = Result<T, StartError>>>(
 ) -> Result<T, StartError> {
     for _ in 1..PORT_ATTEMPTS_MAX {
         match start().await {
-            Err(error) if lost_the_race(&error) => {}
+            // As the log says it.
+            Err(error) if error.0.to_lowercase().contains("address already in use") => {}
             started => return started,
         }
     }

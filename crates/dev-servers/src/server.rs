@@ -48,7 +48,7 @@ pub(crate) struct ReadyServer<R> {
     pub(crate) home: Home,
     /// Directories that are removed when the server is dropped.
     pub(crate) temporary: Vec<TemporaryDirectory>,
-    /// What the program says about its version; empty if only the running server says it.
+    /// What the program says about its version.
     pub(crate) version: String,
 }
 
@@ -59,7 +59,7 @@ pub struct Server<R: Recipe> {
     command: Vec<String>,
     port: u16,
     pub(crate) recipe: R,
-    pub(crate) version: String,
+    version: String,
     // Dropped last, so that the directory is unlocked and removed after the server was told to end.
     pub(crate) home: Home,
     _temporary: Vec<TemporaryDirectory>,

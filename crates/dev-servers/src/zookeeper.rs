@@ -29,7 +29,7 @@ const MAIN_CLASS: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 const ASK_MAX: Duration = Duration::from_secs(2);
 
 /// The server's unit of time. Sessions end at its multiples, and none is shorter than two of it.
-pub const TICK_MS: u32 = 200;
+const TICK_MS: u32 = 200;
 /// The longest session that a client may ask for.
 const SESSION_MS_MAX: u32 = 1_000_000;
 /// How many ticks a member may take to join the ensemble, and to answer its leader.
@@ -89,22 +89,13 @@ impl ZookeeperServer {
     /// A sentence that says what to do: no Java, no server, a directory in use, or the end of the
     /// server's log.
     pub async fn start(options: ZookeeperOptions) -> Result<Self, StartError> {
-        let mut server = Self::boot(prepare(options, None).await?, None).await?;
-        server.version = server.asked_version().await;
-        Ok(server)
+        Self::boot(prepare(options, None).await?, None).await
     }
 
     /// The address for clients, `host:port`.
     #[must_use]
     pub fn hosts(&self) -> String {
         format!("127.0.0.1:{}", self.port())
-    }
-
-    async fn asked_version(&self) -> String {
-        let answer = ask(self.port(), "srvr").await.unwrap_or_default();
-        let line = answer.lines().next().unwrap_or_default();
-        let version = line.trim_start_matches("Zookeeper version:").trim();
-        format!("{SERVER} {}", version.split(['-', ',']).next().unwrap_or_default())
     }
 
     /// Whether it answers and leads its ensemble.
@@ -137,9 +128,7 @@ impl ZookeeperEnsemble {
             let port = free[index];
             async move {
                 let prepared = prepare(ZookeeperOptions::temporary(), Some(member)).await?;
-                let mut server = ZookeeperServer::boot(prepared, Some(port)).await?;
-                server.version = server.asked_version().await;
-                Ok::<_, StartError>(server)
+                ZookeeperServer::boot(prepared, Some(port)).await
             }
         });
         Ok(Self { members: try_join_all(starts).await? })
@@ -165,7 +154,7 @@ async fn prepare(
 ) -> Result<ReadyServer<Zookeeper>, StartError> {
     let (home, temporary) = Home::open_or_make(SERVER, options.data_dir.take()).await?;
     let recipe = Zookeeper { options, member };
-    Ok(ReadyServer { recipe, home, temporary, version: String::new() })
+    Ok(ReadyServer { recipe, home, temporary, version: SERVER.to_owned() })
 }
 
 impl Recipe for Zookeeper {

@@ -50,7 +50,7 @@ pub(crate) struct Cluster {
     wake: Arc<Notify>,
     /// A node that was named as the owner of a slot, and so knows more than others.
     hint: Mutex<Option<Node>>,
-    open_slots: OpenSlots,
+    pub(crate) open_slots: OpenSlots,
 }
 
 impl Cluster {
@@ -73,14 +73,6 @@ impl Cluster {
             hint: Mutex::default(),
             open_slots: OpenSlots::default(),
         })
-    }
-
-    pub(crate) fn open_slots(&self) -> &OpenSlots {
-        &self.open_slots
-    }
-
-    pub(crate) fn template(&self) -> &ConnectionInfo {
-        &self.template
     }
 
     /// The map, as far as it is known.

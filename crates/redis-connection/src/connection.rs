@@ -118,20 +118,16 @@ impl SharedConnection {
 
     /// Starts the task that follows changes of the servers, unless it runs: it ends with its runtime.
     pub(crate) fn keep(&self) {
-        if matches!(self.inner.servers, Servers::Single(_)) {
-            return;
-        }
         let mut keeper = self.inner.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         if keeper.as_ref().is_none_or(AbortHandle::is_finished) {
-            *keeper = match &self.inner.servers {
-                Servers::Single(_) => None,
+            let task = match &self.inner.servers {
+                Servers::Single(_) => return,
                 Servers::Sentinel(sentinels) => {
-                    Some(tokio::spawn(sentinel::keep(Arc::downgrade(sentinels))).abort_handle())
+                    tokio::spawn(sentinel::keep(Arc::downgrade(sentinels)))
                 }
-                Servers::Cluster(cluster) => {
-                    Some(tokio::spawn(cluster::keep(Arc::downgrade(cluster))).abort_handle())
-                }
+                Servers::Cluster(cluster) => tokio::spawn(cluster::keep(Arc::downgrade(cluster))),
             };
+            *keeper = Some(task.abort_handle());
         }
     }
 
@@ -218,7 +214,7 @@ impl SharedConnection {
             };
             if refusal == Refusal::SlotOpen
                 && let (Servers::Cluster(cluster), Some(slot)) = (&self.inner.servers, slot)
-                && cluster.open_slots().stays_open(slot)
+                && cluster.open_slots.stays_open(slot)
             {
                 return Ok(slot_stays_open(slot));
             }
@@ -350,8 +346,9 @@ impl ConnectionLike for SharedConnection {
     fn get_db(&self) -> i64 {
         match &self.inner.servers {
             Servers::Single(node) => node.database(),
-            Servers::Sentinel(sentinels) => sentinels.template().redis_settings().db(),
-            Servers::Cluster(cluster) => cluster.template().redis_settings().db(),
+            Servers::Sentinel(sentinels) => sentinels.server.redis_settings().db(),
+            // A cluster has no other.
+            Servers::Cluster(_) => 0,
         }
     }
 }

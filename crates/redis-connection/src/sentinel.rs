@@ -25,7 +25,8 @@ pub(crate) const LOOK_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) struct Sentinels {
     sentinels: Vec<Node>,
     name: String,
-    server: ConnectionInfo,
+    /// How to log in to the primary, wherever it is.
+    pub(crate) server: ConnectionInfo,
     config: AsyncConnectionConfig,
     /// Servers that were primary, by their addresses: a connection is not made twice.
     known: Mutex<BTreeMap<String, Node>>,
@@ -67,10 +68,6 @@ impl Sentinels {
 
     pub(crate) fn changes(&self) -> watch::Receiver<Option<Node>> {
         self.primary.subscribe()
-    }
-
-    pub(crate) fn template(&self) -> &ConnectionInfo {
-        &self.server
     }
 
     /// Asks the Sentinels again, unless another caller has found a successor of `failed` meanwhile.

@@ -64,8 +64,7 @@ impl SharedConnection {
     /// # Errors
     /// When none is known and none can be found.
     pub async fn primaries(&self) -> RedisResult<Vec<Node>> {
-        self.keep();
-        let any = self.server_of(None).await?;
+        let any = self.any_primary().await?;
         Ok(match self.servers() {
             Servers::Cluster(cluster) => cluster.map().primaries.clone(),
             _ => vec![any],

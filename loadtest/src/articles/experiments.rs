@@ -2,13 +2,14 @@
 
 use sqlx::Row;
 
-use super::claims::{self, Market, SaleResult, WaitResult};
+use super::claims::{self, SaleResult, WaitResult};
 use super::market::{self, Way};
 use super::{ArticleTable, Setup};
 use crate::document::grouped;
 use crate::failure::{CannotJudge, EXIT_CLEAN, OrCannotJudge};
 use crate::options::{RunOptions, Switch};
 use crate::run::{self, Run};
+use crate::servers::database;
 use ledger_audit::Outcome;
 
 /// Ways to wait, sellers and buyers, and what the article counted: listed, bought, retries, mean
@@ -34,7 +35,7 @@ const WAITS: [(&str, &str, &str); 5] = [
     ("sleep-2000", "sleep 2 s", "too long"),
     ("yield", "yield", "(named without a figure)"),
 ];
-const WAITS_REQUESTS: u32 = 2_000;
+pub const WAITS_REQUESTS: u32 = 2_000;
 const WAITS_CONCURRENCY: u32 = 1_000;
 
 /// S4: what, our strategy, instances, requests per second as printed, whether it oversells.
@@ -91,7 +92,7 @@ pub async fn marketplace(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
             grouped(figures.listed),
             grouped(figures.bought),
             grouped(figures.retries),
-            format!("{:.1}", figures.wait_ms_mean),
+            format!("{:.1}", figures.wait_ms_mean()),
         ];
         let theirs = theirs.unwrap_or(["-"; 4]);
         let pairs = ours.into_iter().zip(theirs).map(|(ours, theirs)| format!("{ours} ({theirs})"));
@@ -102,7 +103,7 @@ pub async fn marketplace(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
                 figures.faults
             ));
         }
-        all.push(Market { way, sellers, buyers, figures });
+        all.push(figures);
     }
     Ok(ArticleTable {
         name: "S0",
@@ -130,7 +131,7 @@ pub async fn three_tasks(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
             options.arbiter = Switch::On;
         })
         .await?;
-    let mut database = setup.testbed.database().await?;
+    let mut database = database(&setup.testbed.environment).await?;
     let fences: Vec<Option<i64>> = sqlx::query(
         "SELECT CAST(fence AS SIGNED) AS fence FROM orders WHERE item_id = ? ORDER BY created_at, id",
     )
@@ -196,9 +197,7 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
             theirs.to_owned(),
         ]);
         all.push(WaitResult {
-            way: wait,
             served: traffic.accepted.purchases,
-            requests: u64::from(WAITS_REQUESTS),
             seconds: traffic.seconds,
             p90_us: latency.p90_us,
             max_us: latency.max_us,

@@ -5,7 +5,6 @@
 //! are the article's: WATCH, MULTI, EXEC and again; one lock for the whole market; a lock per item.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand::RngExt;
@@ -33,9 +32,17 @@ pub struct Figures {
     pub listed: u64,
     pub bought: u64,
     pub retries: u64,
-    pub wait_ms_mean: f64,
+    /// How long all purchases took together.
+    pub wait_us: u64,
     /// Items that are at two places or at none, and money that was made or lost: must be zero.
     pub faults: i64,
+}
+
+impl Figures {
+    /// The mean time of a purchase.
+    pub fn wait_ms_mean(&self) -> f64 {
+        self.wait_us as f64 / self.bought.max(1) as f64 / 1e3
+    }
 }
 
 /// A lock as in the article: tried for up to 10 s, a lease of 20 s.
@@ -61,10 +68,6 @@ struct Market {
     offers: String,
     prefix: String,
     until: Instant,
-    listed: AtomicU64,
-    bought: AtomicU64,
-    retries: AtomicU64,
-    wait_us: AtomicU64,
 }
 
 /// Runs one market for some time.
@@ -81,10 +84,6 @@ pub async fn run(
         offers: format!("{prefix}:offers"),
         prefix,
         until: Instant::now() + Duration::from_secs_f64(seconds),
-        listed: AtomicU64::new(0),
-        bought: AtomicU64::new(0),
-        retries: AtomicU64::new(0),
-        wait_us: AtomicU64::new(0),
     });
     let mut people = JoinSet::new();
     for number in 0..sellers {
@@ -96,22 +95,29 @@ pub async fn run(
         people.spawn(buy(Arc::clone(&market), redis, number));
     }
     let end = market.until + OVERTIME;
+    let mut figures = Figures::default();
     while let Some(ended) = timeout_at(end, people.join_next())
         .await
         .map_err(|_| CannotJudge::new("the market did not close"))?
     {
-        ended.map_err(|error| CannotJudge(error.to_string()))?.or_cannot_judge("Redis")?;
+        let own = ended.or_cannot_judge("the market")?.or_cannot_judge("Redis")?;
+        figures.listed += own.listed;
+        figures.bought += own.bought;
+        figures.retries += own.retries;
+        figures.wait_us += own.wait_us;
     }
     let mut redis = testbed.own_redis(&market.offers).await?;
-    market.close(&mut redis, buyers).await.or_cannot_judge("Redis")
+    let faults = market.close(&mut redis, buyers, &figures).await;
+    Ok(Figures { faults: faults.or_cannot_judge("Redis")?, ..figures })
 }
 
 async fn sell(
     market: Arc<Market>,
     mut redis: MultiplexedConnection,
     number: usize,
-) -> redis::RedisResult<()> {
+) -> redis::RedisResult<Figures> {
     let inventory = format!("{}:seller:{number}", market.prefix);
+    let mut figures = Figures::default();
     let mut count = 0_u64;
     while Instant::now() < market.until {
         let item = format!("{number}-{count}");
@@ -119,10 +125,10 @@ async fn sell(
         let _: i64 = redis.sadd(&inventory, &item).await?;
         loop {
             if market.list(&mut redis, &inventory, &item).await? {
-                market.listed.fetch_add(1, Ordering::Relaxed);
+                figures.listed += 1;
                 break;
             }
-            market.retries.fetch_add(1, Ordering::Relaxed);
+            figures.retries += 1;
             if Instant::now() >= market.until {
                 break;
             }
@@ -132,15 +138,16 @@ async fn sell(
             sleep(PAUSE).await;
         }
     }
-    Ok(())
+    Ok(figures)
 }
 
 async fn buy(
     market: Arc<Market>,
     mut redis: MultiplexedConnection,
     number: usize,
-) -> redis::RedisResult<()> {
+) -> redis::RedisResult<Figures> {
     let inventory = format!("{}:buyer:{number}", market.prefix);
+    let mut figures = Figures::default();
     let purse = format!("{inventory}:purse");
     let _: () = redis.set(&purse, PURSE).await?;
     while Instant::now() < market.until {
@@ -154,15 +161,14 @@ async fn buy(
         loop {
             match market.take(&mut redis, &inventory, &purse, &item).await? {
                 Some(true) => {
-                    market.bought.fetch_add(1, Ordering::Relaxed);
-                    let waited = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
-                    market.wait_us.fetch_add(waited, Ordering::Relaxed);
+                    figures.bought += 1;
+                    figures.wait_us += begin.elapsed().as_micros() as u64;
                     break;
                 }
                 // Somebody else has it.
                 Some(false) => break,
                 None => {
-                    market.retries.fetch_add(1, Ordering::Relaxed);
+                    figures.retries += 1;
                     if Instant::now() >= market.until {
                         break;
                     }
@@ -170,7 +176,7 @@ async fn buy(
             }
         }
     }
-    Ok(())
+    Ok(figures)
 }
 
 impl Market {
@@ -263,14 +269,13 @@ impl Market {
         Ok(taken.then_some((name, owner)))
     }
 
-    /// Counts where every item is, and clears the place.
+    /// Counts where every item is, and clears the place. Returns the faults.
     async fn close(
         &self,
         redis: &mut MultiplexedConnection,
         buyers: usize,
-    ) -> redis::RedisResult<Figures> {
-        let listed = self.listed.load(Ordering::Relaxed);
-        let bought = self.bought.load(Ordering::Relaxed);
+        figures: &Figures,
+    ) -> redis::RedisResult<i64> {
         let on_offer: i64 = redis.zcard(&self.offers).await?;
         let mut owned = 0;
         let mut money = 0;
@@ -287,17 +292,8 @@ impl Market {
             let _: i64 = redis.expire(&inventory, KEYS_SECONDS_MAX).await?;
         }
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let faults = (signed(listed) - on_offer - owned).abs()
-            + (signed(bought) - owned).abs()
-            + money.abs();
-        let wait_us = self.wait_us.load(Ordering::Relaxed);
-        Ok(Figures {
-            listed,
-            bought,
-            retries: self.retries.load(Ordering::Relaxed),
-            wait_ms_mean: if bought == 0 { 0.0 } else { wait_us as f64 / bought as f64 / 1e3 },
-            faults,
-        })
+        let misplaced = (signed(figures.listed) - on_offer - owned).abs();
+        Ok(misplaced + (signed(figures.bought) - owned).abs() + money.abs())
     }
 }
 

@@ -2,8 +2,8 @@
 //! figures beside theirs.
 //!
 //! Absolute figures come from other machines and cannot be compared. What can be compared are the
-//! statements of an article ([`claims`]): each is found here too, or it is not, and then the report
-//! says why. S0 is a [`market`] on plain Redis; the others go through the service.
+//! statements of an article ([`claims`]): each is found here too, or it is not. S0 is a [`market`] on
+//! plain Redis; the others go through the service.
 
 mod claims;
 mod experiments;
@@ -14,7 +14,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::circumstances::Circumstances;
-use crate::document::{Color, Document, Table};
+use crate::document::{Document, Table};
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use crate::files;
@@ -107,7 +107,7 @@ fn write(
 ) -> Result<String, CannotJudge> {
     let document = document(tables, circumstances);
     files::write_report(out, "articles", &Report { circumstances, tables }, &document)?;
-    Ok(document.text(Color::of_terminal()))
+    Ok(document.for_terminal())
 }
 
 fn document(tables: &[ArticleTable], circumstances: &Circumstances) -> Document {

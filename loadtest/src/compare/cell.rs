@@ -2,13 +2,11 @@
 
 use serde::Serialize;
 
-use crate::counters::Counters;
-use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::options::{RunOptions, Switch};
 use crate::run::{self, Run};
-use ledger_audit::{FaultCounts, Judgement, Outcome};
+use ledger_audit::{FaultCounts, Outcome};
 
 /// Tries after the first for purchases that the service could not serve in time.
 pub const RETRIES_MAX: u16 = 20;
@@ -29,21 +27,12 @@ pub struct Round {
     pub could_not_judge: Option<String>,
     /// Buyers at once.
     pub concurrency: u32,
-    pub accepted: u64,
     pub accepted_per_second: f64,
-    pub refused: u64,
     pub refused_per_second: f64,
-    /// Purchases that ended neither sold nor refused.
-    pub neither: u64,
     /// Attempts of clients after the first.
     pub retries: u64,
-    /// What the service counted meanwhile; `None` when it did not tell.
-    pub counters: Option<Counters>,
-    pub units_sold: i64,
     #[serde(flatten)]
     pub faults: FaultCounts,
-    /// The invariants that are broken.
-    pub broken: Vec<String>,
     /// The audit's last line.
     pub verdict: String,
     pub clean: bool,
@@ -58,16 +47,12 @@ pub struct Round {
 }
 
 /// Runs one load. What cannot be judged is said in the round and never counts as good.
-pub async fn run(options: &RunOptions, instances: &[Instance], environment: &Environment) -> Round {
-    let before = Counters::read(instances).await;
-    let run = run::execute(options, environment).await;
-    let after = Counters::read(instances).await;
-    let mut round = match run {
+pub async fn run(options: &RunOptions, environment: &Environment) -> Round {
+    let mut round = match run::execute(options, environment).await {
         Ok(run) => read(&run),
         Err(CannotJudge(reason)) => Round { could_not_judge: Some(reason), ..Round::default() },
     };
     round.concurrency = options.concurrency;
-    round.counters = after.zip(before).map(|(after, before)| after.since(before));
     round
 }
 
@@ -77,18 +62,17 @@ fn read(run: &Run) -> Round {
     let audit = &report.audit;
     let accepted =
         || run.traffic.answers.iter().filter(|answer| answer.outcome == Outcome::Accepted);
+    let sold = audit.units_live;
+    let stock = report.circumstances.stock;
     let clean = report.verdict.exit_code == crate::failure::EXIT_CLEAN;
     Round {
-        could_not_judge: unproved(audit, clean, report.circumstances.stock),
-        accepted: traffic.accepted.purchases,
+        // A load that was cut short before the stock was sold shows nothing of the last unit.
+        could_not_judge: (clean && sold < stock)
+            .then(|| format!("only {sold} of {stock} units were sold in the time allowed")),
         accepted_per_second: traffic.accepted.per_second,
-        refused: traffic.refused.purchases,
         refused_per_second: traffic.refused.per_second,
-        neither: traffic.other.purchases,
         retries: traffic.retries,
-        units_sold: audit.units_live,
         faults: audit.counts(),
-        broken: audit.broken().into_iter().map(str::to_owned).collect(),
         verdict: report.verdict.sentence.clone(),
         clean,
         generator_share: report.circumstances.processor.generator_share,
@@ -98,11 +82,4 @@ fn read(run: &Run) -> Round {
             .collect(),
         ..Round::default()
     }
-}
-
-/// A load that was cut short before the stock was sold shows nothing of the last unit.
-fn unproved(audit: &Judgement, clean: bool, stock: i64) -> Option<String> {
-    (clean && audit.units_live < stock).then(|| {
-        format!("only {} of {stock} units were sold in the time allowed", audit.units_live)
-    })
 }

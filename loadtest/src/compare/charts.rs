@@ -1,9 +1,13 @@
 //! The charts of a comparison.
 
+use super::STOCK;
 use super::figures::Row;
 use super::result::Comparison;
 use super::verdict::Verdict;
-use crate::canvas::{Canvas, Chart, Legend, NAMES, Place, SCALE, Scale, Tone, WIDTH, step};
+use crate::canvas::{
+    BAD, Canvas, Chart, FIRST, GRID, Legend, NAMES, Place, QUIET, SCALE, SECOND, TEXT, Tone, WIDTH,
+    step,
+};
 use crate::document;
 use crate::options::Switch;
 use crate::spread::Spread;
@@ -19,22 +23,12 @@ const PANEL_WIDTH: i32 = WIDTH / PANELS;
 const PANEL_HEIGHT: i32 = 112;
 
 /// The colours of the bars.
-const BARS: [(&str, Tone); 3] = [
-    ("one instance", Tone::First),
-    ("two instances", Tone::Second),
-    ("spread of the rounds", Tone::Text),
-];
-/// The colours of latencies.
-const LATENCIES: [(&str, Tone); 4] = [
-    ("median", Tone::Text),
-    ("to the 90th percentile", Tone::First),
-    ("to the 99th percentile", Tone::Second),
-    ("slowest", Tone::Bad),
-];
+const BARS: [(&str, Tone); 3] =
+    [("one instance", FIRST), ("two instances", SECOND), ("spread of the rounds", TEXT)];
 
 /// Draws all charts that there are figures for.
 pub fn draw(comparison: &Comparison) -> Vec<Chart> {
-    [throughput, latency, stock].into_iter().filter_map(|chart| chart(comparison)).collect()
+    [throughput, stock].into_iter().filter_map(|chart| chart(comparison)).collect()
 }
 
 /// Accepted purchases per second, one bar for one instance and one for two, with their spread.
@@ -45,7 +39,7 @@ fn throughput(comparison: &Comparison) -> Option<Chart> {
     let two = comparison.rows_of(Switch::On, 2);
     let bars = comparison.rows_of(Switch::On, 1).into_iter().map(|row| Bars {
         name: &row.strategy,
-        tone: if is_safe(&row.strategy) { Tone::Text } else { Tone::Bad },
+        tone: if is_safe(&row.strategy) { TEXT } else { BAD },
         spreads: std::iter::once(row)
             .chain(two.iter().filter(|other| other.strategy == row.strategy).copied())
             .map(|row| row.accepted_per_second)
@@ -73,91 +67,36 @@ fn bar_chart(unit: &str, series: Legend<'_>, bars: &[Bars<'_>]) -> Option<String
     }
     let highest = bars.iter().flat_map(|bar| &bar.spreads).map(|spread| spread.max);
     let highest = highest.fold(1.0, f64::max);
+    let end = highest * 1.02;
+    let at = |value: f64| NAMES + (f64::from(WIDTH - NAMES - 24) * (value / end)) as i32;
+    let mut canvas = Canvas::default();
+    canvas.legend(series);
+    let bottom = HEAD + LINE * bars.len() as i32;
     let step = step(highest);
-    let scale = Scale::new(0.0, highest * 1.02);
     let ticks = (0..).map(|number| step * f64::from(number));
-    let ticks = ticks.take_while(|tick| *tick <= highest * 1.02).map(|tick| (tick, grouped(tick)));
-    let axis = Axis { unit, middle: highest / 2.0, scale: &scale, ticks: ticks.collect() };
-    let names: Vec<_> = bars.iter().map(|bar| (bar.name, bar.tone)).collect();
-    Some(named_rows(&axis, series, &names, |canvas, index, y| {
-        let spreads = &bars[index].spreads;
+    for tick in ticks.take_while(|tick| *tick <= end) {
+        canvas.line(&[(at(tick), HEAD), (at(tick), bottom)], GRID, 1);
+        let label = document::grouped(tick.round() as u64);
+        canvas.text(&label, (at(tick), bottom + 6), QUIET, 12, "middle");
+    }
+    canvas.text(unit, (at(highest / 2.0), bottom + 24), QUIET, 12, "middle");
+    for (index, Bars { name, tone, spreads }) in (0..).zip(bars) {
+        let y = HEAD + LINE * index;
+        canvas.text(name, (NAMES - 8, y + LINE / 2 - 7), *tone, 13, "end");
         let thick = (LINE - 6) / spreads.len().max(1) as i32;
         for (place, (spread, (_, tone))) in (0..).zip(spreads.iter().zip(BARS)) {
             let upper = y + 3 + thick * place;
             let Spread { median, min, max } = *spread;
-            canvas.rectangle((scale.at(0.0), upper), (scale.at(median), upper + thick - 1), tone);
-            let at = upper + thick / 2;
-            canvas.line(&[(scale.at(min), at), (scale.at(max), at)], Tone::Text, 1);
+            canvas.rectangle((at(0.0), upper), (at(median), upper + thick - 1), tone);
+            let middle = upper + thick / 2;
+            canvas.line(&[(at(min), middle), (at(max), middle)], TEXT, 1);
         }
-    }))
-}
-
-/// The horizontal axis of a chart with a row for each name.
-struct Axis<'a> {
-    unit: &'a str,
-    /// Where the unit stands.
-    middle: f64,
-    scale: &'a Scale,
-    ticks: Vec<(f64, String)>,
-}
-
-/// Draws the legend, the axis, the names and what each row shows from its upper edge on.
-fn named_rows(
-    axis: &Axis<'_>,
-    series: Legend<'_>,
-    names: &[(&str, Tone)],
-    row: impl Fn(&mut Canvas, usize, i32),
-) -> String {
-    let mut canvas = Canvas::default();
-    canvas.legend(series);
-    let bottom = HEAD + LINE * names.len() as i32;
-    for (tick, label) in &axis.ticks {
-        let x = axis.scale.at(*tick);
-        canvas.line(&[(x, HEAD), (x, bottom)], Tone::Grid, 1);
-        canvas.text(label, (x, bottom + 6), Tone::Quiet, 12, "middle");
     }
-    let middle = (axis.scale.at(axis.middle), bottom + 24);
-    canvas.text(axis.unit, middle, Tone::Quiet, 12, "middle");
-    for (index, (name, tone)) in names.iter().enumerate() {
-        let y = HEAD + LINE * index as i32;
-        canvas.text(name, (NAMES - 8, y + LINE / 2 - 7), *tone, 13, "end");
-        row(&mut canvas, index, y);
-    }
-    canvas.svg(bottom + SCALE)
-}
-
-/// Latency of accepted purchases on a logarithmic scale: a bar from p50 to p99 and a dot at the end.
-fn latency(comparison: &Comparison) -> Option<Chart> {
-    let mut rows = comparison.rows_of(Switch::On, 1);
-    rows.retain(|row| row.latencies_counted > 0);
-    rows.sort_by_key(|row| row.latency.p50_us);
-    let log = |micros: u64| (micros.max(1) as f64 / 1e3).log10();
-    let low = log(rows.iter().map(|row| row.latency.p50_us).min()?).floor();
-    let high = log(rows.iter().map(|row| row.latency.max_us).max()?).ceil();
-    let scale = Scale::new(low, high.max(low + 1.0));
-    let ticks = (0..).map(|number| low + f64::from(number)).take_while(|tick| *tick <= high);
-    let ticks = ticks.map(|tick| (tick, grouped_small(10_f64.powf(tick)))).collect();
-    let unit = "milliseconds, each step ten times the one before";
-    let axis = Axis { unit, middle: f64::midpoint(low, high), scale: &scale, ticks };
-    let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), Tone::Text)).collect();
-    let svg = named_rows(&axis, &LATENCIES, &names, |canvas, index, y| {
-        let latency = rows[index].latency;
-        let middle = y + LINE / 2;
-        let at = |micros: u64| scale.at(log(micros));
-        let p50 = at(latency.p50_us);
-        let p90 = at(latency.p90_us);
-        canvas.rectangle((p90, middle - 4), (at(latency.p99_us), middle + 4), Tone::Second);
-        canvas.rectangle((p50, middle - 4), (p90, middle + 4), Tone::First);
-        canvas.line(&[(p50, middle - 8), (p50, middle + 8)], Tone::Text, 1);
-        canvas.dot((at(latency.max_us), middle), 3, Tone::Bad);
-    });
-    let caption = "Latency of accepted purchases, arbiter on, one instance, all rounds together: the mark is the median, the bars end at the 90th and 99th percentile, the dot is the slowest.".to_owned();
-    Some(Chart { name: "latency", caption, svg })
+    Some(canvas.svg(bottom + SCALE))
 }
 
 /// What was left of the stock over time, a panel a strategy, arbiter off, two instances.
 fn stock(comparison: &Comparison) -> Option<Chart> {
-    let units = comparison.load.options.stock;
     let mut canvas = Canvas::default();
     let mut panels = 0;
     for row in comparison.rows_of(Switch::Off, 2) {
@@ -165,24 +104,24 @@ fn stock(comparison: &Comparison) -> Option<Chart> {
         let told = row.rounds.iter().filter(|round| !round.sales.is_empty());
         let Some(round) = told.rev().max_by_key(|round| round.faults.oversold) else { continue };
         let origin = (PANEL_WIDTH * (panels % PANELS), PANEL_HEIGHT * (panels / PANELS));
-        canvas.part(origin, &panel(row, &round.sales, units));
+        canvas.part(origin, &panel(row, &round.sales));
         panels += 1;
     }
     let caption = format!(
-        "Units left over time when the gate stands alone (arbiter off), two instances, from {units} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth."
+        "Units left over time when the gate stands alone (arbiter off), two instances, from {STOCK} down; the line is zero, below it every unit is oversold. Each panel has its own time and depth."
     );
     let lines = (panels + PANELS - 1) / PANELS;
     let svg = canvas.svg(PANEL_HEIGHT * lines);
     (panels > 0).then_some(Chart { name: "stock", caption, svg })
 }
 
-fn panel(row: &Row, sales: &[(u64, i64)], stock: i64) -> Canvas {
+fn panel(row: &Row, sales: &[(u64, i64)]) -> Canvas {
     let left = 10;
     let right = PANEL_WIDTH - 10;
     let top = 26;
     let bottom = PANEL_HEIGHT - 24;
-    let mut left_units = stock;
-    let mut points = vec![(0_u64, stock)];
+    let mut left_units = STOCK;
+    let mut points = vec![(0_u64, STOCK)];
     for (at_us, units) in sales {
         points.push((*at_us, left_units));
         left_units -= units;
@@ -192,33 +131,23 @@ fn panel(row: &Row, sales: &[(u64, i64)], stock: i64) -> Canvas {
     let lowest = points.iter().map(|(_, units)| *units).min().unwrap_or(0).min(0);
     let at = |(at_us, units): (u64, i64)| -> Place {
         let x = left + (f64::from(right - left) * at_us as f64 / end_us as f64) as i32;
-        let share = (stock - units) as f64 / (stock - lowest).max(1) as f64;
+        let share = (STOCK - units) as f64 / (STOCK - lowest) as f64;
         (x, top + (f64::from(bottom - top) * share) as i32)
     };
     let bad = row.verdict == Verdict::Caught || lowest < 0;
-    let tone = if bad { Tone::Bad } else { Tone::First };
+    let tone = if bad { BAD } else { FIRST };
     let mut canvas = Canvas::default();
-    canvas.text(&row.strategy, (left, 6), Tone::Text, 12, "start");
+    canvas.text(&row.strategy, (left, 6), TEXT, 12, "start");
     let zero = at((0, 0)).1;
-    canvas.line(&[(left, zero), (right, zero)], Tone::Quiet, 1);
+    canvas.line(&[(left, zero), (right, zero)], QUIET, 1);
     let line: Vec<Place> = points.into_iter().map(at).collect();
     canvas.line(&line, tone, 2);
     let seconds = format!("{:.2} s", end_us as f64 / 1e6);
-    canvas.text(&seconds, (right, bottom + 5), Tone::Quiet, 11, "end");
+    canvas.text(&seconds, (right, bottom + 5), QUIET, 11, "end");
     let uncaught = row.expectation == Expectation::Caught && !bad;
     let end = if uncaught { "not caught".to_owned() } else { format!("{left_units} left") };
     canvas.text(&end, (left, bottom + 5), tone, 11, "start");
     canvas
-}
-
-/// `1,234`.
-fn grouped(number: f64) -> String {
-    document::grouped(number.max(0.0).round() as u64)
-}
-
-/// A number with its thousands grouped; numbers below one keep their decimals.
-fn grouped_small(number: f64) -> String {
-    if number < 1.0 { format!("{number}") } else { grouped(number) }
 }
 
 #[cfg(test)]
@@ -234,7 +163,7 @@ mod tests {
     #[test]
     fn a_chart_has_no_link_and_only_colours_of_the_page() {
         let spreads = vec![Spread::of([4.0, 5.0, 6.0])];
-        let bars = [Bars { name: "a<b", tone: Tone::Text, spreads }];
+        let bars = [Bars { name: "a<b", tone: TEXT, spreads }];
         let svg = bar_chart("units", &BARS, &bars).expect("a chart");
         let chart = Chart { name: "x", caption: "y".to_owned(), svg };
         for words in ["one instance", "two instances", "a&lt;b"] {

@@ -1,10 +1,9 @@
-//! The rounds of one setup, summed up: medians with their spread, and which differences are more than noise.
+//! The rounds of one setup, summed up: medians with their spread, and ranks as far as differences are more than noise.
 
 use serde::{Deserialize, Serialize};
 
 use super::cell::Round;
 use super::verdict::Verdict;
-use crate::counters::Counters;
 use crate::options::Switch;
 use crate::report::summary::Latency;
 use crate::spread::Spread;
@@ -14,13 +13,8 @@ use ledger_audit::{Breaks, Expectation, FaultCounts};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Card {
     pub name: String,
-    pub family: String,
-    pub store: String,
-    pub summary: String,
     pub safe: bool,
     pub breaks_with: Breaks,
-    pub breaks_when: String,
-    pub durable_before_reply: bool,
     pub available: bool,
 }
 
@@ -37,11 +31,8 @@ pub struct Row {
     pub refused_per_second: Spread,
     /// Of accepted purchases, all rounds together.
     pub latency: Latency,
-    pub latencies_counted: usize,
     /// Summed over rounds.
     pub retries: u64,
-    pub neither: u64,
-    pub counters: Counters,
     /// The most of any round.
     #[serde(flatten)]
     pub faults: FaultCounts,
@@ -72,13 +63,7 @@ impl Row {
             accepted_per_second: Spread::of(judged().map(|round| round.accepted_per_second)),
             refused_per_second: Spread::of(judged().map(|round| round.refused_per_second)),
             latency: Latency::of_all(&latencies),
-            latencies_counted: latencies.len(),
             retries: rounds.iter().map(|round| round.retries).sum(),
-            neither: rounds.iter().map(|round| round.neither).sum(),
-            counters: rounds
-                .iter()
-                .filter_map(|round| round.counters)
-                .fold(Counters::default(), Counters::and),
             faults: rounds
                 .iter()
                 .map(|round| round.faults)
@@ -108,36 +93,6 @@ pub fn set_ranks(rows: &mut [Row]) {
     }
 }
 
-/// What the spread of the rounds leaves unsaid about the fastest of some rows.
-pub fn noise(rows: &[&Row]) -> String {
-    let by_median = |left: &&&Row, right: &&&Row| {
-        left.accepted_per_second.median.total_cmp(&right.accepted_per_second.median)
-    };
-    let Some(fastest) = rows.iter().max_by(by_median) else {
-        return "Nothing was measured.".to_owned();
-    };
-    if fastest.rounds.len() < 2 {
-        return "One round tells nothing about noise: no difference is claimed.".to_owned();
-    }
-    let equal: Vec<String> = rows
-        .iter()
-        .filter(|row| row.strategy != fastest.strategy)
-        .filter(|row| !fastest.accepted_per_second.is_above(row.accepted_per_second))
-        .map(|row| format!("`{}`", row.strategy))
-        .collect();
-    let Spread { median, min, max } = fastest.accepted_per_second;
-    let fastest = &fastest.strategy;
-    if equal.is_empty() {
-        return format!(
-            "`{fastest}` accepted most, {median:.0}/s ({min:.0} to {max:.0}); all its rounds were above all others'."
-        );
-    }
-    format!(
-        "`{fastest}` accepted most, {median:.0}/s ({min:.0} to {max:.0}). Its rounds overlap those of {}: these differences are inside the noise.",
-        equal.join(", ")
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,10 +108,5 @@ mod tests {
         let mut rows = [row("a", &[10.0, 12.0]), row("b", &[11.0, 13.0]), row("c", &[1.0, 2.0])];
         set_ranks(&mut rows);
         assert_eq!(rows.iter().map(|row| row.rank).collect::<Vec<_>>(), [(1, 2), (1, 2), (3, 3)]);
-        let said = noise(&rows.iter().collect::<Vec<_>>());
-        assert!(said.contains("`b` accepted most") && said.contains("of `a`: these"), "{said}");
-        assert!(!said.contains("`c`"), "{said}");
-        let once = [row("a", &[10.0]), row("b", &[1.0])];
-        assert!(noise(&once.iter().collect::<Vec<_>>()).contains("One round"));
     }
 }

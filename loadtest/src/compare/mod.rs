@@ -25,7 +25,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use crate::circumstances::Circumstances;
-use crate::document::{Color, Document};
+use crate::document::Document;
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
@@ -40,8 +40,13 @@ use crate::tokens::Mint;
 use cell::{Cell, RETRIES_MAX, Round};
 use figures::{Card, Row};
 use ledger_audit::Expectation;
-use result::{Comparison, LoadSettings, StrategyVerdict, conclusion, judge_strategy};
+use result::{Comparison, StrategyVerdict, conclusion, judge_strategy};
 
+/// One load: units, buyers who each want one, how many at once, and after how long no purchase begins.
+const STOCK: i64 = 100;
+const REQUESTS: u32 = 400;
+const CONCURRENCY: u32 = 100;
+const SECONDS_MAX: f64 = 15.0;
 /// Further rounds for an unsafe strategy that has not oversold yet, each with more connections.
 const FURTHER_ROUNDS: u32 = 6;
 /// Instances at most.
@@ -56,7 +61,6 @@ type Rounds = BTreeMap<Cell, Vec<Round>>;
 
 /// Compares and writes the report.
 pub async fn run(options: &CompareOptions) -> CommandResult {
-    options.check()?;
     let testbed = Testbed::find(&options.testbed)?;
     let circumstances = testbed.circumstances().await?;
     let (services, instances) = testbed.pair("compare").await?;
@@ -73,7 +77,7 @@ pub async fn run(options: &CompareOptions) -> CommandResult {
     let document = write(&testbed.out, &comparison)?;
     let out = testbed.out.display();
     let files = format!("\nthe report: {out}/report.html, {out}/report.md, {out}/report.json\n");
-    Ok((document.text(Color::of_terminal()) + &files, comparison.exit_code))
+    Ok((document.for_terminal() + &files, comparison.exit_code))
 }
 
 async fn cards(
@@ -118,7 +122,7 @@ impl Grid<'_> {
             for (index, cell) in cells.clone().into_iter().enumerate() {
                 let counted = format!("round {}, {} of {}", round + 1, index + 1, cells.len());
                 let instances = self.instances[..cell.instances].to_vec();
-                self.load(cell, &instances, self.options.concurrency, &counted).await;
+                self.load(cell, &instances, CONCURRENCY, &counted).await;
             }
         }
     }
@@ -137,19 +141,19 @@ impl Grid<'_> {
     async fn load(&mut self, cell: Cell, instances: &[Instance], concurrency: u32, counted: &str) {
         let name = self.cards[cell.strategy].name.clone();
         let count = self.rounds.get(&cell).map_or(0, Vec::len) as u64;
-        let Self { options, testbed, .. } = &*self;
-        let requests = options.requests.max(concurrency);
+        let testbed = self.testbed;
+        let requests = REQUESTS.max(concurrency);
         let load = RunOptions {
-            stock: Some(options.stock),
+            stock: Some(STOCK),
             buyers: requests,
             requests,
             concurrency,
             arbiter: cell.arbiter,
             retry: RETRIES_MAX,
-            seconds_max: Some(options.seconds_max),
+            seconds_max: Some(SECONDS_MAX),
             ..testbed.load(&name, instances, testbed.seed.wrapping_add(count))
         };
-        let round = Box::pin(cell::run(&load, instances, &testbed.environment)).await;
+        let round = Box::pin(cell::run(&load, &testbed.environment)).await;
         self.steps.end(&line(&name, cell, &round, counted));
         self.rounds.entry(cell).or_default().push(round);
     }
@@ -162,7 +166,7 @@ impl Grid<'_> {
             if uncaught.is_empty() {
                 break;
             }
-            let concurrency = (self.options.concurrency << step).min(CONCURRENCY_MAX);
+            let concurrency = (CONCURRENCY << step).min(CONCURRENCY_MAX);
             // In the second half one of the clocks is wrong, as it may be on two machines.
             let wants_clock = step > FURTHER_ROUNDS / 2;
             if wants_clock
@@ -223,7 +227,11 @@ impl Grid<'_> {
         let strategies: Vec<StrategyVerdict> =
             self.cards.into_iter().map(|card| judge_strategy(card, &rows)).collect();
         let (exit_code, sentence) = conclusion(&strategies);
-        let load = LoadSettings { options: self.options.clone(), generator_share };
+        let load = format!(
+            "{STOCK} units, {REQUESTS} buyers who each want one, {CONCURRENCY} at once, at most {SECONDS_MAX} s, {} rounds; the generator used {:.0} % of the machine",
+            self.options.rounds,
+            generator_share * 100.0
+        );
         Comparison { exit_code, sentence, circumstances, load, strategies, rows }
     }
 }

@@ -1,47 +1,42 @@
 //! The comparison as a report.
 
-use super::figures::{Row, noise};
+use super::figures::Row;
 use super::result::{Comparison, setup};
 use super::verdict::Verdict;
 use crate::canvas::Chart;
-use crate::counters::Counters;
-use crate::document::{Cell, Document, Table, Tone, capitalised};
+use crate::document::{Document, Table, capitalised};
 use crate::options::Switch;
 use crate::spread::Spread;
 
-const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases in milliseconds, retries included. *Retries* are attempts of clients after the first. *Lock waits* are acquires of a lock that did not get it at once, *wait* the mean time until they had it. *Refusals* and *repeats* are writes that the arbiter refused or tried again. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
+const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases in milliseconds, retries included. *Retries* are attempts of clients after the first. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
 
 /// A column of a table of figures: its name, whether a terminal has room for it, and its cells.
-type Column = (&'static str, bool, fn(&Row) -> Cell);
+type Column = (&'static str, bool, fn(&Row) -> String);
 
-const COLUMNS: [Column; 21] = [
-    ("strategy", true, |row| Cell::from(format!("`{}`", row.strategy))),
+const COLUMNS: [Column; 17] = [
+    ("strategy", true, |row| format!("`{}`", row.strategy)),
     ("accepted/s", true, |row| whole(row.accepted_per_second.median)),
     ("min..max", true, |row| range(row.accepted_per_second)),
-    ("rank", true, |row| Cell::from(rank(row))),
+    ("rank", true, rank),
     ("refused/s", false, |row| whole(row.refused_per_second.median)),
     ("p50 ms", true, |row| ms(row.latency.p50_us)),
     ("p90", false, |row| ms(row.latency.p90_us)),
     ("p99", true, |row| ms(row.latency.p99_us)),
     ("p99.9", false, |row| ms(row.latency.p999_us)),
     ("max", true, |row| ms(row.latency.max_us)),
-    ("retries", true, |row| Cell::from(row.retries)),
-    ("lock waits", true, |row| whole(row.counters.lock_waits)),
-    ("wait ms", false, |row| Cell::from(mean_wait_ms(row.counters))),
-    ("refusals", false, |row| whole(row.counters.arbiter_refusals)),
-    ("repeats", false, |row| whole(row.counters.arbiter_retries)),
-    ("oversold", true, |row| Cell::from(row.faults.oversold)),
-    ("undersold", false, |row| Cell::from(row.faults.undersold)),
-    ("lost", false, |row| Cell::from(row.faults.lost)),
-    ("phantom", false, |row| Cell::from(row.faults.phantom)),
-    ("duplicates", false, |row| Cell::from(row.faults.duplicates)),
+    ("retries", true, |row| row.retries.to_string()),
+    ("oversold", true, |row| row.faults.oversold.to_string()),
+    ("undersold", false, |row| row.faults.undersold.to_string()),
+    ("lost", false, |row| row.faults.lost.to_string()),
+    ("phantom", false, |row| row.faults.phantom.to_string()),
+    ("duplicates", false, |row| row.faults.duplicates.to_string()),
     ("verdict", true, |row| found(row.verdict)),
 ];
 
 /// The whole report; its last part is the conclusion.
 pub fn document(comparison: &Comparison, charts: Vec<Chart>) -> Document {
     let mut document = Document::new("The strategies side by side");
-    let load = [("each load", comparison.load.describe())];
+    let load = [("each load", comparison.load.clone())];
     document.facts(comparison.circumstances.rows().into_iter().chain(load));
     charts.into_iter().for_each(|chart| document.chart(chart));
     document.heading("In short");
@@ -53,7 +48,6 @@ pub fn document(comparison: &Comparison, charts: Vec<Chart>) -> Document {
     for rows in setups.map(|(arbiter, instances)| comparison.rows_of(arbiter, instances)) {
         let Some(first) = rows.first() else { continue };
         document.heading(capitalised(&setup(first)));
-        document.paragraph(noise(&rows));
         document.table(figures(&rows));
     }
     document.heading("Verdicts");
@@ -82,14 +76,10 @@ fn in_short(comparison: &Comparison) -> Table {
         let rate = |row: &Row| format!("{:.0}", row.accepted_per_second);
         let latency = one.latency;
         table.row([
-            Cell::from(format!("`{}`", judged.card.name)),
-            Cell::from(rate(one)),
-            Cell::from(find(2).map_or_else(|| "-".to_owned(), rate)),
-            Cell::from(format!(
-                "{:.0}, {:.0}",
-                latency.p50_us as f64 / 1e3,
-                latency.p99_us as f64 / 1e3
-            )),
+            format!("`{}`", judged.card.name),
+            rate(one),
+            find(2).map_or_else(|| "-".to_owned(), rate),
+            format!("{:.0}, {:.0}", latency.p50_us as f64 / 1e3, latency.p99_us as f64 / 1e3),
             found(judged.verdict),
         ]);
     }
@@ -106,46 +96,37 @@ fn figures(rows: &[&Row]) -> Table {
     table
 }
 
-fn whole(figure: f64) -> Cell {
-    Cell::from(format!("{figure:.0}"))
+fn whole(figure: f64) -> String {
+    format!("{figure:.0}")
 }
 
-fn ms(micros: u64) -> Cell {
-    Cell::from(format!("{:.1}", micros as f64 / 1e3))
+fn ms(micros: u64) -> String {
+    format!("{:.1}", micros as f64 / 1e3)
 }
 
-fn range(spread: Spread) -> Cell {
-    Cell::from(format!("{:.0}..{:.0}", spread.min, spread.max))
-}
-
-fn mean_wait_ms(counters: Counters) -> String {
-    if counters.lock_waits > 0.0 {
-        format!("{:.1}", counters.lock_wait_ms / counters.lock_waits)
-    } else {
-        "-".to_owned()
-    }
+fn range(spread: Spread) -> String {
+    format!("{:.0}..{:.0}", spread.min, spread.max)
 }
 
 fn verdicts(comparison: &Comparison) -> Table {
     let mut table = Table::new(["strategy", "declared", "found", "remark"]);
     for judged in &comparison.strategies {
         table.row([
-            Cell::from(format!("`{}`", judged.card.name)),
-            Cell::from(judged.card.breaks_with.describe()),
+            format!("`{}`", judged.card.name),
+            judged.card.breaks_with.describe().to_owned(),
             found(judged.verdict),
-            Cell::from(&judged.remark),
+            judged.remark.clone(),
         ]);
     }
     table
 }
 
-fn found(verdict: Verdict) -> Cell {
-    let tone = match verdict {
-        Verdict::Clean | Verdict::Caught => Tone::Good,
-        Verdict::NotCaught => Tone::Plain,
-        Verdict::NotJudged | Verdict::Broken => Tone::Bad,
-    };
-    Cell::toned(verdict.describe(), tone)
+fn found(verdict: Verdict) -> String {
+    let words = verdict.describe();
+    match verdict {
+        Verdict::Clean | Verdict::Caught | Verdict::NotCaught => words.to_owned(),
+        Verdict::NotJudged | Verdict::Broken => format!("**{words}**"),
+    }
 }
 
 /// `3`, or `2-5` where the rounds do not tell.

@@ -6,7 +6,7 @@ use super::figures::{Card, Row};
 use super::verdict::{self, Verdict};
 use crate::circumstances::Circumstances;
 use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
-use crate::options::{CompareOptions, Switch};
+use crate::options::Switch;
 
 /// What the comparison found.
 #[derive(Debug, Serialize)]
@@ -14,18 +14,10 @@ pub struct Comparison {
     pub exit_code: u8,
     pub sentence: String,
     pub circumstances: Circumstances,
-    pub load: LoadSettings,
+    /// The settings that all loads share, for people.
+    pub load: String,
     pub strategies: Vec<StrategyVerdict>,
     pub rows: Vec<Row>,
-}
-
-/// The settings that all loads share.
-#[derive(Debug, Serialize)]
-pub struct LoadSettings {
-    #[serde(flatten)]
-    pub options: CompareOptions,
-    /// Median over loads of the generator's share of the machine, 0 to 1.
-    pub generator_share: f64,
 }
 
 /// A strategy and the verdict on it.
@@ -47,18 +39,6 @@ impl Comparison {
             right.accepted_per_second.median.total_cmp(&left.accepted_per_second.median)
         });
         rows
-    }
-}
-
-impl LoadSettings {
-    /// For people.
-    pub fn describe(&self) -> String {
-        let CompareOptions { rounds, stock, requests, concurrency, seconds_max, .. } =
-            &self.options;
-        format!(
-            "{stock} units, {requests} buyers who each want one, {concurrency} at once, at most {seconds_max} s, {rounds} rounds; the generator used {:.0} % of the machine",
-            self.generator_share * 100.0
-        )
     }
 }
 

@@ -3,11 +3,20 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use super::{Document, Part, Table, Tone};
+use super::{Document, Part, Table};
+
+/// The colours of what is as it should be, and of what is not, as a terminal names them.
+const GOOD: &str = "32";
+const BAD: &str = "1;31";
 
 impl Document {
-    /// Plain text, with colours where `color` is on.
-    pub fn text(&self, color: Color) -> String {
+    /// The text to print, with colours where standard output is a terminal and `NO_COLOR` is not set.
+    pub fn for_terminal(&self) -> String {
+        self.text(std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+    }
+
+    /// Plain text, with colours if it `is_colored`.
+    pub(super) fn text(&self, is_colored: bool) -> String {
         let mut text = format!("{}\n", self.title);
         for part in &self.parts {
             match part {
@@ -19,10 +28,10 @@ impl Document {
                         .for_each(|entry| line(&mut text, &format!("* {}", plain(entry))));
                 }
                 Part::Conclusion { sentence, good } => {
-                    let tone = if *good { Tone::Good } else { Tone::Bad };
-                    line(&mut text, &format!("\n{}", color.toned(sentence, tone)));
+                    let color = is_colored.then_some(if *good { GOOD } else { BAD });
+                    line(&mut text, &format!("\n{}", colored(sentence, color)));
                 }
-                Part::Table(table) => write_table(&mut text, table, color),
+                Part::Table(table) => write_table(&mut text, table, is_colored),
                 Part::Chart(_) => {}
             }
         }
@@ -30,11 +39,11 @@ impl Document {
     }
 }
 
-fn write_table(text: &mut String, table: &Table, color: Color) {
+fn write_table(text: &mut String, table: &Table, is_colored: bool) {
     let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.detail);
     let columns: Vec<(usize, bool, usize)> = shown
         .map(|(index, column)| {
-            let cells = table.rows.iter().map(|row| plain(&row[index].text).chars().count());
+            let cells = table.rows.iter().map(|row| plain(&row[index]).chars().count());
             let width = cells.chain([column.name.chars().count()]).max().unwrap_or(0);
             (index, table.is_figures(index), width)
         })
@@ -51,10 +60,15 @@ fn write_table(text: &mut String, table: &Table, color: Color) {
     for row in &table.rows {
         let cells = columns.iter().map(|(index, figures, width)| {
             let cell = &row[*index];
-            color.toned(&padded(&plain(&cell.text), *figures, *width), cell.tone)
+            let color = (is_colored && cell.starts_with("**")).then_some(BAD);
+            colored(&padded(&plain(cell), *figures, *width), color)
         });
         line(text, &format!("  {}", cells.collect::<Vec<_>>().join("  ")));
     }
+}
+
+fn colored(text: &str, color: Option<&str>) -> String {
+    color.map_or_else(|| text.to_owned(), |color| format!("\u{1b}[{color}m{text}\u{1b}[0m"))
 }
 
 /// Without the marks of code and of bold text.
@@ -70,31 +84,4 @@ fn line(text: &mut String, content: &str) {
 pub fn capitalised(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-/// Whether text has colours.
-#[derive(Clone, Copy)]
-pub struct Color {
-    on: bool,
-}
-
-impl Color {
-    /// On where standard output is a terminal and `NO_COLOR` is not set.
-    pub fn of_terminal() -> Self {
-        Self { on: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
-    }
-
-    /// No colours.
-    pub fn off() -> Self {
-        Self { on: false }
-    }
-
-    fn toned(self, text: &str, tone: Tone) -> String {
-        let code = match tone {
-            Tone::Good => "32",
-            Tone::Bad => "1;31",
-            Tone::Plain => return text.to_owned(),
-        };
-        if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::header::HeaderValue;
 use rand::RngExt;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -28,13 +29,14 @@ const FRIENDS_PERCENT: u32 = 20;
 const WITHDRAW_PERCENT: u32 = 5;
 
 /// What a buyer was told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct BuyerEntry {
     pub entry: String,
     /// The key of the friends.
     pub party: Option<String>,
     /// The promise that the shop has signed.
     pub promise: String,
+    #[serde(skip)]
     pub withdrew: bool,
 }
 
@@ -119,14 +121,10 @@ async fn call(entrants: Arc<Entrants>, caller: usize) -> Result<Vec<BuyerEntry>,
                 ..Call::new("POST", &entrants.path)
             };
             let entered = repeat(instance, &mut connection, call).await?;
-            let entry = entered["entry"].as_str();
-            let entry = entry.ok_or_else(|| CannotJudge(format!("no entry: {entered}")))?;
-            let party = entered["party"].as_str().map(str::to_owned);
-            key.clone_from(&party);
-            let promise = entered["promise"].as_str();
-            let promise =
-                promise.ok_or_else(|| CannotJudge(format!("no promise: {entered}")))?.to_owned();
-            told.push(BuyerEntry { entry: entry.to_owned(), party, promise, withdrew: false });
+            let entry = BuyerEntry::deserialize(&entered);
+            let entry = entry.or_cannot_judge(format_args!("no entry: {entered}"))?;
+            key.clone_from(&entry.party);
+            told.push(entry);
         }
         for (entrant, told) in group.iter().zip(&mut told[first..]) {
             if entrant.withdraws {

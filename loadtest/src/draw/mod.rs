@@ -6,14 +6,14 @@ mod enter;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
 use ledger_audit::{Finding, Reader, State, judge_draw};
 use serde_json::Value;
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 use verify::{Known, Proof};
 
-use crate::document::{Color, Document, grouped};
+use crate::document::{Document, grouped};
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
@@ -34,16 +34,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The proof must have been read by then.
 const PROOF_MAX: Duration = Duration::from_secs(120);
 
-/// A draw and how long its steps took.
-struct DrawCourse {
-    entered: Duration,
-    /// From the close to the list.
-    listed: Duration,
-    /// From the first look at the list to the last place; the value of the round comes in between.
-    placed: Duration,
-    /// What was published before the value was known.
-    at_close: String,
-    told: Vec<BuyerEntry>,
+/// The steps of a draw, and how long each took.
+struct Steps {
+    took: Vec<(&'static str, Duration)>,
+    since: Instant,
+}
+
+impl Steps {
+    /// Notes that a step has ended; the next one begins.
+    fn end(&mut self, step: &'static str) {
+        self.took.push((step, self.since.elapsed()));
+        self.since = Instant::now();
+    }
 }
 
 /// Runs one draw and judges it.
@@ -56,67 +58,62 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let tokens = mint.buyers(FIRST_BUYER, options.entries).await?;
     let closes_at = OffsetDateTime::now_utc() + Duration::from_secs(options.enter_seconds.into());
     let item = admin.create_draw(options, closes_at).await?;
-    let drawn = draw(options, &admin, &instances, item, closes_at, tokens).await?;
+    let mut steps = Steps { took: Vec::new(), since: Instant::now() };
 
-    let began = Instant::now();
+    let told = enter::all(options.concurrency, &instances, item, tokens).await?;
+    steps.end("entering");
+    let listed = until(&admin, item, closes_at, |draw| !draw["root"].is_null()).await?;
+    steps.took.push(("from the close to the list", since_close(&listed, closes_at)));
+    steps.since = Instant::now();
+    // The value of the round comes in between.
+    until(&admin, item, closes_at, |draw| draw["state"] == "drawn").await?;
+    steps.end("from the list to the last place");
+
     let path = format!("/api/items/{item}/draw/entries");
     let text = instances[0].page(&path, PROOF_MAX).await;
     let text = text.ok_or_else(|| CannotJudge::new("the proof was not answered"))?.body;
-    let read = began.elapsed();
+    steps.end("reading the proof");
     let proof = verify::read(&*text).map_err(CannotJudge)?;
-    let began = Instant::now();
+    // What was published before the value was known.
+    let at_close = ["rules", "head"].map(|name| listed[name].as_str().unwrap_or_default()).concat();
     // All promises are made in the same way; one is checked with the proof.
-    let kept = drawn.told.iter().find(|told| !told.withdrew);
+    let kept = told.iter().find(|told| !told.withdrew);
     let promise = kept.map(|told| told.promise.as_str());
-    let known = Known { announced: Some(&drawn.at_close), promise };
+    let known = Known { announced: Some(&at_close), promise };
     let mut faults: Vec<String> =
         verify::check(&proof, known).into_iter().map(|(_, sentence)| sentence).collect();
-    let verified = began.elapsed();
-    faults.extend(compare(&drawn.told, &proof));
+    steps.end("verifying it");
+    faults.extend(compare(&told, &proof));
 
     let findings = judge_draw(options.stock, &reader.ledger(item).await?)?;
-    let began = Instant::now();
+    steps.since = Instant::now();
     let own = admin.audit(item).await?;
-    let audited = began.elapsed();
-    let judged = DrawFindings {
-        listed: proof.entries.len(),
-        faults,
-        findings,
-        own_clean: own["clean"].clone(),
-        read,
-        verified,
-        audited,
-    };
-    Ok(report_of(item, options, &instances, &drawn, &judged))
-}
-
-/// What was found in a draw that has ended, and how long it took.
-struct DrawFindings {
-    /// Entries of the published list.
-    listed: usize,
-    /// Faults of the proof.
-    faults: Vec<String>,
-    findings: Vec<Finding>,
-    /// Whether the service's own audit is clean, as it says.
-    own_clean: Value,
-    read: Duration,
-    verified: Duration,
-    audited: Duration,
-}
-
-/// The report of a draw, and the exit code.
-fn report_of(
-    item: i64,
-    options: &DrawOptions,
-    instances: &[Instance],
-    drawn: &DrawCourse,
-    judged: &DrawFindings,
-) -> (String, u8) {
+    steps.end("the service's audit");
     let mut report = Document::new(format!("a draw of item {item}"));
-    facts(&mut report, options, instances, drawn, judged.listed);
-    times(&mut report, drawn, judged);
+    facts(&mut report, options, &instances, &told, proof.entries.len());
+    report.heading("Time");
+    let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
+    report.facts(steps.took.into_iter().map(|(step, time)| (step, seconds(time))));
+    let clean = audit(&mut report, &faults, &findings, &own["clean"]);
+    Ok((report.for_terminal(), u8::from(!clean)))
+}
+
+/// From the close to the list, by the service's clock.
+fn since_close(listed: &Value, closes_at: OffsetDateTime) -> Duration {
+    let listed_at = listed["listed_at"].as_str().unwrap_or_default();
+    let listed_at = OffsetDateTime::parse(listed_at, &Rfc3339);
+    let seconds = listed_at.map_or(0.0, |at| (at - closes_at).as_seconds_f64().max(0.0));
+    Duration::from_secs_f64(seconds)
+}
+
+/// Adds the findings and the verdict to the report; whether all is right.
+fn audit(
+    report: &mut Document,
+    faults: &[String],
+    findings: &[Finding],
+    own_clean: &Value,
+) -> bool {
     report.heading("Audit");
-    let DrawFindings { faults, findings, own_clean, .. } = judged;
     let of_ledger = findings.iter().filter(|finding| finding.state != State::NotJudged);
     report.table(report::findings(of_ledger, |finding| finding.detail.clone()));
     report.list(faults.iter().cloned());
@@ -133,7 +130,7 @@ fn report_of(
         )
     };
     report.conclusion(verdict, clean);
-    (report.text(Color::of_terminal()), u8::from(!clean))
+    clean
 }
 
 /// Adds the numbers of entries to the report: all, with friends, withdrawn and listed; and the instances and the machine.
@@ -141,72 +138,22 @@ fn facts(
     report: &mut Document,
     options: &DrawOptions,
     instances: &[Instance],
-    drawn: &DrawCourse,
+    told: &[BuyerEntry],
     listed: usize,
 ) {
     let number = |count: usize| grouped(count as u64);
-    let in_parties = drawn.told.iter().filter(|told| told.party.is_some()).count();
-    let withdrew = drawn.told.iter().filter(|told| told.withdrew).count();
+    let in_parties = told.iter().filter(|told| told.party.is_some()).count();
+    let withdrew = told.iter().filter(|told| told.withdrew).count();
+    let units = grouped(options.stock.unsigned_abs());
+    let in_parties = number(in_parties);
     report.facts([
-        ("entries", format!("{}, {} connections", number(drawn.told.len()), options.concurrency)),
-        (
-            "friends",
-            format!("{} entries with friends, at most {PARTY_MAX} together", number(in_parties)),
-        ),
+        ("entries", format!("{}, {} connections", number(told.len()), options.concurrency)),
+        ("friends", format!("{in_parties} entries with friends, at most {PARTY_MAX} together")),
         ("withdrawn", number(withdrew)),
-        (
-            "listed",
-            format!(
-                "{} entries for {} units",
-                number(listed),
-                grouped(options.stock.unsigned_abs())
-            ),
-        ),
+        ("listed", format!("{} entries for {units} units", number(listed))),
         ("instances", instances.iter().map(|one| one.url.as_str()).collect::<Vec<_>>().join(", ")),
         ("machine", format!("{} cores", process::cores())),
     ]);
-}
-
-/// Adds how long each step took.
-fn times(report: &mut Document, drawn: &DrawCourse, judged: &DrawFindings) {
-    report.heading("Time");
-    let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
-    let rate = drawn.told.len() as f64 / drawn.entered.as_secs_f64();
-    report.facts([
-        ("entering", format!("{}, {rate:.0} per second", seconds(drawn.entered))),
-        ("from the close to the list", seconds(drawn.listed)),
-        ("from the list to the last place", seconds(drawn.placed)),
-        ("reading the proof", seconds(judged.read)),
-        ("verifying it", seconds(judged.verified)),
-        ("the service's audit", seconds(judged.audited)),
-    ]);
-}
-
-/// Lets the buyers enter, and waits until each entry has its place.
-async fn draw(
-    options: &DrawOptions,
-    admin: &Admin,
-    instances: &[Instance],
-    item: i64,
-    closes_at: OffsetDateTime,
-    tokens: Vec<HeaderValue>,
-) -> Result<DrawCourse, CannotJudge> {
-    let began = Instant::now();
-    let told = enter::all(options.concurrency, instances, item, tokens).await?;
-    let entered = began.elapsed();
-    let listed = until(admin, item, closes_at, |draw| !draw["root"].is_null()).await?;
-    let began = Instant::now();
-    let text = |name: &str| listed[name].as_str().unwrap_or_default().to_owned();
-    let at_close = text("rules") + &text("head");
-    until(admin, item, closes_at, |draw| draw["state"] == "drawn").await?;
-    let placed = began.elapsed();
-    let listed = OffsetDateTime::parse(
-        listed["listed_at"].as_str().unwrap_or_default(),
-        &time::format_description::well_known::Rfc3339,
-    );
-    let listed = listed.map_or(0.0, |at| (at - closes_at).as_seconds_f64().max(0.0));
-    let listed = Duration::from_secs_f64(listed);
-    Ok(DrawCourse { entered, listed, placed, at_close, told })
 }
 
 async fn until(

@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::plan::Plan;
-use crate::progress::Bar;
+use crate::progress::bar;
 use batches::Batches;
 use call::Call;
 use caller::Caller;
@@ -42,7 +42,7 @@ use threads::CallerThreads;
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;
-/// How long one answer may take, where no option says it.
+/// How long one answer may take; then the outcome of a purchase is unknown.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The time between two looks at how many purchases have ended.
 const FLOW_POLL: Duration = Duration::from_millis(5);
@@ -169,11 +169,7 @@ impl Drive {
         tokens: Vec<HeaderValue>,
         first_buyer: i64,
     ) -> Self {
-        let body = match plan.quantity {
-            1 => "{}".to_owned(),
-            quantity => format!("{{\"quantity\":{quantity}}}"),
-        };
-        let order = |path| OrderRequest { path, body: body.clone() };
+        let order = |path| OrderRequest { path, body: "{}".to_owned() };
         Self {
             plan,
             policy,
@@ -187,16 +183,6 @@ impl Drive {
             accepted: AcceptedOrders::default(),
             stopped: AtomicBool::new(false),
         }
-    }
-
-    /// Sends these orders instead; the number of a purchase's strategy is that of its order.
-    pub fn of(self, orders: Vec<OrderRequest>) -> Self {
-        Self { orders, ..self }
-    }
-
-    /// Sends many reservations with each request, as the program of a shop.
-    pub fn in_batches(self, batches: Batches) -> Self {
-        Self { batches: Some(batches), ..self }
     }
 
     /// Ends it: no purchase is begun any more, and no retry either in the closed model.
@@ -304,7 +290,7 @@ pub fn micros_since(start: Instant, now: Instant) -> u64 {
 /// The bar goes away when the task is ended.
 fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
     let total = drive.plan.requests.len();
-    let bar = Bar::new(total, "{bar:30} {pos}/{len} {elapsed} {msg}");
+    let bar = bar(total, "{bar:30} {pos}/{len} {elapsed} {msg}");
     tokio::spawn(async move {
         let began = Instant::now();
         let mut said = 0;
@@ -313,11 +299,11 @@ fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
             ticks.tick().await;
             let done = drive.tally.done.load(Ordering::Relaxed);
             let seconds = began.elapsed().as_secs();
-            if let Some(bar) = &bar {
-                let accepted = drive.tally.accepted.load(Ordering::Relaxed);
-                let per_second = done / seconds.max(1);
-                bar.show(done, format!("{per_second} per second, {accepted} accepted"));
-            } else if seconds >= said + LINE_PERIOD_SECONDS {
+            let accepted = drive.tally.accepted.load(Ordering::Relaxed);
+            let per_second = done / seconds.max(1);
+            bar.set_message(format!("{per_second} per second, {accepted} accepted"));
+            bar.set_position(done);
+            if bar.is_hidden() && seconds >= said + LINE_PERIOD_SECONDS {
                 said = seconds;
                 eprintln!("loadtest: {done} of {total} answered after {seconds} s");
             }

@@ -12,8 +12,7 @@ use tokio::time::sleep;
 use super::database_proxy::DatabaseProxy;
 use super::stage::{CUT_OFF, NOT_ON_DISK, Press, SoldUnits, Stage, private_redis};
 use super::{Trial, Try};
-use crate::counters::Counters;
-use crate::drive::Instance;
+use crate::counters;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Service;
 use crate::options::Switch;
@@ -32,131 +31,116 @@ const QUEUE_POLLS_MAX: usize = 600;
 /// Polls of a queue that came back empty: nothing can come out of it.
 const EMPTY_QUEUE_POLLS_MAX: usize = 20;
 const QUEUE_POLL: Duration = Duration::from_millis(100);
+/// The page of metrics must come within this.
+const METRICS_MAX: Duration = Duration::from_secs(5);
 
-/// Two instances for the experiments in which the lease runs out, kept over the tries.
-pub struct Pair {
+/// Two instances and the item of one try. The slow one reaches the database through the proxy.
+struct Pair {
     slow: Service,
     fast: Service,
     proxy: DatabaseProxy,
+    item: i64,
 }
 
-fn arbiter(attempt: &Try) -> Switch {
-    if attempt.cured { Switch::On } else { Switch::Off }
+impl Pair {
+    /// Starts both on the shop's servers, each with further settings, and makes the item.
+    async fn start(
+        stage: &Stage<'_>,
+        attempt: &Try,
+        slow: &[(&str, &str)],
+        fast: &[(&str, &str)],
+    ) -> Result<Self, CannotJudge> {
+        let proxy = database_proxy(stage).await?;
+        let slow = [slow, &[("DATABASE_URL", proxy.url.as_str())]].concat();
+        let slow = stage.service("break-slow", &slow).await?;
+        let fast = stage.service("break-fast", fast).await?;
+        let arbiter = if attempt.cured { Switch::On } else { Switch::Off };
+        let item = stage.item(&fast.instance, STOCK, arbiter).await?;
+        Ok(Self { slow, fast, proxy, item })
+    }
+
+    /// A purchase at one of them.
+    fn press(&self, service: &Service, strategy: &'static str, buyer: usize) -> Press {
+        Press { instance: service.instance.clone(), strategy, item: self.item, buyer }
+    }
+
+    /// The writes that the slow one sent and the fence refused.
+    async fn fenced(&self) -> f64 {
+        let page = self.slow.instance.page("/metrics", METRICS_MAX).await;
+        let page = page.map(|reply| reply.body).unwrap_or_default();
+        let by_reason = "seckill_arbiter_refusals_by_reason_total";
+        counters::sum(&String::from_utf8_lossy(&page), by_reason, "reason=\"fenced\"")
+    }
+
+    /// What the ledger shows after the try. Stops both.
+    async fn end(self, stage: &Stage<'_>, detail: &str) -> Result<Trial, CannotJudge> {
+        let SoldUnits { units: sold, available } = stage.sold(self.item).await?;
+        self.slow.stop().await;
+        self.fast.stop().await;
+        let detail = format!("{detail}; the stock row says {available} left");
+        Ok(Trial { stock: STOCK, sold, broken: sold != STOCK, detail })
+    }
 }
 
 async fn database_proxy(stage: &Stage<'_>) -> Result<DatabaseProxy, CannotJudge> {
     DatabaseProxy::open(&stage.testbed.environment.get("DATABASE_URL").unwrap_or_default()).await
 }
 
-fn press(service: &Service, strategy: &'static str, item: i64, buyer: usize) -> Press {
-    Press { instance: service.instance.clone(), strategy, item, buyer }
-}
-
-/// What the ledger shows after a try.
-async fn trial(stage: &Stage<'_>, item: i64, detail: &str) -> Result<Trial, CannotJudge> {
-    let SoldUnits { units: sold, available } = stage.sold(item).await?;
-    let detail = format!("{detail}; the stock row says {available} left");
-    Ok(Trial { stock: STOCK, sold, broken: sold != STOCK, detail })
-}
-
-impl Pair {
-    /// Starts both on the shop's servers.
-    pub async fn start(stage: &Stage<'_>) -> Result<Self, CannotJudge> {
-        let proxy = database_proxy(stage).await?;
-        let mut settings = LEASE.to_vec();
-        settings.push(("DATABASE_URL", &proxy.url));
-        let slow = stage.service("break-slow", &settings).await?;
-        let fast = stage.service("break-fast", &LEASE).await?;
-        Ok(Self { slow, fast, proxy })
-    }
-
-    /// A holder is frozen before its write, longer than its lease; the other instance sells all.
-    pub async fn lease_expires(
-        &self,
-        stage: &Stage<'_>,
-        attempt: &Try,
-    ) -> Result<Trial, CannotJudge> {
-        let item = stage.item(&self.fast.instance, STOCK, arbiter(attempt)).await?;
-        let instances = [self.slow.instance.clone(), self.fast.instance.clone()];
-        let before = Counters::read(&instances).await;
-        self.proxy.hold_transactions();
-        let late = stage.press_in_background(&press(&self.slow, "lock-redis", item, 0));
-        let held = self.proxy.until_held(1).await;
-        if held.is_ok() {
-            self.slow.pause()?;
-        }
-        // They wait until the lease has run out.
-        let codes = stage.rush(&press(&self.fast, "lock-redis", item, 1), 1..BUYERS).await;
-        self.proxy.release_transactions();
-        self.slow.resume()?;
-        let late = late.await.unwrap_or_default();
-        held?;
-        let fenced = Counters::read(&instances)
-            .await
-            .zip(before)
-            .map_or(0.0, |(after, before)| after.since(before).fenced);
-        let detail = format!(
-            "while it was frozen the others were answered {codes:?}; the late one was answered {late}, writes refused by the fence: {fenced}"
-        );
-        trial(stage, item, &detail).await
-    }
-
-    /// Stops both.
-    pub async fn stop(self) {
-        self.slow.stop().await;
-        self.fast.stop().await;
-    }
+/// A holder is frozen before its write, longer than its lease; the other instance sells all.
+pub async fn lease_expires(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
+    let pair = Pair::start(stage, attempt, &LEASE, &LEASE).await?;
+    pair.proxy.hold_transactions();
+    let late = stage.press_in_background(&pair.press(&pair.slow, "lock-redis", 0));
+    pair.proxy.until_held(1).await?;
+    pair.slow.pause()?;
+    // They wait until the lease has run out.
+    let codes = stage.rush(&pair.press(&pair.fast, "lock-redis", 1), 1..BUYERS).await;
+    pair.proxy.release_transactions();
+    pair.slow.resume()?;
+    let late = late.await.unwrap_or_default();
+    let fenced = pair.fenced().await;
+    let detail = format!(
+        "while it was frozen the others were answered {codes:?}; the late one was answered {late}, writes refused by the fence: {fenced}"
+    );
+    pair.end(stage, &detail).await
 }
 
 /// A lock that was not yet replicated when its Redis died; the promoted replica grants it again.
 pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
-    let proxy = database_proxy(stage).await?;
     let master = private_redis(NOT_ON_DISK).await?;
     let replica = private_redis(NOT_ON_DISK).await?;
     replica.follow(&master, master.port()).await.or_cannot_judge("Redis")?;
     let old = master.tcp_url();
     let new = replica.tcp_url();
-    let mut settings = LEASE.to_vec();
-    settings.extend([("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &old)]);
-    let slow = stage.service("break-failover-old", &settings).await?;
-    let fast =
-        stage.service("break-failover-new", &[LEASE[0], LEASE[1], ("REDIS_URL", &new)]).await?;
-    let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let fenced_before = fenced(&slow.instance).await;
+    let slow = [LEASE[0], LEASE[1], ("REDIS_URL", &*old)];
+    let fast = [LEASE[0], LEASE[1], ("REDIS_URL", &*new)];
+    let pair = Pair::start(stage, attempt, &slow, &fast).await?;
     // The replica lags: what comes now reaches it too late.
     replica.run::<()>(&CUT_OFF).await.or_cannot_judge("Redis")?;
-    proxy.hold_transactions();
-    let late = stage.press_in_background(&press(&slow, "lock-redis", item, 0));
-    proxy.until_held(1).await?;
+    pair.proxy.hold_transactions();
+    let late = stage.press_in_background(&pair.press(&pair.slow, "lock-redis", 0));
+    pair.proxy.until_held(1).await?;
     master.kill().await;
     replica.run::<()>(&["REPLICAOF", "NO", "ONE"]).await.or_cannot_judge("Redis")?;
-    let codes = stage.rush(&press(&fast, "lock-redis", item, 1), 1..BUYERS).await;
-    proxy.release_transactions();
-    let end = late_end(stage, item, &slow.instance, fenced_before).await;
+    let codes = stage.rush(&pair.press(&pair.fast, "lock-redis", 1), 1..BUYERS).await;
+    pair.proxy.release_transactions();
+    let end = late_end(stage, &pair).await;
     late.abort();
     let end = end?;
     let detail = format!(
         "under the promoted replica the others were answered {codes:?}; the holder of the lost lock {end}"
     );
-    let trial = trial(stage, item, &detail).await?;
-    slow.stop().await;
-    fast.stop().await;
-    Ok(trial)
+    pair.end(stage, &detail).await
 }
 
 /// Whether the late write landed, or was refused. Its instance has no Redis any more, so its client
 /// may be told "try again" for ever: the ledger and the fence say it sooner.
-async fn late_end(
-    stage: &Stage<'_>,
-    item: i64,
-    late: &Instance,
-    fenced_before: f64,
-) -> Result<&'static str, CannotJudge> {
+async fn late_end(stage: &Stage<'_>, pair: &Pair) -> Result<&'static str, CannotJudge> {
     for _ in 0..QUEUE_POLLS_MAX {
-        if stage.sold(item).await?.units > STOCK {
+        if stage.sold(pair.item).await?.units > STOCK {
             return Ok("wrote, too");
         }
-        if fenced(late).await > fenced_before {
+        if pair.fenced().await > 0.0 {
             return Ok("was refused by the fence");
         }
         sleep(QUEUE_POLL).await;
@@ -164,33 +148,24 @@ async fn late_end(
     Err(CannotJudge::new("the late write neither landed nor was refused"))
 }
 
-async fn fenced(instance: &Instance) -> f64 {
-    let counters = Counters::read(std::slice::from_ref(instance)).await;
-    counters.map_or(0.0, |counters| counters.fenced)
-}
-
 /// A Redis without persistence dies while purchases are between its counter and the ledger.
 pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
-    let proxy = database_proxy(stage).await?;
     let mut redis = private_redis(NOT_ON_DISK).await?;
     let url = redis.tcp_url();
-    let slow = stage
-        .service("break-counter-slow", &[("DATABASE_URL", &proxy.url), ("REDIS_URL", &url)])
-        .await?;
-    let fast = stage.service("break-counter-fast", &[("REDIS_URL", &url)]).await?;
-    let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
+    let settings = [("REDIS_URL", url.as_str())];
+    let pair = Pair::start(stage, attempt, &settings, &settings).await?;
+    let press = |service, buyer| pair.press(service, "redis-lua", buyer);
     // One sale first: the counter is loaded, and its load is written in the ledger.
-    let first = stage.press(&press(&slow, "redis-lua", item, 0)).await;
-    proxy.hold_transactions();
-    let late: Vec<_> = (1..=IN_FLIGHT)
-        .map(|buyer| stage.press_in_background(&press(&slow, "redis-lua", item, buyer)))
-        .collect();
+    let first = stage.press(&press(&pair.slow, 0)).await;
+    pair.proxy.hold_transactions();
+    let late: Vec<_> =
+        (1..=IN_FLIGHT).map(|buyer| stage.press_in_background(&press(&pair.slow, buyer))).collect();
     // With the arbiter on they may share one transaction, so that one BEGIN is all that is held.
-    proxy.until_held(1).await?;
+    pair.proxy.until_held(1).await?;
     counter_at(&redis, STOCK - 1 - i64::try_from(IN_FLIGHT).unwrap_or(0)).await?;
     cut_power(&mut redis).await?;
-    let codes = stage.rush(&press(&fast, "redis-lua", item, 0), 10..10 + BUYERS).await;
-    proxy.release_transactions();
+    let codes = stage.rush(&press(&pair.fast, 0), 10..10 + BUYERS).await;
+    pair.proxy.release_transactions();
     let mut answers = Vec::new();
     for late in late {
         answers.push(late.await.unwrap_or_default());
@@ -198,10 +173,7 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
     let detail = format!(
         "first {first}; after the restart the others were answered {codes:?}; those in flight {answers:?}"
     );
-    let trial = trial(stage, item, &detail).await?;
-    slow.stop().await;
-    fast.stop().await;
-    Ok(trial)
+    pair.end(stage, &detail).await
 }
 
 /// Kills a Redis and starts it again on its port, with what it had written.
@@ -237,7 +209,8 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     let settings = [("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &url)];
     let service = stage.service("break-queue-before", &settings).await?;
     let item = stage.item(&service.instance, STOCK, Switch::On).await?;
-    let press = press(&service, "redis-stream", item, 0);
+    let instance = service.instance.clone();
+    let press = Press { instance, strategy: "redis-stream", item, buyer: 0 };
     // Nothing that was queued reaches the ledger yet.
     proxy.hold_transactions();
     let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;

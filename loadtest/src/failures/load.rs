@@ -26,18 +26,14 @@ const SECONDS_MAX: f64 = 60.0;
 
 /// Without the cure: the wrong gate, arbiter off. With it: the right gate, arbiter off, and then
 /// the wrong one again with the arbiter on; both must sell exactly the stock.
-pub async fn fire(
-    gates: Gates,
-    stage: &Stage<'_>,
-    instances: &[Instance],
-    attempt: &Try,
-) -> Result<Trial, CannotJudge> {
-    let instances = &instances[..gates.instances];
+pub async fn fire(gates: Gates, stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
+    let instances = &stage.instances[..gates.instances];
+    let one = async |strategy, arbiter| one(strategy, arbiter, stage, instances, attempt).await;
     if !attempt.cured {
-        return one(gates.wrong, Switch::Off, stage, instances, attempt).await;
+        return one(gates.wrong, Switch::Off).await;
     }
-    let right = one(gates.right, Switch::Off, stage, instances, attempt).await?;
-    let guarded = one(gates.wrong, Switch::On, stage, instances, attempt).await?;
+    let right = one(gates.right, Switch::Off).await?;
+    let guarded = one(gates.wrong, Switch::On).await?;
     let detail = format!(
         "{} alone: {}; {} with the arbiter on: {}",
         gates.right, right.detail, gates.wrong, guarded.detail

@@ -17,16 +17,12 @@ mod stage;
 
 use serde::Serialize;
 
-use crate::document::Color;
-use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::files;
-use crate::launcher::Service;
 use crate::options::{BreakOptions, check_only, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
 use crate::testbed::Testbed;
-use late::Pair;
 use list::{Experiment, Kind, LIST};
 use report::{Outcome, Report};
 use stage::Stage;
@@ -50,13 +46,6 @@ struct Trial {
     pub detail: String,
 }
 
-/// Instances that several experiments share.
-#[derive(Default)]
-struct SharedInstances {
-    plain: Vec<Service>,
-    pair: Option<Pair>,
-}
-
 /// Runs the experiments and writes the report.
 pub async fn run(options: &BreakOptions) -> CommandResult {
     let names: Vec<&str> = LIST.iter().map(|experiment| experiment.name).collect();
@@ -66,21 +55,23 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     check_only(&options.only, &names)?;
     let testbed = Testbed::find(&options.testbed)?;
     let circumstances = testbed.circumstances().await?;
-    let stage = Stage::set(&testbed).await?;
-    let mut shared = SharedInstances::default();
+    let (services, instances) = testbed.pair("break").await?;
+    let stage = Stage::set(&testbed, instances).await?;
     let mut outcomes = Vec::new();
     let wanted = LIST.iter().filter(|experiment| is_wanted(&options.only, experiment.name));
     let wanted: Vec<&Experiment> = wanted.collect();
     let mut steps = Steps::new("break", wanted.len() * options.times as usize * 2);
     for experiment in wanted {
-        outcomes.push(tries(experiment, options.times, &mut steps, &stage, &mut shared).await);
+        outcomes.push(tries(experiment, options.times, &mut steps, &stage).await);
     }
     drop(steps);
-    shared.stop().await;
+    for service in services {
+        service.stop().await;
+    }
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
     files::write_report(&testbed.out, "failures", &report, &document)?;
-    Ok((document.text(Color::of_terminal()), report::exit_code(&report.experiments)))
+    Ok((document.for_terminal(), report::exit_code(&report.experiments)))
 }
 
 async fn tries(
@@ -88,7 +79,6 @@ async fn tries(
     times: u32,
     steps: &mut Steps,
     stage: &Stage<'_>,
-    shared: &mut SharedInstances,
 ) -> Outcome {
     let mut outcome = Outcome {
         name: experiment.name,
@@ -102,7 +92,7 @@ async fn tries(
             let attempt = Try { cured, seed: stage.testbed.seed.wrapping_add(u64::from(number)) };
             let word = if cured { "with its remedy" } else { "without" };
             let what = format!("{} {} of {times}, {word}", experiment.name, number + 1);
-            match Box::pin(once(experiment.kind, stage, shared, &attempt)).await {
+            match Box::pin(once(experiment.kind, stage, &attempt)).await {
                 Ok(trial) => {
                     let Trial { stock, sold, detail, broken } = &trial;
                     steps.end(&format!("{what}: {sold} sold of {stock}; {detail}"));
@@ -120,51 +110,15 @@ async fn tries(
     outcome
 }
 
-async fn once(
-    kind: Kind,
-    stage: &Stage<'_>,
-    shared: &mut SharedInstances,
-    attempt: &Try,
-) -> Result<Trial, CannotJudge> {
+async fn once(kind: Kind, stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     match kind {
-        Kind::Load(gates) => {
-            let instances = shared.instances(stage).await?;
-            load::fire(gates, stage, &instances, attempt).await
-        }
-        Kind::LeaseExpires => {
-            if shared.pair.is_none() {
-                shared.pair = Some(Pair::start(stage).await?);
-            }
-            match &shared.pair {
-                Some(pair) => pair.lease_expires(stage, attempt).await,
-                None => Err(CannotJudge::new("no instance")),
-            }
-        }
+        Kind::Load(gates) => load::fire(gates, stage, attempt).await,
+        Kind::LeaseExpires => late::lease_expires(stage, attempt).await,
         Kind::Failover => late::failover(stage, attempt).await,
         Kind::CounterLost => late::counter_lost(stage, attempt).await,
         Kind::QueueLost => late::queue_lost(stage, attempt).await,
         Kind::WrongOwner => plain::wrong_owner(stage, attempt).await,
         Kind::LockOrder => plain::lock_order(stage, attempt).await,
         Kind::StaleReplica => plain::stale_replica(attempt).await,
-    }
-}
-
-impl SharedInstances {
-    /// Two instances on the shop's servers.
-    async fn instances(&mut self, stage: &Stage<'_>) -> Result<Vec<Instance>, CannotJudge> {
-        while self.plain.len() < 2 {
-            let name = format!("break-{}", self.plain.len() + 1);
-            self.plain.push(stage.service(&name, &[]).await?);
-        }
-        Ok(self.plain.iter().map(|service| service.instance.clone()).collect())
-    }
-
-    async fn stop(self) {
-        for service in self.plain {
-            service.stop().await;
-        }
-        if let Some(pair) = self.pair {
-            pair.stop().await;
-        }
     }
 }

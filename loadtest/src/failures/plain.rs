@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::{AsyncCommands, RedisResult};
 use redis_connection::SharedConnection;
 use tokio::sync::Barrier;
 use uuid::Uuid;
@@ -11,8 +12,8 @@ use uuid::Uuid;
 use super::stage::{CUT_OFF, NOT_ON_DISK, Stage, private_redis};
 use super::{Trial, Try};
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::plain_lock;
-use crate::servers::redis_at;
+use crate::plain_lock::{acquire, acquire_within, release};
+use crate::servers;
 
 /// A lease that runs out while its holder dawdles, and one that does not.
 const LEASE_SHORT_MS: u64 = 60;
@@ -21,6 +22,8 @@ const LEASE_LONG_MS: u64 = 30_000;
 const SECOND_LOCK_MAX: Duration = Duration::from_millis(400);
 /// What must happen soon, even on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
+/// Throw-away keys leave by themselves.
+const KEY_SECONDS: u64 = 600;
 
 const TAKE: &str = "local left = tonumber(redis.call('GET', KEYS[1])) \
      if left < 1 then return 0 end redis.call('DECR', KEYS[1]) return 1";
@@ -30,89 +33,61 @@ fn key(name: &str) -> String {
     format!("loadtest:{}:{name}", Uuid::now_v7().simple())
 }
 
-async fn acquire(
-    redis: &mut SharedConnection,
-    lock: &str,
-    owner: &str,
-    lease_ms: u64,
-) -> Result<bool, CannotJudge> {
-    plain_lock::acquire(redis, lock, owner, lease_ms).await.or_cannot_judge("Redis")
-}
-
-async fn acquire_soon(
-    redis: &mut SharedConnection,
-    lock: &str,
-    owner: &str,
-    patience: Duration,
-) -> Result<bool, CannotJudge> {
-    let taken = plain_lock::acquire_within(redis, lock, owner, LEASE_LONG_MS, patience).await;
-    taken.or_cannot_judge("Redis")
-}
-
-/// Gives a lock back: blindly, or only if it is still ours.
-async fn release(
-    redis: &mut SharedConnection,
-    lock: &str,
-    owner: &str,
-    compare: bool,
-) -> Result<(), CannotJudge> {
-    let ended = if compare {
-        plain_lock::release(redis, lock, owner).await
-    } else {
-        redis::cmd("DEL").arg(lock).query_async(redis).await
-    };
-    ended.map(|_| ()).or_cannot_judge("Redis")
-}
-
-async fn get(redis: &mut SharedConnection, key: &str) -> Result<i64, CannotJudge> {
-    redis::cmd("GET").arg(key).query_async(redis).await.or_cannot_judge("Redis")
-}
-
-async fn set(redis: &mut SharedConnection, key: &str, units: i64) -> Result<(), CannotJudge> {
-    // Throw-away keys leave by themselves.
-    let command = redis::cmd("SET").arg(key).arg(units).arg("EX").arg(600).to_owned();
-    command.query_async(redis).await.or_cannot_judge("Redis")
-}
-
 /// Ada's lease runs out before she releases; Ben has the lock by then. Her release must not free it.
 pub async fn wrong_owner(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
+    let mut redis = servers::redis(&stage.testbed.environment).await?;
+    let trial = three_buyers(&mut redis, attempt.cured).await.or_cannot_judge("Redis")?;
+    trial.ok_or_else(|| CannotJudge::new("the lease did not run out"))
+}
+
+/// `None` when Ada's lease did not run out. With `compares` a release frees its own lock alone.
+async fn three_buyers(redis: &mut SharedConnection, compares: bool) -> RedisResult<Option<Trial>> {
     const STOCK: i64 = 2;
-    let mut redis = stage.testbed.redis().await?;
     let lock = key("lock");
     let stock = key("stock");
-    set(&mut redis, &stock, STOCK).await?;
+    let () = redis.set_ex(&stock, STOCK, KEY_SECONDS).await?;
     let mut sold = 0;
 
-    acquire(&mut redis, &lock, "ada", LEASE_SHORT_MS).await?;
-    let seen_by_ada = get(&mut redis, &stock).await?;
-    set(&mut redis, &stock, seen_by_ada - 1).await?;
+    acquire(redis, &lock, "ada", LEASE_SHORT_MS).await?;
+    let seen_by_ada: i64 = redis.get(&stock).await?;
+    let () = redis.set_ex(&stock, seen_by_ada - 1, KEY_SECONDS).await?;
     sold += 1;
     // She dawdles until the lease is over, and Ben comes.
-    if !acquire_soon(&mut redis, &lock, "ben", SOON).await? {
-        return Err(CannotJudge::new("the lease did not run out"));
+    if !acquire_within(redis, &lock, "ben", LEASE_LONG_MS, SOON).await? {
+        return Ok(None);
     }
-    let seen_by_ben = get(&mut redis, &stock).await?;
-    release(&mut redis, &lock, "ada", attempt.cured).await?;
+    let seen_by_ben: i64 = redis.get(&stock).await?;
+    give_back(redis, &lock, "ada", compares).await?;
     // Cleo may only come in now if Ada has freed Ben's lock.
-    let cleo_beside_ben = acquire(&mut redis, &lock, "cleo", LEASE_LONG_MS).await?;
-    let mut seen_by_cleo = if cleo_beside_ben { get(&mut redis, &stock).await? } else { 0 };
+    let cleo_beside_ben = acquire(redis, &lock, "cleo", LEASE_LONG_MS).await?;
+    let mut seen_by_cleo: i64 = if cleo_beside_ben { redis.get(&stock).await? } else { 0 };
     if seen_by_ben > 0 {
-        set(&mut redis, &stock, seen_by_ben - 1).await?;
+        let () = redis.set_ex(&stock, seen_by_ben - 1, KEY_SECONDS).await?;
         sold += 1;
     }
-    release(&mut redis, &lock, "ben", attempt.cured).await?;
+    give_back(redis, &lock, "ben", compares).await?;
     if !cleo_beside_ben {
-        acquire_soon(&mut redis, &lock, "cleo", SOON).await?;
-        seen_by_cleo = get(&mut redis, &stock).await?;
+        acquire_within(redis, &lock, "cleo", LEASE_LONG_MS, SOON).await?;
+        seen_by_cleo = redis.get(&stock).await?;
     }
     if seen_by_cleo > 0 {
-        set(&mut redis, &stock, seen_by_cleo - 1).await?;
+        let () = redis.set_ex(&stock, seen_by_cleo - 1, KEY_SECONDS).await?;
         sold += 1;
     }
-    release(&mut redis, &lock, "cleo", true).await?;
+    release(redis, &lock, "cleo").await?;
     let beside = if cleo_beside_ben { "beside" } else { "after" };
     let detail = format!("Cleo came in {beside} Ben and saw {seen_by_cleo} left");
-    Ok(Trial { stock: STOCK, sold, broken: sold != STOCK, detail })
+    Ok(Some(Trial { stock: STOCK, sold, broken: sold != STOCK, detail }))
+}
+
+/// Gives a lock back: blindly, or only if it is still the owner's.
+async fn give_back(
+    redis: &mut SharedConnection,
+    lock: &str,
+    owner: &str,
+    compares: bool,
+) -> RedisResult<()> {
+    if compares { release(redis, lock, owner).await.map(drop) } else { redis.del(lock).await }
 }
 
 /// Two buyers want the same two items; each locks both before it buys.
@@ -129,7 +104,7 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     };
     let mut buyers = Vec::new();
     for (number, locks) in orders.into_iter().enumerate() {
-        let mut redis = stage.testbed.redis().await?;
+        let mut redis = servers::redis(&stage.testbed.environment).await?;
         let met = Arc::clone(&met);
         let cured = attempt.cured;
         buyers.push(tokio::spawn(async move {
@@ -139,26 +114,27 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
             if cured {
                 met.wait().await;
             }
-            if !acquire_soon(&mut redis, &locks[0], &owner, patience).await? {
+            if !acquire_within(&mut redis, &locks[0], &owner, LEASE_LONG_MS, patience).await? {
                 return Ok(0);
             }
             if !cured {
                 met.wait().await;
             }
-            let both = acquire_soon(&mut redis, &locks[1], &owner, patience).await?;
+            let both =
+                acquire_within(&mut redis, &locks[1], &owner, LEASE_LONG_MS, patience).await?;
             if both {
-                release(&mut redis, &locks[1], &owner, true).await?;
+                release(&mut redis, &locks[1], &owner).await?;
             } else {
                 // Real ones give up at different times; here both have waited in vain.
                 met.wait().await;
             }
-            release(&mut redis, &locks[0], &owner, true).await?;
-            Ok::<i64, CannotJudge>(i64::from(both))
+            release(&mut redis, &locks[0], &owner).await?;
+            RedisResult::Ok(i64::from(both))
         }));
     }
     let mut sold = 0;
     for buyer in buyers {
-        sold += buyer.await.map_err(|error| CannotJudge(error.to_string()))??;
+        sold += buyer.await.or_cannot_judge("a buyer has ended")?.or_cannot_judge("Redis")?;
     }
     let detail = if sold < BUYERS {
         format!("each held what the other wanted, for {} ms", SECOND_LOCK_MAX.as_millis())
@@ -174,27 +150,25 @@ pub async fn stale_replica(attempt: &Try) -> Result<Trial, CannotJudge> {
     const BUYERS: usize = 12;
     let master = private_redis(NOT_ON_DISK).await?;
     let replica = private_redis(NOT_ON_DISK).await?;
-    let stock = key("stock");
-    let mut at_master = redis_at(&master.tcp_url()).await?;
-    set(&mut at_master, &stock, STOCK).await?;
+    let units = STOCK.to_string();
+    master.run::<()>(&["SET", "stock", &units]).await.or_cannot_judge("Redis")?;
     replica.follow(&master, master.port()).await.or_cannot_judge("Redis")?;
-    let mut at_replica = redis_at(&replica.tcp_url()).await?;
     replica.run::<()>(&CUT_OFF).await.or_cannot_judge("Redis")?;
-    let mut sold = 0;
-    for _ in 0..BUYERS {
-        if attempt.cured {
-            let script = redis_connection::Script::new(TAKE);
-            let taken: i64 =
-                script.key(&stock).invoke_async(&mut at_master).await.or_cannot_judge("Redis")?;
-            sold += taken;
-        } else if get(&mut at_replica, &stock).await? > 0 {
-            let command = redis::cmd("DECR").arg(&stock).to_owned();
-            command.query_async::<i64>(&mut at_master).await.or_cannot_judge("Redis")?;
-            sold += 1;
+    let sale = async {
+        let mut sold = 0;
+        for _ in 0..BUYERS {
+            if attempt.cured {
+                sold += master.run::<i64>(&["EVAL", TAKE, "1", "stock"]).await?;
+            } else if replica.run::<i64>(&["GET", "stock"]).await? > 0 {
+                master.run::<i64>(&["DECR", "stock"]).await?;
+                sold += 1;
+            }
         }
-    }
-    let old = get(&mut at_replica, &stock).await?;
-    let new = get(&mut at_master, &stock).await?;
+        let old: i64 = replica.run(&["GET", "stock"]).await?;
+        let new: i64 = master.run(&["GET", "stock"]).await?;
+        RedisResult::Ok((sold, old, new))
+    };
+    let (sold, old, new) = sale.await.or_cannot_judge("Redis")?;
     let detail = format!("in the end the replica says {old} left, the master {new}");
     Ok(Trial { stock: STOCK, sold, broken: sold != STOCK, detail })
 }

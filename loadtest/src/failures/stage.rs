@@ -15,7 +15,8 @@ use crate::drive::connection::Exchange;
 use crate::drive::{Instance, answer};
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Service;
-use crate::options::{RunOptions, Switch};
+use crate::options::Switch;
+use crate::servers::database;
 use crate::service::{self, Admin};
 use crate::testbed::Testbed;
 use crate::tokens::Mint;
@@ -38,6 +39,8 @@ pub const CUT_OFF: [&str; 3] = ["REPLICAOF", "127.0.0.1", "1"];
 /// Where experiments run.
 pub struct Stage<'a> {
     pub testbed: &'a Testbed,
+    /// Two on the shop's servers.
+    pub instances: Vec<Instance>,
     tokens: Vec<HeaderValue>,
     admin: HeaderValue,
 }
@@ -61,11 +64,11 @@ pub struct Press {
 
 impl<'a> Stage<'a> {
     /// Mints everybody's token.
-    pub async fn set(testbed: &'a Testbed) -> Result<Self, CannotJudge> {
+    pub async fn set(testbed: &'a Testbed, instances: Vec<Instance>) -> Result<Self, CannotJudge> {
         let mint = Mint::new(testbed.program.clone(), &testbed.environment);
         let tokens = mint.buyers(FIRST_BUYER, BUYERS).await?;
         let admin = mint.admin().await?;
-        Ok(Self { testbed, tokens, admin })
+        Ok(Self { testbed, instances, tokens, admin })
     }
 
     /// Creates an item with `stock` units.
@@ -76,12 +79,7 @@ impl<'a> Stage<'a> {
         arbiter: Switch,
     ) -> Result<i64, CannotJudge> {
         let admin = Admin::new(vec![instance.clone()], self.admin.clone());
-        let options = RunOptions {
-            strategy: vec!["a failure experiment".to_owned()],
-            arbiter,
-            ..RunOptions::default()
-        };
-        admin.create_lab_item(&options, stock).await
+        admin.create_lab_item("a failure experiment", stock, arbiter).await
     }
 
     /// Starts an instance with other settings; its expiry job does not run.
@@ -127,7 +125,7 @@ impl<'a> Stage<'a> {
 
     /// Units of live orders, and what the stock row says.
     pub async fn sold(&self, item: i64) -> Result<SoldUnits, CannotJudge> {
-        let mut connection = self.testbed.database().await?;
+        let mut connection = database(&self.testbed.environment).await?;
         let row = sqlx::query(
             "SELECT CAST(available AS SIGNED) AS available, \
              (SELECT CAST(COALESCE(SUM(quantity), 0) AS SIGNED) FROM orders \

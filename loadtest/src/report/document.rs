@@ -4,7 +4,7 @@ use ledger_audit::{Faults, Finding, Judgement, State};
 
 use super::summary::{Latency, OutcomeSummary};
 use super::{Report, RunCircumstances, ServiceSays, TrafficSummary};
-use crate::document::{Cell, Document, Table, Tone, grouped};
+use crate::document::{Document, Table, grouped};
 use crate::failure::EXIT_CLEAN;
 
 /// A generator that uses more of the machine than this measures itself.
@@ -74,9 +74,6 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
         None => "durability unknown".to_owned(),
     };
     let processor = &about.processor;
-    let busy = processor
-        .machine_share
-        .map_or_else(String::new, |share| format!(", {:.0} % busy", share * 100.0));
     let mut facts = vec![
         (
             "load",
@@ -91,8 +88,7 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
         (
             "purchases",
             format!(
-                "quantity {}, limit {} per buyer, retries up to {}, seed {}",
-                options.quantity,
+                "limit {} per buyer, retries up to {}, seed {}",
                 about.per_buyer_limit,
                 options.retries_max(),
                 about.seed
@@ -103,7 +99,7 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
         (
             "machine",
             format!(
-                "{} cores{busy}; the generator used {:.0} % of them ({:.2} s)",
+                "{} cores; the generator used {:.0} % of them ({:.2} s)",
                 about.cores,
                 processor.generator_share * 100.0,
                 processor.generator_seconds
@@ -182,9 +178,9 @@ fn rates(outcomes: &[(&str, &OutcomeSummary)]) -> Table {
 fn latencies(outcomes: &[(&str, &OutcomeSummary)]) -> Table {
     let mut table = Table::new(["purchases", "p50", "p90", "p99", "p99.9", "max"]);
     let mut row = |name: String, latency: Latency| {
-        let ms = |micros: u64| Cell::from(format!("{:.2}", micros as f64 / 1e3));
+        let ms = |micros: u64| format!("{:.2}", micros as f64 / 1e3);
         table.row([
-            Cell::from(name),
+            name,
             ms(latency.p50_us),
             ms(latency.p90_us),
             ms(latency.p99_us),
@@ -210,16 +206,11 @@ pub fn findings<'a>(
     let mut table = Table::new(["", "result", "invariant", "figures"]);
     for finding in findings {
         let state = match finding.state {
-            State::Holds => Cell::toned("holds", Tone::Good),
-            State::Broken => Cell::toned("BROKEN", Tone::Bad),
-            State::NotJudged => Cell::from("not judged"),
+            State::Holds => "holds",
+            State::Broken => "**BROKEN**",
+            State::NotJudged => "not judged",
         };
-        table.row([
-            Cell::from(finding.invariant),
-            state,
-            Cell::from(finding.claim),
-            Cell::from(figures(finding)),
-        ]);
+        table.row([finding.invariant, state, finding.claim, &figures(finding)]);
     }
     table
 }

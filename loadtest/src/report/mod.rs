@@ -73,8 +73,6 @@ pub struct Verdict {
 pub struct RunCircumstances {
     /// UTC, RFC 3339.
     pub started_at: String,
-    /// Version of this program.
-    pub loadtest_version: &'static str,
     /// What was asked for.
     pub options: RunOptions,
     /// The first item that was sold.

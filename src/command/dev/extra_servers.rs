@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::config::Config;
 use clap::ValueEnum;
 use dev_servers::{
-    AppendFsync, EtcdOptions, EtcdServer, RedisOptions, RedisServer, StartError, ZookeeperOptions,
+    EtcdOptions, EtcdServer, RedisOptions, RedisServer, StartError, ZookeeperOptions,
     ZookeeperServer,
 };
 use futures::future::{self, LocalBoxFuture};
@@ -115,7 +115,7 @@ impl Redlock {
     async fn start(dir: &Path) -> Result<Self, StartError> {
         let servers = (1..=REDLOCK_SERVERS).map(|number| {
             let mut options = RedisOptions::new(dir.join(format!("redlock-{number}")));
-            options.append_fsync = AppendFsync::Always;
+            options.extra_lines.push("appendfsync always".to_owned());
             RedisServer::start(options)
         });
         future::try_join_all(servers).await.map(Self)

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dev_servers::{AppendFsync, RedisServer};
+use dev_servers::RedisServer;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
@@ -36,17 +36,17 @@ pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 pub async fn killed_memory(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let own = testbed.own_redis(AppendFsync::No, &["appendonly no"]).await?;
+    let own = testbed.own_redis(&["appendonly no"]).await?;
     killed(testbed, seed, own, true).await
 }
 
 pub async fn killed_everysec(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let own = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
+    let own = testbed.own_redis(&[]).await?;
     killed(testbed, seed, own, false).await
 }
 
 pub async fn killed_always(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let own = testbed.own_redis(AppendFsync::Always, &[]).await?;
+    let own = testbed.own_redis(&["appendfsync always"]).await?;
     killed(testbed, seed, own, false).await
 }
 
@@ -73,7 +73,7 @@ async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bo
 
 /// Redis dies empty again and again while the comparison with the ledger runs ten times a second.
 pub async fn reconciled(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let mut own = testbed.own_redis(AppendFsync::No, &["appendonly no"]).await?;
+    let mut own = testbed.own_redis(&["appendonly no"]).await?;
     let setup = testbed.setup().with("SECKILL_JOB_RECONCILE_PERIOD_MS", "100");
     let setup = setup.with("REDIS_URL", own.server.url());
     let counted = &["redis-lua", "redis-bucket", "redis-stream", "redis-watch", "mysql-atomic"];
@@ -94,7 +94,7 @@ pub async fn reconciled(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let mut own = testbed.own_redis(AppendFsync::Always, &[]).await?;
+    let mut own = testbed.own_redis(&["appendfsync always"]).await?;
     let plan = on(testbed, seed, &own.server.url(), true);
     run_trial(testbed, plan, async |testbed, trial| {
         let (data, copy) = (own.folder.join("data"), testbed.folder().join("older-copy"));
@@ -115,8 +115,8 @@ pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let master = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
-    let heir = testbed.own_redis(AppendFsync::EverySecond, &[]).await?;
+    let master = testbed.own_redis(&[]).await?;
+    let heir = testbed.own_redis(&[]).await?;
     heir.server.follow(&master.server, master.server.port()).await.said()?;
     let wire = Wire::to(master.server.port()).await?;
     let url = Testbed::redis_url_by(&master.server, wire.port);
@@ -164,7 +164,7 @@ pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
         unlimited.display()
     );
     let launcher = ["sh", "-c", &limit, "sh"];
-    let mut own = testbed.own_redis_by(&launcher, AppendFsync::EverySecond, &[]).await?;
+    let mut own = testbed.own_redis_by(&launcher, &[]).await?;
     // With everysec the write that met the limit was acknowledged before.
     let plan = on(testbed, seed, &own.server.url(), true);
     run_trial(testbed, plan, async |_, trial| {
@@ -190,7 +190,7 @@ pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 pub async fn scripts(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let own = testbed.own_redis(AppendFsync::EverySecond, &["busy-reply-threshold 50"]).await?;
+    let own = testbed.own_redis(&["busy-reply-threshold 50"]).await?;
     let plan = on(testbed, seed, &own.server.url(), false);
     run_trial(testbed, plan, async |_, trial| {
         let mut redis = redis_at(&own.server).await?;

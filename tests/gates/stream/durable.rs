@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dev_servers::{AppendFsync, RedisOptions, RedisServer};
+use dev_servers::{RedisOptions, RedisServer};
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -16,8 +16,9 @@ use crate::process::program::{free_addr, press, serve};
 use crate::support::{BOUND, Client, Shop, eventually, purchase_path, seed, until};
 
 /// A shop with a Redis of its own, which writes a log.
-async fn shop_with_redis(append_fsync: AppendFsync) -> (Shop, RedisServer) {
-    let options = RedisOptions { append_fsync, ..RedisOptions::temporary() };
+async fn shop_with_redis(line: &str) -> (Shop, RedisServer) {
+    let mut options = RedisOptions::temporary();
+    options.extra_lines.push(line.to_owned());
     let server = RedisServer::start(options).await.expect("Redis starts");
     let mut shop = shop().await;
     shop.config.redis_url = Secret::new(server.url());
@@ -27,7 +28,7 @@ async fn shop_with_redis(append_fsync: AppendFsync) -> (Shop, RedisServer) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_orders_outlive_a_redis_that_writes_its_log_before_it_answers() {
     // Once a second is not enough: while the disk is slow the log's end stays in memory.
-    let (shop, mut server) = shop_with_redis(AppendFsync::Always).await;
+    let (shop, mut server) = shop_with_redis("appendfsync always").await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 40 })).await;
     let holder = hold_up(&shop, item).await;
@@ -62,7 +63,7 @@ async fn order_status(client: &Client, id: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_queue_loses_what_was_not_durable_and_sells_nothing_twice() {
-    let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
+    let (shop, server) = shop_with_redis("appendfsync everysec").await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 20 })).await;
     assert_eq!(instance.buyer(99).buy_for_good(STREAM, item).await.status, 201);
@@ -97,7 +98,7 @@ async fn a_lost_queue_loses_what_was_not_durable_and_sells_nothing_twice() {
 
 #[tokio::test]
 async fn the_card_says_what_202_promises_here() {
-    let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
+    let (shop, server) = shop_with_redis("appendfsync everysec").await;
     let instance = shop.start().await;
     let set = async |name: &str, value: &str| {
         let () = shop.redis(&["CONFIG", "SET", name, value]).await;
@@ -127,7 +128,7 @@ async fn the_card_says_what_202_promises_here() {
 #[tokio::test]
 async fn strangers_who_read_the_list_do_not_make_redis_work() {
     const READERS: usize = 200;
-    let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
+    let (shop, server) = shop_with_redis("appendfsync everysec").await;
     let instance = shop.start().await;
     let asked = async || -> usize {
         let info: String = shop.redis(&["INFO", "commandstats"]).await;

@@ -156,7 +156,7 @@ impl Sale {
     pub async fn rush(mut self, strategies: &[&str]) -> Judgement {
         let pace = Pace::Closed { requests: BUYERS };
         let count = u32::try_from(strategies.len()).expect("a few");
-        let plan = Plan::draw(pace, BUYERS, count, 1, Some("r".to_owned()), 7).expect("a plan");
+        let plan = Plan::draw(pace, BUYERS, count, Some("r".to_owned()), 7).expect("a plan");
         let policy = Policy {
             concurrency: CONNECTIONS,
             retries_max: 20,

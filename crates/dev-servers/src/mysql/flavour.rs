@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::operator;
 use crate::error::StartError;
 use crate::home::Home;
 use crate::program;
@@ -183,7 +184,7 @@ impl Flavour {
 
     /// The statements that every start runs before it listens: one account with this password,
     /// for its own databases only, and nobody else.
-    pub(super) fn accounts(self, password: &str) -> String {
+    pub(super) fn accounts(self, password: &str) -> Vec<String> {
         // The right to ask how far a replica is behind.
         let replica = match self {
             Self::Mysql => "REPLICATION CLIENT",
@@ -194,20 +195,18 @@ impl Flavour {
             Self::Mysql => "SHOW_ROUTINE ON *.*",
             Self::Mariadb => "SELECT ON mysql.proc",
         };
-        let mut sql = format!("CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4;\n");
-        for host in ["localhost", "127.0.0.1"] {
-            let account = format!("'{USER}'@'{host}'");
-            sql.push_str(&format!(
-                "CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}';\n\
-                 ALTER USER {account} IDENTIFIED BY '{password}';\n\
-                 GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account};\n\
+        let mut sql =
+            vec![format!("CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4")];
+        sql.extend(operator::account(USER, password, |account| {
+            format!(
+                "GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account};\n\
                  GRANT PROCESS, {replica} ON *.* TO {account};\n\
-                 GRANT {routines} TO {account};\n"
-            ));
-        }
+                 GRANT {routines} TO {account}"
+            )
+        }));
         if self == Self::Mysql {
             // It was made without a password.
-            sql.push_str("ALTER USER 'root'@'localhost' ACCOUNT LOCK;\n");
+            sql.push("ALTER USER 'root'@'localhost' ACCOUNT LOCK".to_owned());
         }
         sql
     }

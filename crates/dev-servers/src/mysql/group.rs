@@ -92,20 +92,15 @@ async fn state_of_self(member: &mut MySqlConnection) -> sqlx::Result<String> {
 
 /// Whether a member is the primary, and its group has let it write; the error says why not.
 pub(super) async fn takes_writes(members: &Members, index: usize) -> Result<(), String> {
-    match is_primary(members, index).await {
-        Ok(true) => Ok(()),
-        answer => Err(format!("{answer:?}")),
-    }
-}
-
-async fn is_primary(members: &Members, index: usize) -> Result<bool, StartError> {
     let asked = "SELECT MEMBER_STATE = 'ONLINE' AND MEMBER_ROLE = 'PRIMARY' \
          AND NOT @@GLOBAL.super_read_only AND NOT @@GLOBAL.read_only \
          FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid";
-    let mut member = members.operator(index).await?;
+    let mut member = members.operator(index).await.map_err(|error| error.to_string())?;
     let writes = sqlx::query_scalar(asked).fetch_optional(&mut member).await;
-    let writes: Option<i64> = writes.map_err(failed("ask"))?;
-    Ok(writes == Some(1))
+    match writes.map_err(|error| error.to_string())? {
+        Some(1_i64) => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    }
 }
 
 /// The index of the member that has every transaction that any member has.

@@ -121,7 +121,9 @@ impl MysqlOptions {
     /// With the account [`OPERATOR`] of this password, which may do everything.
     #[must_use]
     pub fn with_operator(mut self, password: &str) -> Self {
-        self.extra_statements.extend(operator::account(password));
+        self.extra_statements.extend(operator::account(OPERATOR, password, |account| {
+            format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION")
+        }));
         self
     }
 
@@ -155,17 +157,12 @@ impl MysqlServer {
         if let Some(lines) = options.option_lines {
             home.write(flavour::OPTION_FILE, &lines)?;
         }
-        let mut statements = String::new();
-        for statement in &options.first_statements {
-            statements.push_str(&format!("{statement};\n"));
-        }
+        let mut statements = options.first_statements;
         // A replica has the accounts of its own start; the writer's would meet them.
-        statements.push_str("SET SESSION sql_log_bin = 0;\n");
-        statements.push_str(&flavour.accounts(&password));
-        for statement in &options.extra_statements {
-            statements.push_str(&format!("{statement};\n"));
-        }
-        home.write("init.sql", &statements)?;
+        statements.push("SET SESSION sql_log_bin = 0".to_owned());
+        statements.extend(flavour.accounts(&password));
+        statements.extend(options.extra_statements);
+        home.write("init.sql", &(statements.join(";\n") + ";\n"))?;
         let (socket, short) = home.socket("mysql.sock")?;
         temporary.extend(short);
         let MysqlOptions { launcher, extra_arguments, .. } = options;
@@ -236,7 +233,7 @@ async fn initialise(
     let data = home.path("data");
     if let Some(made_by) = home.read(READY)? {
         if made_by != flavour.name() {
-            return Err(StartError::Other(format!(
+            return Err(StartError(format!(
                 "{} was made by {made_by}, but {} is {}; choose another directory with \
                  SECKILL_DATA_DIR, or delete this one to begin with an empty database",
                 home.directory.display(),

@@ -17,17 +17,25 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The pause before a state is asked for again.
 const STATE_POLL: Duration = Duration::from_millis(50);
 
-/// The statements that make the account.
-pub(super) fn account(password: &str) -> Vec<String> {
-    let make = |host: &str| {
-        let account = format!("'{OPERATOR}'@'{host}'");
+/// The statements that make an account with its rights.
+pub(super) fn account(
+    user: &str,
+    password: &str,
+    rights: impl Fn(&str) -> String,
+) -> impl Iterator<Item = String> {
+    ["localhost", "127.0.0.1"].into_iter().flat_map(move |host| {
+        let account = format!("'{user}'@'{host}'");
         [
             format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'"),
             format!("ALTER USER {account} IDENTIFIED BY '{password}'"),
-            format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"),
+            rights(&account),
         ]
-    };
-    ["localhost", "127.0.0.1"].into_iter().flat_map(make).collect()
+    })
+}
+
+/// The URL of a database on a server, for the operator.
+pub(super) fn url(port: u16, password: &str, database: &str) -> String {
+    format!("mysql://{OPERATOR}:{password}@127.0.0.1:{port}/{database}")
 }
 
 /// Connects to a server as the operator.

@@ -102,8 +102,7 @@ impl VitessServer {
     /// The URL of a database of the server behind, for the account that may do everything.
     #[must_use]
     pub fn server_url(&self, database: &str) -> String {
-        let Self { mysql, password, .. } = self;
-        format!("mysql://{}:{password}@127.0.0.1:{}/{database}", operator::OPERATOR, mysql.port())
+        operator::url(self.mysql.port(), &self.password, database)
     }
 
     /// The program with vtgate, to kill, freeze and restart.

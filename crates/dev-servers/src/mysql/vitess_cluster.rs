@@ -134,9 +134,7 @@ impl VitessCluster {
         let number = self.primary_of(shard).await?;
         let primary = self.tablets.iter().find(|tablet| tablet.number == number);
         let port = primary.ok_or_else(|| unknown(number))?.mysql.port();
-        let Self { password, .. } = self;
-        let keyspace = keyspace_of(shard);
-        Ok(format!("mysql://{}:{password}@127.0.0.1:{port}/{keyspace}", operator::OPERATOR))
+        Ok(operator::url(port, &self.password, keyspace_of(shard)))
     }
 
     /// The process numbers of vtgate, of the tablets and of their servers.

@@ -61,11 +61,10 @@ impl Certificates {
 
     /// Writes the server's files into its directory; returns the lines of its configuration.
     pub(super) fn configuration(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        home.write("root.crt", &self.root)?;
-        home.write("server.crt", &self.server)?;
-        home.write("server.key", &self.server_key)?;
-        home.write("client.crt", &self.client)?;
-        home.write("client.key", &self.client_key)?;
+        let Self { root, client, client_key, server, server_key, .. } = self;
+        let texts = [root, server, server_key, client, client_key];
+        let names = ["root.crt", "server.crt", "server.key", "client.crt", "client.key"];
+        names.iter().zip(texts).try_for_each(|(name, text)| home.write(name, text))?;
         let file = |name: &str| super::quoted(&home.path(name));
         let clients = if self.clients_prove_themselves { "yes" } else { "no" };
         Ok(vec![

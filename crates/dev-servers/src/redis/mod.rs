@@ -25,18 +25,6 @@ pub use self::sentinel::{PRIMARY, RedisSentinels};
 
 const SERVER: &str = "Redis";
 
-/// When the append-only file is flushed to the disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AppendFsync {
-    /// Before every answer.
-    Always,
-    /// Once a second: a power cut loses at most the last second, a `kill -9` nothing.
-    #[default]
-    EverySecond,
-    /// When the kernel likes.
-    No,
-}
-
 /// What to start, and where.
 #[derive(Clone, Debug, Default)]
 pub struct RedisOptions {
@@ -51,9 +39,7 @@ pub struct RedisOptions {
     /// A program and its arguments that start what follows them, such as `env NAME=value`; none
     /// starts the server itself. For tests.
     pub launcher: Vec<String>,
-    /// When writes reach the disk.
-    pub append_fsync: AppendFsync,
-    /// Further lines for the configuration file, for tests that need them.
+    /// Further lines for the configuration file, such as `appendfsync always`: a later line holds.
     pub extra_lines: Vec<String>,
     /// The password; `None` takes that of the directory, or makes one.
     pub password: Option<String>,
@@ -223,11 +209,6 @@ impl Redis {
 
     /// The lines of the configuration file. A file, so that the password is on no command line.
     fn configuration(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
-        let append_fsync = match self.options.append_fsync {
-            AppendFsync::Always => "always",
-            AppendFsync::EverySecond => "everysec",
-            AppendFsync::No => "no",
-        };
         let mut lines = vec![
             "bind 127.0.0.1".into(),
             format!("unixsocket {}", quoted(&self.socket)),
@@ -245,7 +226,8 @@ impl Redis {
         }
         lines.extend([
             "appendonly yes".into(),
-            format!("appendfsync {append_fsync}"),
+            // A power cut loses at most the last second, a `kill -9` nothing.
+            "appendfsync everysec".into(),
             "save \"\"".into(),
             // A counter that was silently evicted would open a sold-out sale again.
             "maxmemory-policy noeviction".into(),

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use dev_servers::AppendFsync;
 use forgetful_disk::{ForgetfulDisk, Survives};
 use rand::RngExt;
 use tokio::time::sleep;
@@ -29,18 +28,19 @@ const EVERY_SECOND_LOSES: Duration = Duration::from_secs(2);
 
 /// `appendfsync always`: no order is lost.
 pub async fn always(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    cut(testbed, seed, AppendFsync::Always).await
+    cut(testbed, seed, true).await
 }
 
 /// `appendfsync everysec`: orders of the last two seconds may be lost, and no others.
 pub async fn every_second(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    cut(testbed, seed, AppendFsync::EverySecond).await
+    cut(testbed, seed, false).await
 }
 
-async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResult {
+async fn cut(testbed: &mut Testbed, seed: u64, is_kept: bool) -> TrialResult {
     let cuts = cuts_of(testbed);
     let cuts_max = cuts + CUTS_MORE;
-    let OwnRedis { mut server, folder } = testbed.own_redis(fsync, &[]).await?;
+    let fsync = if is_kept { "appendfsync always" } else { "appendfsync everysec" };
+    let OwnRedis { mut server, folder } = testbed.own_redis(&[fsync]).await?;
     server.stop().await;
     let disk = match ForgetfulDisk::over(&folder.join("data")) {
         Ok(disk) => disk,
@@ -51,11 +51,10 @@ async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResul
     let mut plan = Plan::new(seed, Wanted::These(&["redis-stream"]), &setup);
     plan.stock = i64::from(cuts_max) * STOCK_PER_CUT;
     (plan.pace, plan.control) = (STEADY, false);
-    if fsync == AppendFsync::EverySecond {
+    if !is_kept {
         plan.allowed.queue_may_be_lost = true;
         plan.allowed.queue_cuts = Some(QueueCut::within(EVERY_SECOND_LOSES));
     }
-    let is_kept = fsync == AppendFsync::Always;
     let trial = run_trial(testbed, plan, async |testbed, trial| {
         let mut bytes = 0;
         for cut in 1..=cuts_max {

@@ -2,13 +2,8 @@
 //! its tables are copied into the keyspace [`DATABASE`], which serves from then on.
 
 use std::path::Path;
-use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-
-use super::{
-    COPY_POLL, OF_VTTABLET, ONLY_SHARD, Tablet, VitessCluster, Workflow, alias, flag, topology,
-};
+use super::{OF_VTTABLET, ONLY_SHARD, Tablet, VitessCluster, Workflow, alias, flag, topology};
 use crate::error::StartError;
 use crate::home::{LOG, new_password};
 use crate::mysql::flavour::DATABASE;
@@ -47,8 +42,7 @@ impl OldServer {
     /// The URL of this database for the account that may do everything.
     #[must_use]
     pub fn operator_url(&self) -> String {
-        let Self { mysql, password, .. } = self;
-        format!("mysql://{}:{password}@127.0.0.1:{}/{DATABASE}", operator::OPERATOR, mysql.port())
+        operator::url(self.mysql.port(), &self.password, DATABASE)
     }
 }
 
@@ -135,15 +129,9 @@ impl VitessCluster {
 
     /// Waits until the topology knows the primary of the old server's keyspace: its tablet says so some time later.
     async fn old_has_primary(&self) -> Result<(), StartError> {
-        let deadline = Instant::now() + PRIMARY_MAX;
         let path = format!("{OLD}/{ONLY_SHARD}");
-        loop {
-            match self.primary_at(&path).await {
-                Ok(_) => return Ok(()),
-                Err(missing) if Instant::now() >= deadline => return Err(missing),
-                Err(_) => sleep(COPY_POLL).await,
-            }
-        }
+        let primary = async || self.primary_at(&path).await.map_err(|missing| missing.to_string());
+        operator::until("find the primary of the old server", primary).await.map(drop)
     }
 }
 
@@ -151,5 +139,3 @@ impl VitessCluster {
 const OLD: &str = "old";
 /// The move of its tables.
 const MOVE: Workflow = Workflow { kind: "MoveTables", name: "move", target: DATABASE };
-/// How long a tablet may take to be a primary in the topology.
-const PRIMARY_MAX: Duration = Duration::from_secs(60);
