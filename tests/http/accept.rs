@@ -1,11 +1,7 @@
 //! What a request accepts: each media type that the document names, in the forms in which clients name it.
 
-use reqwest::Method;
-
 use super::access::{Testbed, document, documented, operations};
-use super::{assert_problem, order_id};
-use crate::support::{Client, Shop};
-use serde_json::{Value, json};
+use crate::support::prelude::*;
 
 /// How clients write a media type.
 fn forms(media: &str) -> Vec<String> {

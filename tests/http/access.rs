@@ -1,12 +1,9 @@
 //! Who may do what: every operation of the document by every kind of caller.
 
-use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
-use web::token::Role;
+use reqwest::RequestBuilder;
 
 use super::ledger::Ledger;
-use super::{assert_clean, assert_problem, order_id};
-use crate::support::{Answer, Client, Instance, Shop, item_body};
+use crate::support::prelude::*;
 
 /// Who may use an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,9 @@
 //! Bodies that are refused: of a purchase, of an account, of an item.
 
-use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
+use reqwest::RequestBuilder;
 
-use super::assert_clean;
 use super::ledger::{Refused, assert_refused};
-use crate::support::{Client, Instance, Shop, item_body};
+use crate::support::prelude::*;
 
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";

@@ -1,14 +1,9 @@
 //! Behind reverse proxies: streams arrive, and what a proxy sets or sends is answered as for anybody.
 
-use reqwest::Method;
-use serde_json::json;
-use web::token::Role;
-
-use super::assert_clean;
 use crate::support::event_stream::Events;
 use crate::support::nginx::Nginx;
+use crate::support::prelude::*;
 use crate::support::raw::Raw;
-use crate::support::{BOUND, Client, Instance, Shop};
 
 /// nginx keeps an answer until it has 4 KiB, unless a header asks it not to (nginx#1505).
 #[tokio::test]
@@ -98,7 +93,7 @@ async fn a_purchase_is_read_in_each_form_of_a_proxy() {
         "Host: shop.example\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json";
     let request = head("1.1", chunked) + "e\r\n{\"quantity\":1}\r\n0\r\n\r\n";
     assert_eq!(status(&instance, &request).await, 201, "{request}");
-    assert_eq!(super::available(&instance, item).await, 90 - sold - 1);
+    assert_eq!(available(&instance, item).await, 90 - sold - 1);
 }
 
 /// The service does not read the PROXY protocol (v1 is a line, v2 is binary; haproxy.org's proxy-protocol.txt): it
@@ -120,5 +115,5 @@ async fn the_proxy_protocol_is_refused() {
         assert_eq!(raw.answer().await.status, 400, "{head:?}");
         assert!(raw.ends().await, "{head:?}");
     }
-    assert_eq!(super::available(&instance, item).await, 3);
+    assert_eq!(available(&instance, item).await, 3);
 }

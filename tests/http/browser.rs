@@ -21,10 +21,9 @@ mod shop;
 mod silent;
 mod waiting;
 
-use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use crate::support::{Instance, changed};
+use crate::support::prelude::*;
 
 /// Makes a sale of the shop that is open now; `changes` replaces fields of the request.
 async fn make_sale(instance: &Instance, changes: Value) -> i64 {

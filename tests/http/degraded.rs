@@ -4,17 +4,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use dev_servers::RedisServer;
 use faulty_link::Fault;
-use futures::future::join_all;
-use reqwest::Method;
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
 
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, until, when};
-use crate::support::{
-    Client, FaultyLink, Instance, Shop, independent_redis, is_breaker_open, item_body, link_to,
-    link_to_ledger, until_metric,
-};
+use crate::support::independent_redis;
+use crate::support::prelude::*;
 
 /// More than a breaker needs to see.
 const CALLS: i64 = 25;
@@ -23,7 +15,7 @@ const CALLS: i64 = 25;
 async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
     let (shop, whole) = Shop::open().await;
     let mysql = link_to_ledger(&shop).await;
-    let redis = link_to(&crate::support::redis_url().await).await;
+    let redis = link_to(&redis_url().await).await;
     let mut config: Config = shop.config.clone();
     config.database_url = Secret::new(mysql.url());
     config.redis_url = Secret::new(redis.url());
@@ -224,7 +216,7 @@ async fn without_the_ledger_nobody_says_that_an_order_is_still_queued() {
     let item = whole.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     // Its consumer, in whichever instance, cannot get at the stock.
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let queued = buyer.buy("redis-stream", item).await.expect_status(202);
     let path = format!("/api/orders/{}", order_id(&queued));
     mysql.cut();
@@ -244,7 +236,7 @@ async fn without_redis_nobody_says_that_a_queued_order_does_not_exist() {
     let (shop, whole, instance, _mysql, redis) = place().await;
     let item = whole.make_item(json!({})).await;
     let buyer = instance.buyer(1);
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let order = order_id(&buyer.buy("redis-stream", item).await.expect_status(202));
     redis.cut();
     // A try of the other instance's consumer may have the order's row just then.

@@ -4,15 +4,11 @@ mod back;
 mod places;
 mod traces;
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use web::token::Role;
-
-use super::{PASSWORD, assert_all_clean, assert_problem, order_id, sign_in, sign_up};
+use super::{PASSWORD, sign_in, sign_up};
 use crate::process::program::run;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean};
+use crate::support::prelude::*;
 
 async fn delete(client: &Client, proof: Value) -> Answer {
     Client::send(client.request(Method::DELETE, "/api/users/me").json(&proof)).await

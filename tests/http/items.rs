@@ -1,12 +1,10 @@
 //! Items: what the operator edits, and when every instance goes by it.
 
-use reqwest::Method;
-use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::{BOUND, SOON, assert_clean, assert_problem, available, order_id, until};
+use super::SOON;
 use crate::support::crowd::metric;
-use crate::support::{Answer, Client, Instance, Shop, item_body};
+use crate::support::prelude::*;
 
 async fn find(instance: &Instance, item: i64) -> Value {
     instance.stranger().get(&format!("/api/items/{item}")).await.json
@@ -235,7 +233,7 @@ async fn an_edit_is_refused_when_somebody_else_was_quicker() {
     // Of many who saw the same only one gets through.
     let seen = tag(&instance.stranger().get(&path).await);
     let edits = (0..8).map(|_| edit_if(&instance, item, &seen, json!({ "stock_delta": 1 })));
-    let answers = futures::future::join_all(edits).await;
+    let answers = join_all(edits).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     assert_eq!(available(&instance, item).await, 11);
     assert_clean(&instance, item).await;

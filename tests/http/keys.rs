@@ -1,12 +1,9 @@
 //! `Idempotency-Key`: a retry is the same purchase, and nobody else's.
 
-use reqwest::Method;
 use reqwest::header::HeaderValue;
-use serde_json::json;
 
 use super::ledger::{Refused, assert_refused};
-use super::{assert_clean, assert_problem, order_id};
-use crate::support::{Answer, Client, Shop};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_key_that_is_none_is_refused() {
@@ -81,7 +78,7 @@ async fn many_requests_with_one_key_are_one_order_on_two_instances() {
             let client = if number % 2 == 0 { here.buyer(1) } else { there.buyer(1) };
             async move { client.buy_with_key(strategy, item, "one").await }
         });
-        let answers = futures::future::join_all(requests).await;
+        let answers = join_all(requests).await;
         let mut orders: Vec<String> = Vec::new();
         for answer in &answers {
             match answer.brief() {

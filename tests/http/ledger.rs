@@ -2,8 +2,7 @@
 
 use reqwest::RequestBuilder;
 
-use super::assert_problem;
-use crate::support::{Client, Shop};
+use crate::support::prelude::*;
 
 /// The rows of the ledger, to compare before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]

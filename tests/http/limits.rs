@@ -2,15 +2,10 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
-use reqwest::Method;
-use seckill::config::Config;
-use serde_json::json;
 use tokio::time::Instant;
 
-use super::{BOUND, assert_problem, eventually, when};
+use crate::support::prelude::*;
 use crate::support::raw::Raw;
-use crate::support::{Answer, Client, Instance, Shop};
 
 /// Requests at once, far more than the bursts of these tests.
 const MANY: usize = 30;

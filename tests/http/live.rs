@@ -1,9 +1,6 @@
 //! What the operator's console asks for again and again.
 
-use serde_json::json;
-
-use super::{BOUND, order_id, until};
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_sale_is_seen_with_its_orders_outcomes_and_counters() {

@@ -2,23 +2,18 @@
 
 use std::collections::HashSet;
 
-use futures::future::join_all;
 use gates::redis_store::room::{Leaving, Left, Room, RoomLimits, RoomPoll, RoomStatus};
 use gates::redis_store::{RedisClient, SharedConnection};
-use reqwest::Method;
-use seckill::config::Config;
 use seckill::failpoint::ROOM_POINT;
-use serde_json::json;
-use settings::Secret;
 use shop_domain::{ItemId, SaleWindow, UserId};
 use time::{Duration, OffsetDateTime};
 
 use super::waiting_room::{
     buy, item, leave, place, shop_with, stand, text, ticket, until_admitted, until_told,
 };
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, until, when};
 use crate::process::program::{free_addr, program, serve};
-use crate::support::{Client, Instance, Shop, link_to, redis_of, redis_url};
+use crate::support::prelude::*;
+use crate::support::redis_of;
 
 /// The key of a part of an item's room.
 fn key(shop: &Shop, item: i64, part: &str) -> String {

@@ -1,11 +1,6 @@
 //! What the operator's tools see: alive, ready, metrics; and no secret in any of them.
 
-use futures::future::join_all;
-use serde_json::{Value, json};
-use web::token::Role;
-
-use super::{BOUND, assert_problem, eventually, when};
-use crate::support::{Instance, Shop, until_running};
+use crate::support::prelude::*;
 
 const JOBS: [&str; 3] = ["expire", "reconcile", "revocations"];
 
@@ -103,7 +98,7 @@ async fn purchases_refusals_and_the_times_of_locks_are_counted() {
     let again = instance.buyer(1).buy("mysql-atomic", item).await;
     assert_problem(&again, (409, "limit_reached"), "again");
     assert_eq!(instance.buyer(1).buy("no-such-strategy", item).await.status, 404);
-    let put = instance.stranger().request(reqwest::Method::PUT, "/api/session/password");
+    let put = instance.stranger().request(Method::PUT, "/api/session/password");
     assert_eq!(put.send().await.expect("an answer").status(), 401);
     let answer = instance.stranger().get("/metrics").await;
     let kind = answer.headers["content-type"].to_str().expect("text");

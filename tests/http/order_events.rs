@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
-use serde_json::json;
-
-use super::{BOUND, SOON, eventually, order_id};
+use super::SOON;
 use crate::support::event_stream::{Event, Events};
-use crate::support::{Client, Shop};
+use crate::support::prelude::*;
 
 /// How long a try waits for an event before it buys once more.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -69,13 +66,13 @@ async fn one_stream_more_than_there_is_room_for_is_refused() {
     let of_item = format!("/api/items/{item}/events");
     let _second = Events::open(instance.stranger().request(Method::GET, &of_item)).await;
     let refused = instance.buyer(2).get("/api/orders/events").await;
-    super::assert_problem(&refused, (503, "overloaded"), "a third stream");
+    assert_problem(&refused, (503, "overloaded"), "a third stream");
     drop(first);
     let buyer = instance.buyer(2);
     eventually(BOUND, || async {
         let response =
             buyer.request(Method::GET, "/api/orders/events").send().await.expect("an answer");
-        super::when(response.status() == 200, response.status())
+        when(response.status() == 200, response.status())
     })
     .await;
 }

@@ -1,10 +1,8 @@
 //! What happens to an order after the purchase: paid, cancelled, expired, paid late.
 
-use serde_json::{Value, json};
 use time::Duration;
 
-use super::{BOUND, assert_clean, assert_problem, available, eventually, order_id, until};
-use crate::support::{Client, Shop};
+use crate::support::prelude::*;
 
 /// Waits until the order is in the ledger.
 async fn wait_for(client: &Client, order: &str, status: &str) -> Value {

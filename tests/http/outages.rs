@@ -1,19 +1,15 @@
 //! Answers when a server that is needed is gone or slow: what changed is never a guess.
 
 use faulty_link::Fault;
-use serde_json::json;
-use settings::Secret;
 
-use super::{assert_clean, assert_problem};
-use crate::support::{
-    Answer, Instance, Shop, hold_stock_row, link_to, redis_url, send_and_leave, until_running,
-};
+use crate::support::prelude::*;
+use crate::support::send_and_leave;
 
 /// Nothing listens there.
 const NOWHERE: &str = "127.0.0.1:1";
 
 /// An instance of the same shop that does not find one of its servers.
-async fn without(shop: &Shop, change: impl FnOnce(&mut seckill::config::Config)) -> Instance {
+async fn without(shop: &Shop, change: impl FnOnce(&mut Config)) -> Instance {
     let mut config = shop.config.clone();
     config.mysql.acquire_timeout_ms = 500;
     config.redis.command_timeout_ms = 500;

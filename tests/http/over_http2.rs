@@ -3,12 +3,9 @@
 use axum::http::request::Builder;
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, ORIGIN};
-use serde_json::json;
-use web::token::Role;
 
-use super::assert_problem;
 use crate::support::h2::{Carried, Http2};
-use crate::support::{Shop, purchase_path};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_body_counts_whether_or_not_a_header_announces_it() {

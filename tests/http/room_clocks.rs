@@ -1,13 +1,10 @@
 //! Wrong clocks: the server's of Redis, which is set right again, and one instance's.
 
-use serde_json::{Value, json};
 use time::Duration;
-use web::token::Role;
 
-use super::assert_problem;
 use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
 use crate::process::program::{faketime, free_addr, serve};
-use crate::support::Client;
+use crate::support::prelude::*;
 
 /// Buyer 1 was admitted, and buyer 2 joined, while the clock was an hour ahead; both go away. The others wait for no
 /// hour.
@@ -85,9 +82,9 @@ async fn an_instance_with_a_wrong_clock_neither_opens_a_line_nor_ends_tickets() 
 #[tokio::test]
 async fn a_ticket_ends_without_redis_too() {
     let shop = shop_with(|_| ()).await;
-    let link = crate::support::link_to(&crate::support::redis_url().await).await;
-    let by_link = |config: &mut seckill::config::Config| {
-        config.redis_url = settings::Secret::new(link.url());
+    let link = link_to(&redis_url().await).await;
+    let by_link = |config: &mut Config| {
+        config.redis_url = Secret::new(link.url());
         config.redis.command_timeout_ms = 400;
     };
     let instance = shop.start_with(by_link).await;

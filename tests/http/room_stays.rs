@@ -1,12 +1,10 @@
 //! A queue token, a proof of work and a ticket are of one stay in the line: what it has ended with is worth nothing
 //! in the next.
 
-use serde_json::json;
-
 use super::one_line::{inside, redis_time};
 use super::waiting_room::{buy, item, leave, place, shop_with, solved, stand, ticket};
-use super::{BOUND, assert_problem, until};
-use crate::support::{Shop, redis_of};
+use crate::support::prelude::*;
+use crate::support::redis_of;
 
 /// Eight buyers join while nobody is there, at the price of nothing, and leave. When the line is long, they show what
 /// they have kept.

@@ -1,13 +1,10 @@
 //! Sessions: the cookie, other sites' pages, signing out, and the change of secrets.
 
 use lifecycle::StopResult;
-use reqwest::{Method, RequestBuilder};
-use serde_json::json;
-use settings::Secret;
-use web::token::Role;
+use reqwest::RequestBuilder;
 
-use super::{BOUND, PASSWORD, assert_clean, assert_problem, eventually, sign_in, sign_up, when};
-use crate::support::{Answer, Client, Instance, Shop, link_to_ledger};
+use super::{PASSWORD, sign_in, sign_up};
+use crate::support::prelude::*;
 
 /// Signs up and in; answers the session and the cookie as a browser sends it.
 async fn session(instance: &Instance, name: &str) -> (Answer, String) {

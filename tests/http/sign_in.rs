@@ -2,13 +2,11 @@
 
 use ledger::rows::users::{self, NewAccount};
 use seckill::account::password;
-use serde_json::json;
 use shop_domain::Username;
 use time::OffsetDateTime;
-use web::token::Role;
 
-use super::{PASSWORD, apart_from_the_request_id, assert_problem, sign_in, sign_up};
-use crate::support::Shop;
+use super::{PASSWORD, apart_from_the_request_id, sign_in, sign_up};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_name_is_given_once_however_it_is_written() {
@@ -30,8 +28,7 @@ async fn a_name_is_given_once_however_it_is_written() {
     }
     // One of many who ask for it at once gets it.
     let twins = ["Twin", "twin", "TWIN"].map(|name| sign_up(&stranger, name, PASSWORD));
-    let mut statuses =
-        futures::future::join_all(twins).await.iter().map(|made| made.status).collect::<Vec<_>>();
+    let mut statuses = join_all(twins).await.iter().map(|made| made.status).collect::<Vec<_>>();
     statuses.sort_unstable();
     assert_eq!(statuses, [201, 409, 409]);
 }
@@ -96,7 +93,7 @@ async fn after_ten_failures_a_name_has_to_wait() {
         let name = if number % 2 == 0 { "victim" } else { "VICTIM" };
         async move { sign_in(&client, name, "a guess of somebody").await }
     });
-    let answers = futures::future::join_all(tries).await;
+    let answers = join_all(tries).await;
     let guesses = answers.iter().filter(|answer| answer.status == 401).count();
     assert!((1..=10).contains(&guesses), "{guesses} passwords were tried");
     for answer in answers.iter().filter(|answer| answer.status != 401) {

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
-use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::{BOUND, until};
-use crate::support::Shop;
 use crate::support::crowd::metric;
 use crate::support::event_stream::Events;
+use crate::support::prelude::*;
 
 /// Bytes of a 16 KiB reserve in the kernel, a small window of the client, and what the service
 /// itself keeps, twice over.

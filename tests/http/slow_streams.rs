@@ -4,14 +4,12 @@
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
 use loadtest::process::resident_mib_max;
-use serde_json::Value;
 
-use super::{BOUND, assert_problem, until};
 use crate::ledger::draw::{drawn_item, insert_entries};
 use crate::process::program::{free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::h2::{Carried, Http2};
-use crate::support::{Answer, Client, Instance, Shop};
+use crate::support::prelude::*;
 
 /// More bytes than a connection may hold, in many streams.
 const MANY: usize = 40;

@@ -1,12 +1,10 @@
 //! The stream of an item: its stock and its state.
 
-use reqwest::Method;
-use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use super::{BOUND, SOON, order_id};
+use super::SOON;
 use crate::support::event_stream::{Event, Events};
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 async fn watch(instance: &Instance, item: i64) -> Events {
     Events::open(instance.stranger().request(Method::GET, &format!("/api/items/{item}/events")))

@@ -2,12 +2,9 @@
 
 use hyper::Method;
 use hyper::header::AUTHORIZATION;
-use serde_json::json;
-use web::token::Role;
 
-use super::{BOUND, assert_problem, until};
 use crate::support::h2::{Carried, Http2};
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 /// Opens `count` streams of an item over one connection; answers those that were granted.
 async fn open_many(

@@ -1,12 +1,7 @@
 //! An event stream lives no longer than the session that opened it.
 
-use reqwest::Method;
-use serde_json::json;
-use web::token::Role;
-
-use super::BOUND;
 use crate::support::event_stream::Events;
-use crate::support::{Client, Instance, Shop};
+use crate::support::prelude::*;
 
 async fn watch(client: &Client, path: &str) -> Events {
     Events::open(client.request(Method::GET, path)).await

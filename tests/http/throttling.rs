@@ -1,12 +1,9 @@
 //! Password guessing is slowed down for the guesser, never for the account's owner.
 
 use ledger::rows::failures;
-use reqwest::Method;
-use seckill::config::Config;
-use serde_json::json;
 
-use super::{PASSWORD, assert_problem, sign_up};
-use crate::support::{Answer, Client, Shop};
+use super::{PASSWORD, sign_up};
+use crate::support::prelude::*;
 
 /// Believes the header that says where a request comes from.
 fn behind_a_proxy(config: &mut Config) {

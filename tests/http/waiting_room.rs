@@ -3,15 +3,12 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use failpoint::hold::Director;
-use reqwest::Method;
 use seckill::config::WaitingRoom as RoomSettings;
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::{BOUND, assert_clean, assert_problem, order_id, until};
-use crate::support::{Answer, Client, Instance, Shop, changed, purchase_path};
+use crate::support::prelude::*;
 
 /// An item with a waiting room.
 pub(super) async fn item(instance: &Instance, changes: Value) -> i64 {
@@ -97,7 +94,7 @@ async fn only_ones_own_ticket_gets_past_the_line() {
         ("cut", good[..good.len() - 4].to_owned()),
         ("empty", String::new()),
         ("long", "wr1.".repeat(500)),
-        ("a session", instance.token(1, web::token::Role::Buyer)),
+        ("a session", instance.token(1, Role::Buyer)),
         ("another item's", ticket(&elsewhere).to_owned()),
     ] {
         assert_problem(&buy(&first, sold, &ticket).await, (403, "ticket_invalid"), what);

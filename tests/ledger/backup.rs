@@ -8,14 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dev_servers::{MysqlOptions, MysqlServer};
-use serde_json::json;
-use settings::Secret;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::process::program::program;
-use crate::support::{Client, Shop, own_mysql, unique, until};
+use crate::support::prelude::*;
 
 /// An account that may do what a backup needs.
 const KEEPER: [&str; 2] = [

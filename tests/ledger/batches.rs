@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use futures::future::join_all;
 use ledger::rows::items;
 use ledger::write::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
-use serde_json::json;
 use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
 use shop_domain::{
     Doubt, Item, ItemId, OrderId, Outcome, Purchase, Refusal, RequestKey, Unavailable,
@@ -15,9 +13,7 @@ use sqlx::{MySql, Transaction};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use crate::support::{
-    BOUND, Instance, Shop, eventually, patient, purchase_of, until_running, write_batch,
-};
+use crate::support::prelude::*;
 
 /// A buyer who has nothing left to buy.
 const AT_THE_LIMIT: i64 = 90;

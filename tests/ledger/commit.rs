@@ -8,11 +8,8 @@ mod unknown;
 
 use faulty_link::Trap;
 use gates::LIST;
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
 
-use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, until, when};
+use crate::support::prelude::*;
 
 /// The call of the procedure that writes an order, its COMMIT included.
 const CALL: &[u8] = b"\x03CALL write_order_";

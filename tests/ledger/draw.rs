@@ -9,17 +9,14 @@ mod pause;
 use std::collections::HashSet;
 
 use mysql_connection::Database;
-use reqwest::Method;
 use seckill::failpoint::DRAW_POINTS;
-use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use verify::{Fault, Known, Proof};
 
-use crate::http::{BOUND, assert_problem};
 use crate::process::program::{free_addr, program, serve};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, item_body, until};
+use crate::support::prelude::*;
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.
 pub(crate) async fn shop() -> Shop {

@@ -12,8 +12,6 @@ use ledger::rows::audit;
 use ledger::schema;
 use mysql_connection::begin_snapshot;
 use mysql_connection::engine::Engine;
-use serde_json::json;
-use settings::Secret;
 use shop_domain::ItemId;
 use sqlx::{Connection, MySqlPool};
 use tokio::time::timeout;
@@ -22,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::support::crowd::{
     Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on, until_figure,
 };
-use crate::support::{Instance, Shop, eventually, when};
+use crate::support::prelude::*;
 
 /// What an instance says of a keyspace of one shard.
 const SERVES: &str = "Vitess, 1 of 1 primaries serve";

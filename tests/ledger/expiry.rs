@@ -5,27 +5,19 @@ use std::time::Duration;
 
 use dev_servers::MysqlOptions;
 use faulty_link::Trap;
-use futures::future::join_all;
 use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::order::OrderSteps;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use mysql_connection::Database;
-use serde_json::{Value, json};
-use settings::Secret;
 use shop_domain::Clock;
 use shop_metrics::Metrics;
 use sqlx::Executor;
-use web::token::Role;
 
-use crate::http::{BOUND, order_id};
 use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
-use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql, until,
-    until_running, when,
-};
+use crate::support::prelude::*;
 
 /// The hold of the orders that must not end yet.
 const HOLD_SECONDS: i64 = 900;
@@ -209,7 +201,7 @@ async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
     let item = instance.make_item(json!({})).await;
     let waiting = buy(&instance, 1, locked).await;
     let elsewhere = buy(&instance, 1, item).await;
-    let holder = crate::support::hold_stock_row(&shop.pool, locked).await;
+    let holder = hold_stock_row(&shop.pool, locked).await;
     shop.let_holds_pass(HOLD_SECONDS).await;
     wait_for_status(&instance, 1, &elsewhere, "expired").await;
     wait_for_status(&instance, 1, &waiting, "pending").await;

@@ -4,7 +4,6 @@
 use dev_servers::{MysqlSet, Replication};
 use ledger::write::Arbiter;
 use mysql_connection::{Writer, is_unconfirmed};
-use serde_json::json;
 use shop_domain::OrderStatus;
 use shop_metrics::{LedgerMetrics, Metrics};
 use sqlx::mysql::MySqlConnection;
@@ -13,10 +12,9 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::gates::stream::purchase;
-use crate::http::order_id;
 use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with, until_figure};
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Instance, assert_clean, eventually, until, when};
+use crate::support::prelude::*;
 
 /// Connections that a server grants while it lets nobody else in: the fewest that it accepts.
 const CONNECTIONS_MIN: usize = 10;

@@ -2,14 +2,13 @@
 
 use std::process::Stdio;
 
-use serde_json::json;
 use sqlx::Executor;
 use tokio::process::Command;
 
 use ledger::schema;
 
 use crate::process::program::{PROGRAM, loadtest, run, told};
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 /// The counters and sequences of the item's orders, each with the number of fences.
 async fn recorded(shop: &Shop, item: i64) -> Vec<(Option<String>, Option<u64>, i64)> {

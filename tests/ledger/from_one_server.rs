@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 use dev_servers::{OldServer, VitessCluster};
 use mysql_connection::engine::Engine;
 use mysql_connection::{Database, check};
-use settings::Secret;
 use sqlx::{Executor, MySqlPool};
 
 use crate::ledger::reparents::{assert_told_once, can_start};
 use crate::support::crowd::{Crowd, RECOVERY_MAX, assert_nothing_lost, endless};
-use crate::support::{Instance, Shop, until};
+use crate::support::prelude::*;
 
 /// Items of each strategy.
 const ITEMS: usize = 2;

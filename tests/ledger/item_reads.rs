@@ -1,6 +1,5 @@
 //! Items that are asked for in the same moment are read together, and each has its own trouble.
 
-use futures::future::join_all;
 use gates::redis_store::Counters;
 use ledger::Ledger;
 use ledger::breaker::Breakers;
@@ -8,11 +7,10 @@ use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use mysql_connection::Database;
 use seckill::catalog::Catalog;
-use serde_json::json;
 use shop_domain::{Clock, ItemId, ProductId};
 use shop_metrics::Metrics;
 
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 /// Nothing in the cache is young enough.
 const FRESH: std::time::Duration = std::time::Duration::ZERO;

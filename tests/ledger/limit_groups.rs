@@ -1,12 +1,6 @@
 //! Limits across items: "two of these five", kept by the ledger whatever the gate is.
 
-use futures::future::join_all;
-use serde_json::{Value, json};
-
-use crate::http::{assert_problem, order_id};
-use crate::support::{
-    Answer, Instance, Shop, assert_all_clean, assert_clean, until, until_running,
-};
+use crate::support::prelude::*;
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [

@@ -9,13 +9,11 @@ use std::time::Instant;
 use dev_servers::VitessCluster;
 use futures::StreamExt;
 use futures::stream;
-use serde_json::json;
-use web::token::Role;
 
 use crate::ledger::reparents::can_start;
 use crate::support::crowd::{RECOVERY_MAX, assert_nothing_lost, buy_for_sure};
+use crate::support::prelude::*;
 use crate::support::shards::clustered_shop;
-use crate::support::{Client, Instance, eventually, when};
 
 /// Orders of an ordinary run, and its kills.
 const ORDERS: u64 = 10_000;

@@ -3,9 +3,8 @@
 //! What the order of time shows (I16 to I19) is in `purchase::in_time`, places of a draw (I21) in `ledger::draw::pause`.
 
 use ledger_audit::{Answer, Evidence, Outcome, Reader, judge};
-use serde_json::json;
 
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 /// Units on sale, and buyers who get one each. The next buyer is refused.
 const STOCK: i64 = 3;

@@ -5,11 +5,10 @@ use std::time::Instant;
 
 use dev_servers::{VitessCluster, VitessServer};
 use mysql_connection::engine::Engine;
-use serde_json::{Value, json};
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost};
+use crate::support::prelude::*;
 use crate::support::shards::{clustered_shop, items_in};
-use crate::support::{Answer, Instance, Shop, eventually, is_whole, until, when};
 
 /// Returns whether this run starts a cluster.
 pub fn can_start() -> bool {

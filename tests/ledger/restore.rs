@@ -4,17 +4,15 @@
 use std::cell::Cell;
 
 use mysql_connection::with_new_id;
-use reqwest::Method;
-use serde_json::json;
-use settings::Secret;
 use shop_domain::UserId;
 use sqlx::Executor;
 use time::{Duration, OffsetDateTime};
-use web::token::{Holder, Role, Tokens};
+use web::token::{Holder, Tokens};
 
 use crate::http::{PASSWORD, sign_in, sign_up};
 use crate::process::program::{program, run, told};
-use crate::support::{Client, Instance, Shop, own_redis, until};
+use crate::support::own_redis;
+use crate::support::prelude::*;
 
 const NEW_SECRET: &str = "another secret for tests, of thirty-two characters and more";
 

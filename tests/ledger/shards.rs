@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use dev_servers::VitessServer;
 use ledger::rows::payments;
-use serde_json::{Value, json};
-use settings::Secret;
 use shop_domain::payment::PaymentId;
 use sqlx::{Connection, Row};
 
 use crate::ledger::reparents::can_start;
 use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost};
+use crate::support::prelude::*;
 use crate::support::shards::make_tables;
-use crate::support::{Instance, Shop, assert_all_clean};
 
 /// The databases of the shards on the server behind.
 const SHARDS: [&str; 2] = ["seckill_items_-80", "seckill_items_80-"];

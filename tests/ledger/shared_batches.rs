@@ -5,22 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use faulty_link::Trap;
-use futures::future::join_all;
 use ledger::rows::items;
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
 use shop_domain::{Item, ItemId, Outcome, Purchase, Refusal, RequestKey};
 use shop_metrics::Metrics;
 use sqlx::{Executor, Row};
 use tokio_util::task::TaskTracker;
 
-use crate::http::order_id;
-use crate::support::{
-    Answer, Client, FaultyLink, Instance, Shop, assert_clean, eventually, hold_stock_row,
-    link_to_ledger, purchase_of, until,
-};
+use crate::support::assert_clean;
+use crate::support::prelude::*;
 
 /// Group commit with one shared queue, and some items.
 struct Testbed {
@@ -347,7 +340,7 @@ async fn two_instances_share_a_hundred_items_without_a_deadlock() {
     let clients = instances.each_ref().map(Instance::stranger);
     for wave in 1..=4 {
         let press = |instance: usize, item: i64| {
-            let token = instances[instance].token(wave, web::token::Role::Buyer);
+            let token = instances[instance].token(wave, Role::Buyer);
             let client = clients[instance].with_token(&token);
             async move { buy_with_key(&client, item, &format!("key-{wave}")).await }
         };

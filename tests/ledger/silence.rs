@@ -7,13 +7,10 @@ use faulty_link::Trap;
 use gates::redis_store::RedisClient;
 use mysql_connection::limits::TRANSACTION_MAX;
 use mysql_connection::{is_unconfirmed, transact};
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
 use sqlx::Executor;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{FaultyLink, Instance, Shop, link_to, link_to_ledger, redis_url};
+use crate::support::prelude::*;
 
 /// How long it may take until everything is sold again: far longer than the bounds of the service,
 /// since machines that test are loaded.
@@ -119,7 +116,7 @@ async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
     let item = instance.make_item(json!({ "stock": 10_000, "per_buyer_limit": 10_000 })).await;
     let buyer = instance.buyer(1);
     let mut events =
-        buyer.request(reqwest::Method::GET, "/api/orders/events").send().await.expect("a stream");
+        buyer.request(Method::GET, "/api/orders/events").send().await.expect("a stream");
     assert!(events.status().is_success(), "{}", events.status());
     redis.strand();
     let stranded = redis.connections();

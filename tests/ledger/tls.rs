@@ -5,10 +5,8 @@
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use mysql_connection::engine::Engine;
-use serde_json::json;
-use settings::Secret;
 
-use crate::support::{Shop, own_mysql, unique};
+use crate::support::prelude::*;
 
 fn file(name: &str) -> String {
     format!("{}/tests/ledger/tls/{name}", env!("CARGO_MANIFEST_DIR"))

@@ -1,8 +1,6 @@
 //! The arbiter against a real server: what happens when a transaction goes wrong half-way.
 
-use serde_json::json;
-
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_stale_fence_is_refused_and_the_counter_catches_up() {

@@ -3,21 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
 use tokio_util::task::TaskTracker;
 
 use super::draw::{drawn_item, enter};
-use crate::http::{assert_clean, order_id};
 use crate::support::crowd::until_figure;
-use crate::support::{
-    Answer, Instance, Shop, assert_all_clean, hold_stock_row, is_breaker_open, own_redis, until,
-    until_in_flight, until_running,
-};
+use crate::support::own_redis;
+use crate::support::prelude::*;
 
 /// Buyers who press at once: more than a breaker needs to see.
 const BUYERS: i64 = 40;

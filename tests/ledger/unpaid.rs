@@ -1,10 +1,6 @@
 //! Buyers who hold units and do not pay: after a few holds that expired, they hold none any more.
 
-use futures::future::join_all;
-use serde_json::{Value, json};
-
-use crate::http::{assert_problem, order_id};
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, until};
+use crate::support::prelude::*;
 
 /// Forms in which orders are written: the procedure, batches, and a lock with its fence.
 const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];

@@ -4,18 +4,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use ledger::schema;
-use serde_json::{Value, json};
 use sqlx::Executor;
 use tokio::time::timeout;
-use web::token::Role;
 
 use super::draw::{self, drawn_item};
-use crate::http::assert_problem;
 use crate::process::program::{free_addr, press, program, run, serve, signal, told};
-use crate::support::{
-    BOUND, Client, Instance, Shop, assert_clean, eventually, patient_transaction, purchase_path,
-    until_running, when,
-};
+use crate::support::prelude::*;
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
 /// default, and indexes. docs/operations.md promises it.
@@ -54,9 +48,9 @@ async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced
             let client = Client::new(addr.parse().expect("an address"), Some(token));
             press(client, purchase_path(strategy, *item), format!("key-{strategy}-{id}"))
         });
-        futures::future::join_all(presses.map(tokio::spawn))
+        join_all(presses.map(tokio::spawn))
     });
-    let sales = futures::future::join_all(sales);
+    let sales = join_all(sales);
     let migration = async {
         for statement in EXPANSIONS {
             eventually("a step of the migration", || async {
@@ -127,7 +121,7 @@ async fn sells_during(
         let order = order_of_key(instance, (strategy, item), id).await;
         assert_eq!(order_of_key(instance, (strategy, item), id).await, order, "{strategy}");
     });
-    let (_, changed) = tokio::join!(futures::future::join_all(presses), change);
+    let (_, changed) = tokio::join!(join_all(presses), change);
     changed.expect("the indexes are changed");
 }
 

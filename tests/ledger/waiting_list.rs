@@ -6,16 +6,8 @@ mod timeline;
 
 use std::ops::RangeInclusive;
 
-use futures::future::join_all;
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::{BOUND, assert_problem, available, order_id};
 use crate::support::event_stream::{Event, Events};
-use crate::support::{
-    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, until,
-    until_running, when,
-};
+use crate::support::prelude::*;
 
 fn path(item: i64) -> String {
     format!("/api/items/{item}/waiting")

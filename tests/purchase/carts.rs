@@ -9,17 +9,11 @@ mod links;
 mod returns;
 mod steps;
 
-use reqwest::Method;
 use seckill::failpoint::hold::Director;
-use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::http::{assert_problem, available, order_id};
-use crate::support::{
-    Answer, BOUND, Client, Instance, Shop, assert_all_clean, assert_clean, hold_stock_row, until,
-    until_in_flight,
-};
+use crate::support::prelude::*;
 
 /// Lines of items and units.
 fn lines(lines: &[(i64, u32)]) -> Value {
@@ -276,7 +270,7 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
     let cart = one_of_each(&items);
     let clients = [instance.buyer(1), beside.buyer(1)];
     let sent = (0..20).map(|number| reserve_with_key(&clients[number % 2], &cart, "k"));
-    let answers = futures::future::join_all(sent).await;
+    let answers = join_all(sent).await;
     let made: std::collections::BTreeSet<String> =
         answers.iter().filter(|one| one.status == 201).map(order_id).collect();
     assert_eq!(made.len(), 1, "{made:?}");

@@ -5,14 +5,13 @@ mod sale;
 
 use std::time::Duration;
 
-use serde_json::json;
-
-use crate::support::{Shop, hold_stock_row, patient, until, until_in_flight, until_running};
 use sale::{AGE, Sale};
+
+use crate::support::prelude::*;
 
 /// Planted: instances that remember "sold out" for as long as the test runs, so that only what clears
 /// their own memory helps.
-async fn forgetless(changes: serde_json::Value) -> Sale {
+async fn forgetless(changes: Value) -> Sale {
     let shop = Shop::with(|config| config.purchase.sold_out_ms = 600_000).await;
     Sale::start(shop, changes).await
 }

@@ -15,14 +15,13 @@ use gates::redis_store::{Counters, RedisClient, Take};
 use linearizability::{Recorder, Specification};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::json;
-use settings::Secret;
 use shop_domain::{ItemId, OrderId, Purchase, RequestKey};
 use shop_metrics::Metrics;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Instance, Shop, link_to, link_to_ledger, purchase, redis_url, rounds, seed};
+use crate::support::prelude::*;
+use crate::support::{purchase, rounds, seed};
 
 /// Units of the item at the start.
 const STOCK: i64 = 4;

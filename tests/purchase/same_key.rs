@@ -3,14 +3,10 @@
 
 use leaselock::redis::plain;
 use leaselock::{AcquireOptions, LockName, Mutex, Wait};
-use reqwest::Method;
-use serde_json::json;
 use tokio_util::task::TaskTracker;
 
-use crate::http::{BOUND, assert_clean, assert_problem, order_id, until};
-use crate::support::{
-    Answer, Client, Instance, Shop, hold_stock_row, patient, send_and_leave, until_in_flight,
-};
+use crate::support::prelude::*;
+use crate::support::send_and_leave;
 
 const STREAM: &str = "redis-stream";
 
@@ -87,7 +83,7 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
         let buyer = here.buyer(id);
         async move { buyer.buy_with_key("lock-redis", item, "ahead").await }
     });
-    let ahead = tokio::spawn(futures::future::join_all(ahead));
+    let ahead = tokio::spawn(join_all(ahead));
     until_in_flight(&here, 4).await;
     let buyer = here.buyer(1);
     let press = async move { buyer.buy_with_key("lock-redis", item, "k").await };

@@ -1,9 +1,6 @@
 //! A shop without extensions, which only sells.
 
-use serde_json::json;
-
-use crate::http::{assert_problem, available};
-use crate::support::{Shop, assert_clean};
+use crate::support::prelude::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shop_without_extensions_sells() {

@@ -1,13 +1,11 @@
 //! Currencies: each item has one, an order has one, and money of another pays nothing.
 
 use ledger::schema;
-use serde_json::{Value, json};
 use shop_domain::Currency;
 
 use super::exports::records;
-use crate::http::{assert_problem, order_id};
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Instance, Shop, assert_all_clean, assert_clean, eventually, when};
+use crate::support::prelude::*;
 
 const LATER: &str = "2030-01-01T00:00:00Z";
 
@@ -102,7 +100,7 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
     let (_shop, instance) = Shop::open().await;
     let admin = instance.admin();
     for wrong in ["usd", "EURO", "XAU", "ABC", ""] {
-        let body = crate::support::item_body(json!({ "currency": wrong }));
+        let body = item_body(json!({ "currency": wrong }));
         let refused = admin.post("/api/admin/items", &body).await;
         assert_problem(&refused, (422, "invalid_currency"), wrong);
     }
@@ -111,9 +109,9 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
         Mug,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,\n\
         Cup,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,FRANCS\n";
     let import = async |table: &str| {
-        let request = admin.request(reqwest::Method::POST, "/api/admin/import");
+        let request = admin.request(Method::POST, "/api/admin/import");
         let request = request.header("content-type", "text/csv").body(table.to_owned());
-        crate::support::Client::send(request).await
+        Client::send(request).await
     };
     let refused = import(table).await;
     assert_eq!(refused.json["faults"][0]["column"], "currency", "{}", refused.text);

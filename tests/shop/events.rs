@@ -13,13 +13,11 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::routing::post;
-use futures::future::join_all;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use serde_json::{Value, json};
 
+use crate::support::prelude::*;
 use crate::support::trace_collector::{Collector, hex};
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Instance, Shop, eventually, until, when};
 
 /// A shop with events whose webhooks may reach this machine.
 async fn shop_with_events() -> Shop {
@@ -96,7 +94,7 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
     ] {
         let client = instance.buyer(buyer);
         let bought = client.buy(strategy, item).await;
-        let id = crate::http::order_id(&bought);
+        let id = order_id(&bought);
         let last = match step {
             Some(step) => {
                 let done = client.step(&id, step).await.expect_status(200);

@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt};
-use reqwest::Method;
-use serde_json::{Value, json};
 
-use crate::http::{assert_problem, order_id};
 use crate::process::program as process;
-use crate::support::{Client, Instance, Shop, assert_clean, unique};
+use crate::support::prelude::*;
 
 /// The records of an export as JSON lines.
 pub(super) async fn records(instance: &Instance, query: &str) -> Vec<Value> {
@@ -243,7 +240,7 @@ fn with_column(name: &str, value: &str) -> String {
     lines.map(|(line, more)| format!("{line},{more}\n")).collect()
 }
 
-async fn import(client: &Client, query: &str, table: &str) -> crate::support::Answer {
+async fn import(client: &Client, query: &str, table: &str) -> Answer {
     let request = client.request(Method::POST, &format!("/api/admin/import{query}"));
     let request = request.header("content-type", "text/csv; charset=utf-8");
     Client::send(request.body(table.to_owned())).await

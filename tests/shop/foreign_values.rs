@@ -3,14 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::order_id;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Answer, Client, Instance, Shop, item_body};
+use crate::support::prelude::*;
 
 /// Columns for values that others make, each with its table, its width in characters, and the name of the value in an
 /// answer. The comments say what the other side documents.

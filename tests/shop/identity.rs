@@ -6,15 +6,11 @@ mod keys;
 mod providers;
 mod settings;
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::{BOUND, assert_problem};
 use crate::process::program::{program, told};
 use crate::support::event_stream::Events;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Answer, Client, Instance, Shop, until};
+use crate::support::prelude::*;
 
 /// A provider with one key of each kind, and a shop that trusts it.
 async fn provider_and_shop() -> (TestIdentityProvider, Shop) {
@@ -66,7 +62,7 @@ async fn a_subject_that_signs_in_twice_at_once_becomes_one_user() {
     let (one, other) = (shop.start().await, shop.start().await);
     let token = provider.key(0).token(&provider.claims("eager"));
     let tries = (0..16).map(|at| exchange(if at % 2 == 0 { &one } else { &other }, &token));
-    let users: Vec<i64> = futures::future::join_all(tries).await.iter().map(user).collect();
+    let users: Vec<i64> = join_all(tries).await.iter().map(user).collect();
     assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
     // The name of another issuer's user may be the same.
     assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE password_hash = ''").await, 1);
@@ -183,7 +179,7 @@ async fn a_provider_in_a_private_network_is_asked_only_if_the_settings_name_the_
 #[tokio::test]
 async fn keys_of_a_file_need_no_provider() {
     let key = TestKey::ed("file-1");
-    let path = std::env::temp_dir().join(crate::support::unique("keys"));
+    let path = std::env::temp_dir().join(unique("keys"));
     let mut start = program(&Shop::new().await, &["serve"]);
     start.env("SECKILL_IDENTITY_ISSUER", "https://id.example");
     start.env("SECKILL_IDENTITY_AUDIENCE", "shop").env("SECKILL_IDENTITY_JWKS_FILE", &path);

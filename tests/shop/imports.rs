@@ -2,15 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::join_all;
-use reqwest::Method;
-use serde_json::{Value, json};
-use web::token::Role;
-
 use super::exports::items;
-use crate::http::assert_problem;
 use crate::process::program::run;
-use crate::support::{Answer, Client, Shop, item_body, unique};
+use crate::support::prelude::*;
 
 const TABLE: &str = "name,price_cents,stock,starts_at,ends_at\n\
     Lamp,250,10,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z\n\

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use lifecycle::StopResult;
-use reqwest::Method;
-use serde_json::{Value, json};
 
-use crate::http::{BOUND, assert_problem, eventually};
 use crate::support::event_stream::Events;
-use crate::support::{Answer, Client, Instance, Shop, changed, until};
+use crate::support::prelude::*;
 
 /// Runs must come to their end on a machine that is busy with other tests.
 const RUN_BOUND: Duration = Duration::from_secs(90);

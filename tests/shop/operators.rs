@@ -2,16 +2,11 @@
 
 use std::process::Stdio;
 
-use reqwest::Method;
-use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
-use web::token::Role;
 
 use crate::http;
 use crate::process::program::{program, run, told};
-use crate::support::{
-    Answer, BOUND, Client, Instance, Shop, item_body, patient_transaction, until, until_running,
-};
+use crate::support::prelude::*;
 
 const PASSWORD: &str = "a lamp that wakes up";
 

@@ -10,11 +10,9 @@ use std::sync::{Arc, Mutex};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use serde_json::{Value, json};
 
-use crate::http::order_id;
 use crate::support::payment_provider::{TestMessage, TestProvider};
-use crate::support::{Answer, Instance, Shop, assert_clean, until, until_metric};
+use crate::support::prelude::*;
 
 /// A shop whose buyers pay at the provider.
 async fn shop_of(provider: &TestProvider) -> Shop {
@@ -121,7 +119,7 @@ async fn many_deliveries_of_one_message_at_once_pay_once() {
         let said = if turn % 3 == 0 { &other } else { &said };
         said.send(instance)
     });
-    let answers = futures::future::join_all(deliveries).await;
+    let answers = join_all(deliveries).await;
     let paid = answers.iter().filter(|answer| answer.json["result"] == "paid").count();
     let results: Vec<_> = answers.iter().map(|answer| &answer.text).collect();
     assert_eq!(paid, 1, "{results:?}");

@@ -1,10 +1,6 @@
 //! Products: several items on one page of the shop, each sold for itself.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::assert_problem;
-use crate::support::{Client, Instance, Shop, assert_all_clean, item_body};
+use crate::support::prelude::*;
 
 async fn product(instance: &Instance) -> i64 {
     let body =

@@ -2,14 +2,9 @@
 
 use std::collections::HashSet;
 
-use futures::future::join_all;
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::{assert_problem, order_id};
 use crate::process::program::{program, run};
 use crate::support::event_stream::Events;
-use crate::support::{Answer, BOUND, Client, Instance, Shop, assert_clean, until};
+use crate::support::prelude::*;
 
 /// Runs `seckill shop`; answers the token that it prints.
 async fn token(shop: &Shop, action: &str, name: &str) -> String {

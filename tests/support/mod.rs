@@ -12,6 +12,7 @@ mod instance;
 pub mod ledger_copy;
 pub mod nginx;
 pub mod payment_provider;
+pub mod prelude;
 mod purchase;
 pub mod raw;
 mod rows;
@@ -36,7 +37,7 @@ use tokio::sync::OnceCell;
 
 use self::shards::SharedCluster;
 
-pub use client::{Answer, Client, purchase_path};
+pub use client::{Answer, Client, assert_problem, available, order_id, purchase_path};
 pub use counters::redis_of;
 pub use faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};

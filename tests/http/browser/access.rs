@@ -1,13 +1,11 @@
 //! Everyone can use it: by keyboard, on a phone, in the dark, in Chinese, with a screen reader, on
 //! a slow line.
 
-use serde_json::json;
 use thirtyfour::Key;
-use web::token::Role;
 
 use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{make_sale, orders_of};
-use crate::support::{Shop, is_whole};
+use crate::support::prelude::*;
 
 const BUYER: i64 = 79;
 /// What the page of sales may weigh as it comes over the line, in bytes, pictures included.

@@ -1,10 +1,9 @@
 //! The page of one's own account: a new password, and the end of all sessions.
 
-use serde_json::json;
 use thirtyfour::Key;
 
 use super::driver::{CHINESE_PHONE, DESKTOP, Look, Page};
-use crate::support::{Client, Instance, Shop};
+use crate::support::prelude::*;
 
 const OLD: &str = "a quiet harbour at noon";
 const NEW: &str = "seven loud herons in may";

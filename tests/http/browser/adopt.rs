@@ -1,16 +1,14 @@
 //! The shop as a part of another one: accounts of a provider, payments elsewhere, files.
 
-use serde_json::json;
 use thirtyfour::Key;
 
 use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::make_sale;
-use crate::http::order_id;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::{TestIdentityProvider, serve_at};
 use crate::support::payment_provider::TestProvider;
+use crate::support::prelude::*;
 use crate::support::webhook_receiver::TestReceiver;
-use crate::support::{Shop, eventually, until, when};
 
 #[tokio::test]
 async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_office_learns_it() {

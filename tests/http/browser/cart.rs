@@ -1,13 +1,12 @@
 //! A cart: items are put aside in the browser, reserved all or none, held, extended, paid and given back.
 
-use serde_json::json;
 use thirtyfour::Key;
 
 use super::access::walk_to;
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::outcomes::{COME_BACK, press_before_another_buyer, problem, stage_at};
 use super::{make_sale, orders_of};
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 const BUYER: i64 = 83;
 

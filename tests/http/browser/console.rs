@@ -1,12 +1,9 @@
 //! An operator makes a sale, watches it, changes it, audits it.
 
-use serde_json::json;
-use web::token::Role;
-
 use super::driver::{DESKTOP, Page};
 use super::make_sale;
-use crate::support::Shop;
 use crate::support::nginx::Nginx;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn an_operator_creates_and_watches_a_sale() {

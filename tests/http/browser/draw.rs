@@ -3,14 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use web::token::Role;
-
 use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
 use crate::ledger::draw::until_drawn;
-use crate::support::{Client, Instance, Shop, unique};
+use crate::support::prelude::*;
 
 const BUYER: i64 = 77;
 /// What a page would save, without a dialog of the browser.

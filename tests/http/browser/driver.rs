@@ -13,14 +13,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 use thirtyfour::prelude::*;
 use thirtyfour::{ChromiumLikeCapabilities, LoggingPrefsLogLevel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use web::token::Role;
 
-use crate::support::{Instance, is_whole};
+use crate::support::prelude::*;
 
 /// How long a step may take: a test machine may be busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(45);

@@ -5,14 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::routing::{get, post};
-use serde_json::json;
 use tower_http::services::ServeDir;
 
 use super::driver::{DESKTOP, PHONE, Page};
 use super::make_sale;
 use crate::http::typescript;
 use crate::support::identity_keys::TestKey;
-use crate::support::{Shop, eventually, unique, when};
+use crate::support::prelude::*;
 
 const ISSUER: &str = "https://corner-shop.example";
 

@@ -1,12 +1,10 @@
 //! Text that a person types into a form stays, whatever answer comes from the service meanwhile.
 
-use serde_json::{Value, json};
 use thirtyfour::Key;
-use web::token::Role;
 
 use super::driver::{DESKTOP, Page};
 use super::make_sale;
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 /// Lets a test keep back the answers to requests for one path. `asked` counts them by path.
 const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = {}; \

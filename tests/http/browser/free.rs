@@ -1,11 +1,9 @@
 //! A unit that costs nothing, in a shop whose buyers pay at a provider: nobody is sent there.
 
-use serde_json::json;
-
 use super::driver::{CHINESE_PHONE, DESKTOP, Page};
 use super::{make_sale, orders_of};
-use crate::support::Shop;
 use crate::support::payment_provider::TestProvider;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_buyer_confirms_an_order_that_costs_nothing() {

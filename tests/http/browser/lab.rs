@@ -1,10 +1,7 @@
 //! The lab: a run is set up, watched, read and taken along.
 
-use serde_json::json;
-use web::token::Role;
-
 use super::driver::{DESKTOP, Page};
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 /// The red of the page in the light: what is oversold must have it.
 const HOT: &str = "rgb(180, 35, 26)";

@@ -1,17 +1,13 @@
 //! What a buyer is told when it does not go smoothly.
 
-use serde_json::json;
-use web::token::Role;
-
 use super::driver::{DESKTOP, Page};
 use super::{make_sale, orders_of};
-use crate::http::order_id;
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 const BUYER: i64 = 78;
 
 /// The page of an item that can be bought, in the eyes of a signed-in buyer.
-async fn item_page(instance: &Instance, changes: serde_json::Value) -> Page {
+async fn item_page(instance: &Instance, changes: Value) -> Page {
     let item = make_sale(instance, changes).await;
     let page = Page::of_buyer(instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Buy for").await;

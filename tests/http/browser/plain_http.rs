@@ -1,12 +1,9 @@
 //! The shop over plain http from another machine: there a browser has no `crypto.subtle`, no `randomUUID`, no locks and no
 //! clipboard.
 
-use serde_json::json;
-use web::token::Role;
-
 use super::driver::{DESKTOP, Look, Page};
 use super::{make_sale, orders_of};
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 const BUYER: i64 = 77;
 /// What Chromium says there of a header that is good for https.

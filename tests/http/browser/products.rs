@@ -1,12 +1,11 @@
 //! A product is one entry of the list, and one page with its variants.
 
-use serde_json::json;
 use thirtyfour::Key;
 
 use super::access::walk_to;
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::make_sale;
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 async fn shirts(instance: &Instance) -> Vec<i64> {
     let body = json!({

@@ -1,12 +1,8 @@
 //! A buyer's way through the shop.
 
-use serde_json::json;
-use web::token::Role;
-
 use super::driver::{DESKTOP, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
-use crate::http::order_id;
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 const BUYER: i64 = 77;
 /// Buyers in line before her, of whom one is called up each second.

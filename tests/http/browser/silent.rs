@@ -1,11 +1,9 @@
 //! A proxy that keeps the events of a stream until it has many: the page notices, and polls.
 
-use serde_json::json;
-
 use super::driver::{DESKTOP, Page};
 use super::make_sale;
-use crate::support::Shop;
 use crate::support::nginx::Nginx;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_page_that_hears_nothing_polls() {

@@ -1,13 +1,9 @@
 //! Buyers wait for a unit that comes back, and operators see it; with the keyboard, on a phone, and in
 //! Chinese.
 
-use serde_json::json;
-use web::token::Role;
-
 use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
-use crate::http::order_id;
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 const BUYER: i64 = 77;
 
@@ -26,7 +22,7 @@ async fn cancel(instance: &Instance, buyer: i64, order: &str) {
 
 async fn leave(instance: &Instance, buyer: i64, item: i64) {
     let client = instance.buyer(buyer);
-    let request = client.request(reqwest::Method::DELETE, &format!("/api/items/{item}/waiting"));
+    let request = client.request(Method::DELETE, &format!("/api/items/{item}/waiting"));
     assert_eq!(request.send().await.expect("an answer").status(), 204);
 }
 

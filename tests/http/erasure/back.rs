@@ -1,12 +1,11 @@
 //! Deleted people who come back by the identity provider, and operators whom it names.
 
-use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{assert_problem, delete, exchange, order_id};
+use super::{delete, exchange};
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Shop, assert_clean};
+use crate::support::prelude::*;
 
 /// A token of the provider for a subject with these roles.
 fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> String {

@@ -1,23 +1,18 @@
 //! The places of deleted people: in waiting lists, in draws and among friends.
 
 use faulty_link::Trap;
-use futures::future::join_all;
 use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use seckill::extensions;
-use serde_json::json;
-use settings::Secret;
 use shop_domain::Clock;
 use shop_metrics::Metrics;
 
 use super::waiting;
-use super::{PASSWORD, delete, delete_by_admin, first_account, order_id, person};
+use super::{PASSWORD, delete, delete_by_admin, first_account, person};
 use crate::ledger::draw;
-use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, hold_stock_row, link_to_ledger, when,
-};
+use crate::support::prelude::*;
 
 /// People whose accounts are deleted while their tabs go on joining.
 const PEOPLE: usize = 6;
@@ -136,7 +131,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     assert_eq!(shop.number("SELECT COUNT(*) FROM waiting_list WHERE live = 1").await, 1);
 }
 
-async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Value {
+async fn enter_with(client: &Client, item: i64, party: &str) -> Value {
     let path = format!("/api/items/{item}/entry");
     let entered = client.post(&path, &json!({ "party": party })).await.expect_status(200);
     entered.json

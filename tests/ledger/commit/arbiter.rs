@@ -7,7 +7,6 @@ use faulty_link::{Fault, Trap};
 use ledger::write::{
     Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite, order_routine,
 };
-use serde_json::json;
 use shop_domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
 use shop_metrics::Metrics;
 use tokio::time::Instant;
@@ -15,10 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{CALL, assert_held, at_commit, link_before, loses_answer, loses_commit, until_caught};
-use crate::http::order_id;
-use crate::support::{
-    FaultyLink, Instance, Shop, eventually, purchase, statements_running, until, write_batch,
-};
+use crate::support::prelude::*;
+use crate::support::{purchase, statements_running};
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
 async fn linked_arbiter(stock: i64) -> (FaultyLink, Shop, Instance, i64, Arbiter, Metrics) {

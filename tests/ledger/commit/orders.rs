@@ -1,14 +1,10 @@
 //! COMMIT fails for a batch of orders, or for a step of an order: each order is decided once.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
 use super::{
     assert_held, at_commit, link_before, linked_shop, linked_shop_with, loses_answer, loses_commit,
 };
-use crate::http::{BOUND, order_id};
 use crate::support::event_stream::{Event, Events};
-use crate::support::{FaultyLink, Instance, Shop, assert_clean, until};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
@@ -20,7 +16,7 @@ async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
         link.trap(breaks.skip(2));
         let presses =
             (1..=40).map(async |id| linked.buyer(id).buy("mysql-batch", item).await.status);
-        let statuses = futures::future::join_all(presses).await;
+        let statuses = join_all(presses).await;
         assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
         assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 30, "{statuses:?}");
         assert_held(&beside, item, 30).await;

@@ -1,12 +1,11 @@
 //! An instance that hangs in the middle of a draw, and one that works long.
 
 use seckill::failpoint::hold::Director;
-use serde_json::json;
 
 use super::{drawn_item, drawn_with, enter, idle_instance, insert_entries, shop, until_drawn};
 use crate::process::program::{free_addr, serve, signal};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Client, assert_clean, eventually, is_whole, until, when};
+use crate::support::prelude::*;
 
 /// Enough that the draw takes a moment.
 const ENTRIES: i64 = 20_000;

@@ -1,12 +1,10 @@
 //! The key that signs a draw, and the round that its rules name.
 
-use seckill::config::Config;
-use serde_json::{Value, json};
 use verify::Known;
 
 use super::{announcement, drawn_item, enter, faults, from_now, proof, shop, until_drawn};
-use crate::http::assert_problem;
-use crate::support::{DRAW_KEY, Shop, assert_clean, item_body};
+use crate::support::DRAW_KEY;
+use crate::support::prelude::*;
 
 /// A key that a shop takes after [`DRAW_KEY`].
 const NEW_KEY: &str = "0808080808080808080808080808080808080808080808080808080808080808";

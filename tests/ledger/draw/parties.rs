@@ -3,13 +3,11 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use reqwest::Method;
-use serde_json::{Value, json};
 use verify::{Fault, Known};
 
 use super::{close_now, drawn_with, enter, faults, from_now, proof, shop, until_drawn};
-use crate::http::assert_problem;
-use crate::support::{Answer, Client, Instance, assert_clean, seed};
+use crate::support::prelude::*;
+use crate::support::seed;
 
 async fn drawn_item(instance: &Instance, stock: i64, seconds: i64, party_max: u8) -> i64 {
     drawn_with(instance, stock, seconds, json!({ "draw_party_max": party_max })).await
@@ -50,7 +48,7 @@ async fn friends_enter_by_the_key_of_the_first_one() {
     let (instance, key) = (&instance, key.as_str());
     let rush =
         (10..20).map(|buyer| async move { enter_with(&instance.buyer(buyer), item, key).await });
-    let rush = futures::future::join_all(rush).await;
+    let rush = join_all(rush).await;
     let entered: Vec<&Answer> = rush.iter().filter(|answer| answer.status == 200).collect();
     assert_eq!(entered.len(), 1, "three friends, and no more");
     for refused in rush.iter().filter(|answer| answer.status != 200) {
@@ -107,7 +105,7 @@ async fn a_buyer_who_joins_two_parties_at_once_is_drawn_once() {
             }
         }
     });
-    futures::future::join_all(joins).await;
+    join_all(joins).await;
     until_drawn(&one.stranger(), item).await;
     let proof = proof(&one.stranger(), item).await;
     assert_eq!((faults(&proof, Known::default()), proof.entries.len()), (vec![], 8));
@@ -138,7 +136,7 @@ async fn without_a_promise_of_parties_each_buyer_is_alone() {
     for party_max in [0, 5] {
         let body =
             json!({ "mode": "draw", "draw_closes_at": from_now(600), "draw_party_max": party_max });
-        let body = crate::support::item_body(body);
+        let body = item_body(body);
         let refused = instance.admin().post("/api/admin/items", &body).await;
         assert_problem(&refused, (422, "invalid_draw"), "of a draw");
     }

@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 
 use dev_servers::VitessServer;
 use ledger::rows::items;
-use reqwest::Method;
-use serde_json::{Value, json};
 use shop_domain::ItemId;
 use sqlx::{Executor, MySqlConnection};
 use time::{Duration, OffsetDateTime};
 
 use super::{SHARDS, rows_in};
-use crate::http::{PASSWORD, assert_problem, order_id, sign_in, sign_up};
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+use crate::http::{PASSWORD, sign_in, sign_up};
+use crate::support::prelude::*;
 
 /// A buyer of the group.
 const BUYER: i64 = 600;

@@ -1,25 +1,18 @@
 //! An item whose row is held, and an item with a long line: what the others notice of it.
 
 use dev_servers::{MysqlOptions, MysqlServer};
-use futures::future::join_all;
 use ledger::breaker::Breakers;
 use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::{ItemPermit, Ledger};
 use mysql_connection::Database;
-use serde_json::{Value, json};
-use settings::Secret;
 use shop_domain::{Clock, Item, ItemId, UserId};
 use shop_metrics::Metrics;
 use sqlx::MySqlConnection;
 
 use super::{all_join, join, leave, path, sold_out, status, until_status};
-use crate::http::{assert_problem, order_id};
-use crate::support::{
-    Client, Shop, assert_all_clean, assert_clean, hold_stock_row, is_breaker_open, own_mysql,
-    unique, until, until_running,
-};
+use crate::support::prelude::*;
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
 const LONG: i64 = 5_000;

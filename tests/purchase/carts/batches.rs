@@ -1,11 +1,7 @@
 //! Many reservations in one request, by the program of a shop; and what such a program may not do.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use super::{assert_all_clean, items, items_of, left, lines, one_of_each};
-use crate::http::{assert_problem, order_id};
-use crate::support::{Answer, Client, Shop};
+use super::{items, items_of, left, lines, one_of_each};
+use crate::support::prelude::*;
 
 fn line(buyer: &str, key: &str, of: &[(i64, u32)]) -> String {
     let mut body = lines(of);

@@ -4,20 +4,16 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use serde_json::json;
 use sqlx::{Connection, Executor, MySql, Transaction};
 use tokio::sync::Semaphore;
 
 use super::steps::{beside_lock_waits, statuses, step, until_expired};
-use super::{assert_all_clean, items, items_of, left, one_of_each, reserve, reserve_with_key};
-use crate::http::order_id;
-use crate::support::{
-    Answer, Instance, Shop, hold_stock_row, patient, seed, until, until_in_flight, until_running,
-};
+use super::{items, items_of, left, one_of_each, reserve, reserve_with_key};
+use crate::support::prelude::*;
+use crate::support::seed;
 
 /// Answers that said "try again", by code.
 pub(super) type TryAgain = RefCell<BTreeMap<String, u32>>;

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use seckill::failpoint::hold::Director;
-use serde_json::{Value, json};
 
 use super::steps::{statuses, step, until_expired};
-use super::{assert_all_clean, instant, left, reserve};
-use crate::http::{BOUND, assert_problem, order_id};
-use crate::support::{Answer, Client, Instance, Shop, until};
+use super::{instant, left, reserve};
+use crate::support::prelude::*;
 
 async fn extend(buyer: &Client, order: &str, body: Value) -> Answer {
     buyer.post(&format!("/api/orders/{order}/extension"), &body).await

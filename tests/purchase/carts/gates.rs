@@ -1,16 +1,13 @@
 //! Carts beside purchases by a gate with a number of its own: a counter in Redis, or rows of units.
 
 use extension::job::Job;
-use futures::future::join_all;
 use seckill::job::Reconcile;
-use serde_json::json;
 use shop_metrics::Metrics;
 
 use super::crowds::{TryAgain, for_good};
 use super::steps::step;
-use super::{assert_all_clean, left, reserve};
-use crate::http::{assert_problem, order_id};
-use crate::support::Shop;
+use super::{left, reserve};
+use crate::support::prelude::*;
 
 const NEVER_MS: u64 = 3_600_000;
 

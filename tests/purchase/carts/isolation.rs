@@ -11,16 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Report, Valid, Workload};
-use futures::future::{join, join_all};
+use futures::future::join;
 use futures::stream::{self, StreamExt};
 use mysql_connection::begin_snapshot;
-use serde_json::{Value, json};
 use sqlx::MySqlConnection;
 
-use super::{assert_all_clean, reserve};
-use crate::http::order_id;
+use super::reserve;
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Instance, Shop, eventually, patient, rounds};
+use crate::support::prelude::*;
+use crate::support::rounds;
 
 /// Items, of which each cart wants three.
 const ITEMS: usize = 6;

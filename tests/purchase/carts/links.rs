@@ -1,11 +1,9 @@
 //! The connection breaks between the statements of a cart, or at COMMIT: it is whole or absent.
 
 use faulty_link::{Fault, Trap};
-use settings::Secret;
 
-use super::{assert_all_clean, items_of, left, one_of_each, reserve_with_key};
-use crate::http::order_id;
-use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, until};
+use super::{items_of, left, one_of_each, reserve_with_key};
+use crate::support::prelude::*;
 
 const COMMIT: &[u8] = b"\x03COMMIT";
 

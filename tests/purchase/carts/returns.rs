@@ -1,12 +1,8 @@
 //! A paid order is given back as a whole, once, where all its items allow it.
 
-use futures::future::join_all;
-use serde_json::json;
-
 use super::steps::{statuses, step};
-use super::{assert_all_clean, left, reserve};
-use crate::http::{assert_problem, order_id};
-use crate::support::{Client, Instance, Shop};
+use super::{left, reserve};
+use crate::support::prelude::*;
 
 /// Items whose paid orders come back for these seconds.
 async fn items(instance: &Instance, seconds: &[u32]) -> Vec<i64> {

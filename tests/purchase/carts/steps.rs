@@ -3,11 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde_json::json;
-
-use super::{assert_all_clean, items, left, one_of_each, reserve};
-use crate::http::{BOUND, assert_problem, order_id};
-use crate::support::{Answer, Client, Shop, patient_transaction, until};
+use super::{items, left, one_of_each, reserve};
+use crate::support::prelude::*;
 
 pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.step(order, step).await
@@ -53,7 +50,7 @@ async fn all_lines_are_paid_and_cancelled_together() {
     let payloads: Vec<String> = shop.read_all(sqlx::query_scalar(payloads)).await;
     let of_order = |order: &str, status: &str| {
         let changes = payloads.iter().flat_map(|payload| {
-            let payload: serde_json::Value = serde_json::from_str(payload).expect("JSON");
+            let payload: Value = serde_json::from_str(payload).expect("JSON");
             payload["orders"].as_array().cloned().unwrap_or_default()
         });
         let mut changes = changes.filter(|one| one["id"] == order && one["status"] == status);

@@ -7,18 +7,14 @@ mod run;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use futures::future::join_all;
 use proptest::test_runner::TestCaseError;
-use reqwest::Method;
-use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
-use web::token::Role;
 
 use super::books::{Answer as Expected, Books, ExpectedPurchase, HOLD_MINUTES, OFFER_MINUTES};
 use super::plan::{Buy, Plan, Sale, Step};
-use crate::support::{Answer, Client, Instance, Shop, purchase_path};
+use crate::support::prelude::*;
 use run::{Run, accepted, expect, fail};
 
 /// How long the service may take to get where the model is already.

@@ -1,14 +1,11 @@
 //! Endpoints with a filter get what they name, in order, and know which positions that covers.
 
-use futures::future::join_all;
 use seckill::failpoint::hold::Director;
-use serde_json::{Value, json};
 
 use super::{endpoint, shop_with_events, subscribe_by, until_endpoint};
-use crate::http::assert_problem;
 use crate::support::crowd::RECOVERY_MAX;
+use crate::support::prelude::*;
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Instance, eventually, until, when};
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
     let body = json!({ "target": receiver.url(), "filter": filter });

@@ -19,18 +19,14 @@ use dev_servers::{MysqlOptions, MysqlServer};
 use forgetful_disk::{ForgetfulDisk, Survives};
 use futures::TryStreamExt;
 use rand::RngExt;
-use reqwest::Method;
 use serde::Deserialize;
-use serde_json::json;
-use settings::Secret;
 use sqlx::Row;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
-use web::token::Role;
 
 use crate::process::program::{free_addr, serve};
-use crate::support::{Client, Shop, eventually, is_whole, own_mysql, purchase_path, unique, when};
+use crate::support::prelude::*;
 
 /// Orders of an ordinary run.
 const ORDERS: u64 = 1_200;
@@ -174,7 +170,7 @@ async fn sell(
         let path = purchase_path("mysql-batch", items[turn % items.len()]);
         let bought = client.request(Method::POST, &path).send().await;
         let order = match bought {
-            Ok(answer) if answer.status() == 201 => answer.json::<serde_json::Value>().await.ok(),
+            Ok(answer) if answer.status() == 201 => answer.json::<Value>().await.ok(),
             _ => {
                 sleep(Duration::from_millis(20)).await;
                 continue;

@@ -1,11 +1,9 @@
 //! The list of attacks on tokens: each is refused, and the honest token beside it is not.
 
-use serde_json::{Value, json};
-
 use super::{exchange, provider_and_shop, user};
-use crate::http::assert_problem;
 use crate::support::identity_keys::{TestKey, sign_hmac, unsigned};
 use crate::support::identity_provider::{CLIENT_ID, TestIdentityProvider};
+use crate::support::prelude::*;
 
 /// A token that must be refused, and what it tries.
 type Attack = (String, String);

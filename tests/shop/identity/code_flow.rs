@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 
-use reqwest::{Client as Http, Method, redirect::Policy};
-use serde_json::{Value, json};
+use reqwest::{Client as Http, redirect::Policy};
 
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::{TestIdentityProvider, serve_at};
-use crate::support::{Client, Instance, Shop};
+use crate::support::prelude::*;
 
 /// A browser without a screen: it has cookies, and follows redirects when it is told to.
 struct Browser {

@@ -1,11 +1,8 @@
 //! Sets of keys in the forms that providers publish, and the algorithms of their keys.
 
-use serde_json::{Value, json};
-
 use super::{exchange, user};
-use crate::http::assert_problem;
 use crate::support::identity_keys::TestKey;
-use crate::support::{Answer, Instance, Shop, unique};
+use crate::support::prelude::*;
 
 const ISSUER: &str = "https://id.example";
 

@@ -1,11 +1,10 @@
 //! The tokens that big providers send, each in the shape that its documents show, signed by a key of these tests.
 
-use serde_json::{Value, json};
 use toml::Value as Setting;
 
 use super::{exchange, session_of, user};
 use crate::support::identity_keys::TestKey;
-use crate::support::{Shop, changed, unique};
+use crate::support::prelude::*;
 
 /// The id of the key that signs.
 const KEY: &str = "1LTMzakihiRla_8z2BEJVXeWMqo";

@@ -1,11 +1,8 @@
 //! Settings with commas and dots in the names of others, and what the service says when they do not fit.
 
-use serde_json::{Value, json};
-
-use crate::http::assert_problem;
 use crate::process::program::{LoggedService, program, told};
 use crate::support::identity_keys::TestKey;
-use crate::support::{Shop, changed, unique};
+use crate::support::prelude::*;
 
 const ISSUER: &str = "https://id.example";
 /// A directory's name of a group, as coder#21878 has one.

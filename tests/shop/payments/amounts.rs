@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use ledger::order::refund;
-use serde_json::{Value, json};
 use shop_domain::payment::PaymentId;
 
 use super::{buy, owe, payment, selling, shop_of, status, take};
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Shop, assert_clean};
+use crate::support::prelude::*;
 
 /// An order of buyer 1 that is paid by the payment `p1` of 250 cents.
-async fn paid_order() -> (TestProvider, Shop, crate::support::Instance, i64, String) {
+async fn paid_order() -> (TestProvider, Shop, Instance, i64, String) {
     let (provider, shop, instance, item) = selling(json!({ "stock": 2 })).await;
     let order = buy(&instance, 1, item).await;
     take(&instance, &provider.succeeded("m1", "p1", &order, 250), "paid").await;

@@ -1,11 +1,8 @@
 //! Orders that cost nothing: no provider is asked, as in other shops (saleor PR 8938, django-oscar PR 1348).
 
-use serde_json::{Value, json};
-
 use super::{buy, expire, selling, shop_of, status, take};
-use crate::http::order_id;
-use crate::support::assert_clean;
 use crate::support::payment_provider::TestProvider;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn an_order_of_nothing_is_paid_without_the_provider() {

@@ -1,11 +1,10 @@
 //! Paid orders that are given back: their money goes back by the refunds of the provider.
 
 use futures::future::join;
-use serde_json::{Value, json};
 
 use super::{buy, owe, payment, selling, shop_of, status, take, until_refund_requested};
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Answer, Instance, assert_clean, eventually, when};
+use crate::support::prelude::*;
 
 /// An item of these units whose orders may be given back.
 fn returnable(stock: i64) -> Value {

@@ -9,18 +9,16 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use dev_servers::{MysqlSet, Replication};
-use futures::future::{join, join_all};
+use futures::future::join;
 use mysql_connection::replication;
-use reqwest::Method;
-use serde_json::{Value, json};
 use tokio::process::Child;
-use web::token::Role;
 
-use super::{Log, READERS, assert_all_clean, assert_serializable, cart, items, read_until};
+use super::{Log, READERS, assert_serializable, cart, items, read_until};
 use crate::process::program::{free_addr, serve};
 use crate::purchase::carts::lines;
 use crate::support::crowd::{RECOVERY_MAX, on};
-use crate::support::{Client, Instance, Shop, eventually, seconds, unique, until};
+use crate::support::prelude::*;
+use crate::support::seconds;
 
 /// Seconds of an ordinary run. The piece that has begun then is finished.
 const SECONDS: u64 = 20;
