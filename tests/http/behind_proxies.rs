@@ -30,8 +30,7 @@ async fn events_arrive_behind_nginx_with_its_defaults() {
     assert_eq!(answer.headers()["x-accel-buffering"], "no");
     assert_eq!(answer.headers()["cache-control"], "no-store, no-transform");
     let first = tokio::time::timeout(BOUND, answer.chunk()).await.expect("in time");
-    let first = first.expect("a stream").expect("an event");
-    assert_eq!(first, "event: alive\ndata: {}\n\n");
+    assert_eq!(first.expect("a stream").expect("an event"), "event: alive\ndata: {}\n\n");
 }
 
 /// A request byte by byte, as a proxy sends it, and the status of its answer.
@@ -84,8 +83,7 @@ async fn a_purchase_is_read_in_each_form_of_a_proxy() {
         let parts: Vec<&str> = form.splitn(3, ' ').collect();
         let [version, expected, headers] = parts[..] else { panic!("{line}") };
         let request = head(version, &headers.replace('|', "\r\n"));
-        let answered = status(&instance, &request).await.to_string();
-        assert_eq!(answered, expected, "{source}:\n{request}");
+        assert_eq!(status(&instance, &request).await.to_string(), expected, "{source}:\n{request}");
         sold += i64::from(expected == "201");
     }
     // nginx with proxy_request_buffering off, Envoy, Google Cloud: the body in chunks.

@@ -90,8 +90,7 @@ async fn many_requests_with_one_key_are_one_order_on_two_instances() {
         assert!(!orders.is_empty(), "{strategy}: nobody got through");
         orders.dedup();
         assert_eq!(orders.len(), 1, "{strategy}: {orders:?}");
-        let retry = there.buyer(1).buy_with_key(strategy, item, "one").await;
-        assert_eq!(order_id(&retry), orders[0]);
+        assert_eq!(order_id(&there.buyer(1).buy_with_key(strategy, item, "one").await), orders[0]);
         let audit = assert_clean(&here, item).await;
         assert_eq!((&audit["orders"], &audit["available"]), (&json!(1), &json!(9)), "{strategy}");
     }

@@ -35,8 +35,7 @@ async fn watch_item(addr: String, item: i64, heard: watch::Sender<i64>) {
                 heard.send_replace(available);
             }
         }
-        let keep = text.len().saturating_sub(300);
-        text.drain(..text.ceil_char_boundary(keep));
+        text.drain(..text.ceil_char_boundary(text.len().saturating_sub(300)));
     }
 }
 

@@ -9,8 +9,7 @@ async fn an_instance_is_alive_and_ready_and_says_what_its_jobs_did() {
     let shop = Shop::with_lock_servers(|config| config.session.revocation_period_ms = 200).await;
     let instance = shop.start().await;
     let stranger = instance.stranger();
-    let alive = stranger.get("/healthz").await;
-    assert_eq!((alive.status, &alive.json["status"]), (200, &json!("alive")));
+    stranger.get("/healthz").await.assert_fields(200, json!({ "status": "alive" }));
     // Sessions with the locks' servers are opened by the first look.
     let servers = ["mysql", "redis", "redlock", "etcd", "zookeeper"];
     let all_well: Value = servers.iter().map(|name| (*name, json!("ok"))).collect();
@@ -52,10 +51,8 @@ async fn an_operator_reads_the_state_by_a_route_that_proxies_pass() {
     assert_eq!(answer.headers["content-type"], "application/json");
     assert_eq!(answer.json["dependencies"]["mysql"], "ok", "{}", answer.text);
     // What axum answers by itself still becomes a problem, there too.
-    let wrong = instance.stranger().post("/readyz", &json!({})).await;
-    assert_problem(&wrong, (405, "method_not_allowed"), "a method that is none");
-    let buyer = instance.buyer(2).get(path).await;
-    assert_problem(&buyer, (403, "forbidden"), "a buyer");
+    instance.stranger().post("/readyz", &json!({})).await.expect_problem(405, "method_not_allowed");
+    assert_problem(&instance.buyer(2).get(path).await, (403, "forbidden"), "a buyer");
 }
 
 /// Anybody may ask, and a server that answers late makes each answer late.
@@ -95,8 +92,7 @@ async fn purchases_refusals_and_the_times_of_locks_are_counted() {
     let (_shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     // This strategy has no gate of its own that counts buyers: the arbiter refuses.
-    let again = instance.buyer(1).buy("mysql-atomic", item).await;
-    assert_problem(&again, (409, "limit_reached"), "again");
+    instance.buyer(1).buy("mysql-atomic", item).await.expect_problem(409, "limit_reached");
     assert_eq!(instance.buyer(1).buy("no-such-strategy", item).await.status, 404);
     let put = instance.stranger().request(Method::PUT, "/api/session/password");
     assert_eq!(put.send().await.expect("an answer").status(), 401);

@@ -22,8 +22,7 @@ async fn a_clock_of_redis_that_is_set_right_stops_no_line() {
     place(&stand(&instance.buyer(2), sold, json!({})).await);
     instance.clock.shift(-Duration::HOUR);
     place(&stand(&instance.buyer(3), sold, json!({})).await);
-    let refused = buy(&instance.buyer(1), sold, &early).await;
-    assert_problem(&refused, (403, "ticket_expired"), "a ticket for an hour");
+    buy(&instance.buyer(1), sold, &early).await.expect_problem(403, "ticket_expired");
     // The ticket of buyer 1 ends, and then buyer 2 has been silent for long enough.
     let admitted = until_admitted(&instance.buyer(3), sold, json!({})).await;
     assert_eq!(buy(&instance.buyer(3), sold, ticket(&admitted)).await.status, 201);
@@ -93,8 +92,7 @@ async fn a_ticket_ends_without_redis_too() {
     link.cut();
     assert_eq!(buy(&instance.buyer(1), sold, &held).await.status, 201);
     instance.clock.shift(Duration::minutes(10));
-    let late = buy(&instance.buyer(1), sold, &held).await;
-    assert_problem(&late, (403, "ticket_expired"), "ten minutes later");
+    buy(&instance.buyer(1), sold, &held).await.expect_problem(403, "ticket_expired");
     link.mend();
     until_admitted(&instance.buyer(1), sold, json!({})).await;
 }

@@ -116,7 +116,6 @@ async fn a_queue_token_brings_the_number_back_when_redis_has_lost_it() {
     }
     let told = stand(&one.buyer(9), sold, json!({})).await;
     assert_eq!(told.json["position"], 6, "behind 3 to 8, and before 31");
-    let told = stand(&one.buyer(31), sold, json!({})).await;
-    assert_eq!(told.json["position"], 7);
+    assert_eq!(stand(&one.buyer(31), sold, json!({})).await.json["position"], 7);
     assert_eq!(buy(&two.buyer(1), sold, &good).await.status, 201, "a ticket is its signature");
 }

@@ -43,8 +43,7 @@ async fn the_stock_falls_on_every_instance_and_comes_back() {
         events.seek(SOON, stock(0)).await.expect("none is left");
         events.seek(SOON, state("sold_out")).await.expect("sold out");
     }
-    let cancelled = there.buyer(2).step(&order, "cancellation").await;
-    assert_eq!(cancelled.status, 200);
+    there.buyer(2).step(&order, "cancellation").await.expect_status(200);
     for events in &mut streams {
         events.seek(SOON, stock(1)).await.expect("one came back");
         events.seek(SOON, state("open")).await.expect("open again");

@@ -41,8 +41,7 @@ async fn the_streams_of_a_session_end_with_it_and_no_others() {
     sign_out(&operator).await;
     assert!(ending.ends(BOUND).await, "the stream of an operator who signed out is open");
     let run = path.trim_end_matches("/events");
-    let still = instance.admin().get(run).await;
-    assert_eq!(still.json["state"], "running", "the run itself goes on: {}", still.text);
+    assert_eq!(instance.admin().get(run).await.json["state"], "running", "the run itself goes on");
     Client::send(instance.admin().request(Method::DELETE, run)).await;
     instance.clock.shift(time::Duration::hours(2));
     assert!(other.ends(BOUND).await, "the stream of a token that has expired is open");

@@ -70,8 +70,7 @@ async fn the_client_reserves_extends_and_buys() {
     let Some(folder) = build() else { return };
     let (_shop, instance, item) =
         Shop::selling(json!({ "per_buyer_limit": 9, "extend_seconds": 60 })).await;
-    let printed = "2 1 true order_state_conflict true\n";
-    assert_prints(&folder, PROGRAM, &instance, item, printed).await;
+    assert_prints(&folder, PROGRAM, &instance, item, "2 1 true order_state_conflict true\n").await;
     assert_clean(&instance, item).await;
 }
 

@@ -87,8 +87,7 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
         config.limits.user_per_second = 0;
     })
     .await;
-    let settings = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
-    let item = instance.make_item(settings).await;
+    let item = instance.make_item(json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 })).await;
     let (stops, sold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut buyers = JoinSet::new();
     for id in 1..=BUYERS {

@@ -111,16 +111,14 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     }
     let gone = instance.buyer(5);
     for _ in 0..2 {
-        let left = Client::send(gone.request(Method::DELETE, &path)).await;
-        assert_eq!(left.status, 204);
+        Client::send(gone.request(Method::DELETE, &path)).await.expect_status(204);
     }
     let left = gone.get(&path).await.json;
     assert_eq!((&left["status"], &left["promise"]), (&json!("none"), &Value::Null));
     // Nobody buys, and nobody stands in line without an entry.
     assert_problem(&instance.buyer(9).buy("default", item).await, (409, "draw_only"), "of a draw");
     let waiting = format!("/api/items/{item}/waiting");
-    let waits = instance.buyer(9).post(&waiting, &json!({})).await;
-    assert_problem(&waits, (409, "draw_only"), "of a draw");
+    instance.buyer(9).post(&waiting, &json!({})).await.expect_problem(409, "draw_only");
     let list = stranger.get(&format!("/api/items/{item}/draw/entries")).await;
     assert_problem(&list, (409, "entries_open"), "of a draw");
     // As if a writer had taken it whose clock was ahead.
@@ -207,8 +205,7 @@ async fn what_cannot_be_drawn_is_refused() {
         (json!({ "ends_at": from_now(610) }), "invalid_schedule"),
         (json!({ "offer_seconds": 0 }), "invalid_draw"),
     ] {
-        let refused = instance.admin().edit(item, edit).await;
-        assert_problem(&refused, (422, problem), "of a draw");
+        assert_problem(&instance.admin().edit(item, edit).await, (422, problem), "of a draw");
     }
     assert_eq!(instance.admin().edit(item, json!({ "ends_at": from_now(700) })).await.status, 200);
 }
@@ -222,8 +219,7 @@ async fn a_draw_that_is_made_again_is_the_same() {
         let request = instance.admin().request(Method::POST, "/api/admin/items");
         Client::send(request.header("idempotency-key", "one").json(&body))
     };
-    let made = make().await.expect_status(201);
-    let item = made.json["id"].as_i64().expect("an id");
+    let item = make().await.expect_status(201).json["id"].as_i64().expect("an id");
     until_drawn(&instance.stranger(), item).await;
     let again = make().await;
     assert_eq!((again.status, again.json["id"].as_i64()), (201, Some(item)), "{}", again.text);
@@ -242,10 +238,9 @@ pub(crate) async fn insert_entries(pool: &Database, item: i64, count: i64) {
             let id = hex::encode(rand::random::<[u8; 16]>());
             if party.1 == 0 {
                 let is_alone = rand::random_range(0..4) > 0;
-                let key = hex::encode(rand::random::<[u8; 16]>());
                 party = match is_alone {
                     true => (id.clone(), 1),
-                    false => (key, rand::random_range(2..=4)),
+                    false => (hex::encode(rand::random::<[u8; 16]>()), rand::random_range(2..=4)),
                 };
             }
             party.1 -= 1;
@@ -273,8 +268,7 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
     let stock = 700;
     let shop = shop().await;
     let maker = idle_instance(&shop).await;
-    let parties = json!({ "draw_party_max": 4 });
-    let item = drawn_with(&maker, stock, 5 + count / 20_000, parties).await;
+    let item = drawn_with(&maker, stock, 5 + count / 20_000, json!({ "draw_party_max": 4 })).await;
     insert_entries(&shop.pool, item, count).await;
     maker.stop().await;
     // Each process goes on where the one before was killed; the last point is reached with each part of the list.

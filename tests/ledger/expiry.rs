@@ -388,8 +388,7 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
             tokio::time::sleep(Duration::from_millis(3)).await;
             let _ = sqlx::query(turned_around).execute(&shop.pool).await;
         };
-        let presses = join_all((1..=BUYERS).map(|buyer| press(round, buyer)));
-        tokio::join!(presses, end_holds);
+        tokio::join!(join_all((1..=BUYERS).map(|buyer| press(round, buyer))), end_holds);
     }
     assert!(expired().await > 0.0, "no order has expired meanwhile");
     assert_eq!(deadlocks(&shop).await, 0);

@@ -156,8 +156,7 @@ async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
     // The consumer is given it again.
     let stored = eventually(RECOVERY_MAX, || arbiter.reject(&refused)).await;
     assert_eq!(stored.status, OrderStatus::Rejected);
-    let there = "SELECT COUNT(*) FROM orders WHERE status = 'rejected'";
-    assert_eq!(shop.number(there).await, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM orders WHERE status = 'rejected'").await, 1);
 }
 
 /// The old writer lives on as a server that takes no writes, and still has its old rows.
@@ -205,8 +204,7 @@ async fn no_answer_comes_from_a_writer_that_was_replaced_a_moment_ago() {
     is_followed(&instance, 2.0).await;
     let insert = "INSERT IGNORE INTO redis_queues (item_id) VALUES (7)";
     eventually(RECOVERY_MAX, || sqlx::query(insert).execute(&shop.pool)).await;
-    let seen = seen().await;
-    assert!(!matches!(seen, Ok(0)), "the old writer answers what the new one has not");
+    assert!(!matches!(seen().await, Ok(0)), "the old writer answers what the new one has not");
 }
 
 /// A replica was left writable by mistake. The writer is silent for a moment, and comes back.

@@ -50,8 +50,7 @@ async fn assert_old_is_ready(old: &Database) {
     let is_there = |said: &String| said.contains("Vitess, 1 of 1 primaries serve");
     let said = until(RECOVERY_MAX, || said_by(old), is_there).await;
     assert!(said.contains("a commit waits for no replica"), "{said}");
-    let different = check::session_differences(old).await.expect("it answers");
-    assert_eq!(different, Vec::<String>::new());
+    assert_eq!(check::session_differences(old).await.expect("it answers"), Vec::<String>::new());
     old.close().await;
 }
 

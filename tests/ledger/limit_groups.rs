@@ -44,8 +44,7 @@ async fn a_buyer_gets_two_of_five_items_by_any_strategy() {
     for (buyer, strategy) in (1..).zip(STRATEGIES) {
         let client = instance.buyer(buyer);
         for item in &items[..2] {
-            let bought = client.buy_for_good(strategy, *item).await;
-            assert_eq!(bought.status, 201, "{strategy}: {}", bought.text);
+            client.buy_for_good(strategy, *item).await.expect_status(201);
         }
         let over = client.buy_for_good(strategy, items[2]).await;
         let code = if strategy == "redis-stream" { "rejected" } else { "group_limit_reached" };
@@ -115,10 +114,8 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
         buyer.until(&format!("/api/orders/{order}"), |seen| seen.json["status"] == "expired").await;
     }
     assert_eq!(buyer.buy("mysql-atomic", items[0]).await.status, 201);
-    let paid = buyer.step(&second, "payment").await;
-    assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
-    let late = buyer.step(&third, "payment").await;
-    assert_problem(&late, (409, "limit_reached"), "the limit is used up");
+    buyer.step(&second, "payment").await.assert_fields(200, json!({ "status": "paid" }));
+    buyer.step(&third, "payment").await.expect_problem(409, "limit_reached");
     assert_all_clean(&instance, &items).await;
 }
 
@@ -182,8 +179,7 @@ async fn nobody_waits_who_could_not_accept() {
     let sold = order_id(&instance.buyer(1).buy("mysql-atomic", scarce).await);
     let path = format!("/api/items/{scarce}/waiting");
     assert_eq!(instance.buyer(2).buy("mysql-atomic", items[0]).await.status, 201);
-    let refused = instance.buyer(2).post(&path, &json!({})).await;
-    assert_problem(&refused, (409, "group_limit_reached"), "has one already");
+    instance.buyer(2).post(&path, &json!({})).await.expect_problem(409, "group_limit_reached");
     // And the ledger decides once more when an offer is accepted.
     assert_eq!(instance.buyer(3).post(&path, &json!({})).await.status, 200);
     assert_eq!(instance.buyer(3).buy("mysql-atomic", items[0]).await.status, 201);

@@ -134,8 +134,7 @@ async fn a_crowd_at_one_item_keeps_nobody_else_waiting() {
     let served = AtomicUsize::new(0);
     let (testbed, served) = (&testbed, &served);
     let crowd = (1..=CROWD).map(|buyer| async move {
-        let bought = testbed.purchase(0, buyer + 1_000);
-        let outcome = testbed.group_commit.write(bought, None).await;
+        let outcome = testbed.group_commit.write(testbed.purchase(0, buyer + 1_000), None).await;
         served.fetch_add(1, Ordering::Relaxed);
         outcome
     });
@@ -182,13 +181,11 @@ async fn nobody_else_pays(testbed: &Testbed, first: impl Fn(i64) -> Vec<Purchase
 #[tokio::test]
 async fn a_sold_out_rush_next_door_costs_nobody_a_rollback() {
     let testbed = Testbed::new(30, 20).await;
-    let item = testbed.items[0].id.get();
-    testbed.shop.set_stock(item, 1).await;
+    testbed.shop.set_stock(testbed.items[0].id.get(), 1).await;
     let rush = |wave: i64| (0..3).map(|one| testbed.purchase(0, wave * 10 + one)).collect();
     let rushed = nobody_else_pays(&testbed, rush).await;
     assert_eq!(count_sold(&rushed), 1, "{rushed:?}");
-    let sold_out = rushed.iter().filter(|outcome| is_sold_out(outcome)).count();
-    assert_eq!(sold_out, 23, "{rushed:?}");
+    assert_eq!(rushed.iter().filter(|outcome| is_sold_out(outcome)).count(), 23, "{rushed:?}");
 }
 
 fn is_sold_out(outcome: &Outcome) -> bool {
@@ -198,8 +195,7 @@ fn is_sold_out(outcome: &Outcome) -> bool {
 #[tokio::test]
 async fn an_item_that_stays_sold_out_is_not_apart_for_ever() {
     let testbed = Testbed::new(10, 20).await;
-    let item = testbed.items[0].id.get();
-    testbed.shop.set_stock(item, 0).await;
+    testbed.shop.set_stock(testbed.items[0].id.get(), 0).await;
     let (others, refused) =
         testbed.wave(1, (100..103).map(|buyer| testbed.purchase(0, buyer)).collect()).await;
     assert_sold(&others);
@@ -250,8 +246,7 @@ async fn an_order_that_the_ledger_never_takes_spoils_no_other() {
 #[tokio::test]
 async fn a_row_that_somebody_holds_stops_its_item_alone() {
     let testbed = Testbed::new(30, 100).await;
-    let held = testbed.items[0].id.get();
-    let holder = hold_stock_row(&testbed.shop.pool, held).await;
+    let holder = hold_stock_row(&testbed.shop.pool, testbed.items[0].id.get()).await;
     let of_the_held = testbed.write_all((1..=6).map(|buyer| testbed.purchase(0, buyer)));
     let of_the_others = async {
         for buyer in 1..=6 {
@@ -278,8 +273,7 @@ async fn the_stock_of_many_items_is_taken_by_the_primary_key() {
     for count in [6, 60] {
         let testbed = Testbed::new(count, 10).await;
         // Two orders are written by themselves; this one is in the first batch.
-        let held = testbed.items[3].id.get();
-        let holder = hold_stock_row(&testbed.shop.pool, held).await;
+        let holder = hold_stock_row(&testbed.shop.pool, testbed.items[3].id.get()).await;
         let look = async {
             let running = "SELECT INFO FROM information_schema.PROCESSLIST \
                  WHERE DB = DATABASE() AND INFO LIKE 'UPDATE stock %CASE%'";

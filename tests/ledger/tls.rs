@@ -42,8 +42,7 @@ async fn tls_is_spoken_where_the_url_asks_and_verified_where_it_says_so() {
 }
 
 async fn without_it_unless_the_url_asks(server: &MysqlServer) {
-    let plain = shop(server, "").await;
-    assert_eq!(tls_of(&plain).await, None);
+    assert_eq!(tls_of(&shop(server, "").await).await, None);
     let required = shop(server, "?ssl-mode=REQUIRED").await;
     let protocol = tls_of(&required).await.expect("TLS is in force");
     assert!(protocol.starts_with("TLSv1."), "{protocol}");

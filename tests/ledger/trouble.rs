@@ -51,10 +51,8 @@ async fn others_go_on(
     let sell = async |buyers: std::ops::Range<i64>| {
         for id in buyers {
             let buyer = instance.buyer(id);
-            let sold = buyer.buy("mysql-atomic", other).await;
-            assert_eq!(sold.status, 201, "another item: {}", sold.text);
-            let paid = buyer.step(&order_id(&sold), "payment").await;
-            assert_eq!(paid.status, 200, "a payment: {}", paid.text);
+            let sold = buyer.buy("mysql-atomic", other).await.expect_status(201);
+            buyer.step(&order_id(&sold), "payment").await.expect_status(200);
         }
     };
     let (answers, ()) = tokio::join!(many_buyers, sell(1..11));
@@ -163,8 +161,7 @@ async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_i
         let waiting = usize::try_from(BUYERS).expect("a few");
         until_in_flight(&instance, waiting).await;
         for id in 1..5 {
-            let sold = instance.buyer(id).buy("mysql-version", other).await;
-            assert_eq!(sold.status, 201, "another item: {}", sold.text);
+            instance.buyer(id).buy("mysql-version", other).await.expect_status(201);
         }
         // They did not wait until those of the first item had given up.
         until_in_flight(&instance, waiting).await;
@@ -188,8 +185,7 @@ async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() 
     let holder = hold_stock_row(&shop.pool, item).await;
     let others = async {
         until_figure(&instance, "seckill_purchases_shed_total", |shed| shed >= 1.0).await;
-        let sold = instance.buyer(1).buy("mysql-atomic", other).await;
-        assert_eq!(sold.status, 201, "another item: {}", sold.text);
+        instance.buyer(1).buy("mysql-atomic", other).await.expect_status(201);
     };
     let buyers = many_buyers(&instance, "mysql-atomic", item, 100);
     let (answers, ()) = tokio::join!(buyers, others);

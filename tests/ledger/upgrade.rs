@@ -73,8 +73,7 @@ async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced
     // The earlier instance leaves politely; the other one goes on.
     signal(earlier.id().expect("running"), "TERM").await;
     assert_eq!(earlier.wait().await.expect("ended").code(), Some(0));
-    let ready = Client::new(second.parse().expect("an address"), None).get("/readyz").await;
-    assert_eq!(ready.status, 200, "{}", ready.text);
+    Client::new(second.parse().expect("an address"), None).get("/readyz").await.expect_status(200);
     for (_, item) in items {
         assert_clean(&maker, item).await;
     }
@@ -195,8 +194,7 @@ async fn migrations_that_were_broken_off_go_on() {
         shop.pool.execute(statement).await.expect("broken off");
     }
     schema::migrate(&shop.config, &shop.pool).await.expect("they go on");
-    let state = schema::schema_state(&shop.pool).await.expect("read");
-    assert_eq!(state, schema::SchemaState::Current);
+    assert_eq!(schema::schema_state(&shop.pool).await.expect("read"), schema::SchemaState::Current);
     for done in ["SELECT first_stock FROM items", "SELECT home_epoch FROM stock"] {
         shop.pool.execute(done).await.expect("the further statements are done");
     }

@@ -62,8 +62,7 @@ async fn a_memory_that_an_expiry_does_not_clear_is_caught() {
 #[tokio::test]
 async fn a_memory_of_the_promised_age_is_clean() {
     let mut sale = Sale::start(Shop::new().await, json!({ "stock": 1 })).await;
-    let order = sold_out_on_the_second(&mut sale).await;
-    sale.cancel(0, 1, &order).await;
+    sale.cancel(0, 1, &sold_out_on_the_second(&mut sale).await).await;
     let mut buyer = 4;
     let bought = loop {
         let answer = sale.buy(1, buyer).await;
@@ -104,11 +103,10 @@ async fn a_list_that_loses_an_order_is_caught() {
 async fn a_replay_that_names_another_order_is_caught() {
     let mut sale = Sale::start(Shop::new().await, json!({ "stock": 2 })).await;
     let order = sale.buy(0, 1).await.order_id.expect("sold");
-    let other = "00000000-0000-7000-8000-000000000001";
     let swap = "UPDATE orders SET id = '00000000-0000-7000-8000-000000000001' WHERE id = ?";
     sale.plant(swap, &order).await;
     let replay = sale.repeat(1, 1).await;
-    assert_eq!(replay.order_id.as_deref(), Some(other));
+    assert_eq!(replay.order_id.as_deref(), Some("00000000-0000-7000-8000-000000000001"));
     let broken = sale.judge().await.broken();
     assert!(broken.contains(&"I19"), "{broken:?}");
 }

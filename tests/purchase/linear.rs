@@ -143,8 +143,7 @@ async fn history_of(strategy: &'static str, arbiter: &str) -> Recorder<StockOp> 
     let link = link_to_ledger(&shop).await;
     let second = shop.start_with(|config| config.database_url = Secret::new(link.url())).await;
     let instances = Arc::new(vec![shop.start().await, second]);
-    let item = json!({ "stock": STOCK, "arbiter": arbiter });
-    let item = instances[0].make_item(item).await;
+    let item = instances[0].make_item(json!({ "stock": STOCK, "arbiter": arbiter })).await;
     let breaking = Breaking::start(link);
     let (history, seed, mut callers) = (Recorder::default(), seed(), JoinSet::new());
     for number in 0..CALLERS {

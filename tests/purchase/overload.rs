@@ -55,8 +55,7 @@ struct AnswerCounts {
 impl AnswerCounts {
     async fn buy(&self, buyer: &Client, item: i64) {
         let since = Instant::now();
-        let path = purchase_path("mysql-batch", item);
-        let sent = buyer.request(Method::POST, &path).send().await;
+        let sent = buyer.request(Method::POST, &purchase_path("mysql-batch", item)).send().await;
         let waited_us = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
         let count = match sent {
             Ok(answer) if answer.status() == 201 => {

@@ -109,8 +109,7 @@ async fn an_export_of_a_sold_sale_adds_up_to_the_ledger_to_the_cent() {
     assert_eq!(all.last().expect("a total")["count"], 2);
     let all = records(&instance, "table=orders").await;
     assert_eq!(all.last().expect("a total")["count"], buyers + 1);
-    let all = records(&instance, "table=movements").await;
-    assert_eq!(sum(&all, "movement", "delta"), moved - 1);
+    assert_eq!(sum(&records(&instance, "table=movements").await, "movement", "delta"), moved - 1);
 
     // CSV has the same rows, and no formula.
     let lines = csv_records(&instance.admin(), &format!("table=orders&item={item}")).await;
@@ -258,13 +257,10 @@ async fn a_table_becomes_sales_all_or_none() {
     assert_eq!((&checked.json["sales"], &checked.json["faults"]), (&json!(3), &json!([])));
     assert_eq!(items(&shop).await, 0, "a check created something");
     // An import has limits.
-    let large = format!("{TABLE}{}", "x".repeat(1 << 20));
-    let answer = import(&admin, "", &large).await;
+    let answer = import(&admin, "", &format!("{TABLE}{}", "x".repeat(1 << 20))).await;
     assert_problem(&answer, (413, "payload_too_large"), "a large table");
-    let answer = import(&admin, "?dry_run=perhaps", TABLE).await;
-    assert_problem(&answer, (400, "invalid_query_parameter"), "a wrong parameter");
-    let answer = admin.post("/api/admin/import", &json!({})).await;
-    assert_problem(&answer, (415, "unsupported_media_type"), "JSON");
+    import(&admin, "?dry_run=perhaps", TABLE).await.expect_problem(400, "invalid_query_parameter");
+    admin.post("/api/admin/import", &json!({})).await.expect_problem(415, "unsupported_media_type");
 
     let faulty = format!("{TABLE}Cup,-5,x,2026-01-01T00:00:00Z,2025-01-01T00:00:00Z,mysql-naive\n");
     let checked = import(&admin, "?dry_run=true", &faulty).await;
@@ -273,8 +269,7 @@ async fn a_table_becomes_sales_all_or_none() {
         faults.iter().map(|it| format!("{} {}", it["line"], it["column"])).collect();
     let columns = ["price_cents", "stock", "starts_at", "strategy"];
     assert_eq!(brief, columns.map(|column| format!("5 \"{column}\"")));
-    let refused = import(&admin, "", &faulty).await;
-    assert_problem(&refused, (422, "invalid_table"), "a table with faults");
+    let refused = import(&admin, "", &faulty).await.expect_problem(422, "invalid_table");
     assert_eq!(refused.json["faults"].as_array().map(Vec::len), Some(4));
     assert_eq!(items(&shop).await, 0, "a table with faults created something");
 
@@ -299,12 +294,10 @@ async fn a_table_becomes_sales_all_or_none() {
     let mug = instance.stranger().get(&format!("/api/items/{}", ids[2])).await;
     assert_eq!((&mug.json["name"], &mug.json["available"]), (&json!("=Mug"), &json!(1)));
     assert_eq!(mug.json["strategy"], "redis-lua");
-    let id = ids[2].as_i64().expect("an id");
-    assert_eq!(instance.buyer(1).buy("default", id).await.status, 201);
+    assert_eq!(instance.buyer(1).buy("default", ids[2].as_i64().expect("an id")).await.status, 201);
     let log = instance.admin().get("/api/admin/actions").await;
     let actions = log.json["actions"].as_array().expect("a list");
-    let created = actions.iter().filter(|it| it["action"] == "item_created").count();
-    assert_eq!(created, 3);
+    assert_eq!(actions.iter().filter(|it| it["action"] == "item_created").count(), 3);
 }
 
 #[tokio::test]

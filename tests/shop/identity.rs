@@ -41,8 +41,7 @@ async fn a_token_of_each_algorithm_becomes_a_session_that_buys() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 3 })).await;
     for (at, subject) in ["rsa-user", "ec-user", "ed-user"].into_iter().enumerate() {
-        let token = provider.key(at).token(&provider.claims(subject));
-        let session = exchange(&instance, &token).await;
+        let session = exchange(&instance, &provider.key(at).token(&provider.claims(subject))).await;
         let first = user(&session);
         assert_eq!(session.json["role"], "buyer");
         let client = session_of(&instance, &session);
@@ -93,8 +92,7 @@ async fn roles_come_from_the_claim() {
     // A claim at the top with the name of a role gives none.
     let mut claims = provider.claims("worker");
     claims["roles"] = json!(["chiefs"]);
-    let session = exchange(&instance, &provider.key(0).token(&claims)).await;
-    assert_eq!(session.json["role"], "buyer");
+    assert_eq!(exchange(&instance, &provider.key(0).token(&claims)).await.json["role"], "buyer");
 }
 
 #[tokio::test]
@@ -122,8 +120,7 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
     let mut stream = Events::open(stream).await;
     Client::send(here.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
     assert!(stream.ends(BOUND).await, "the stream of a session that was signed out is open");
-    let late = there.get("/api/orders").await;
-    assert_problem(&late, (401, "invalid_token"), "a session that was signed out elsewhere");
+    there.get("/api/orders").await.expect_problem(401, "invalid_token");
     // The provider's token still opens a new session.
     let again = session_of(&instance, &exchange(&instance, &token).await);
     assert_eq!(again.get("/api/orders").await.status, 200);
@@ -139,15 +136,13 @@ async fn keys_are_read_again_when_they_change_but_not_for_every_stranger() {
     // A flood of unknown ids costs the provider nothing within the pause.
     for at in 0..50 {
         let unknown = TestKey::ec(&format!("unknown-{at}"));
-        let answer = exchange(&instance, &unknown.token(&claims)).await;
-        assert_problem(&answer, (401, "identity_refused"), "an unknown key");
+        exchange(&instance, &unknown.token(&claims)).await.expect_problem(401, "identity_refused");
     }
     assert!(provider.reads_of_keys() <= 3, "{} reads", provider.reads_of_keys());
     provider.rotate(vec![TestKey::ec("ec-2")]);
     let token = provider.key(0).token(&claims);
     until("the new key", || exchange(&instance, &token), |answer| answer.status == 200).await;
-    let answer = exchange(&instance, &old.token(&claims)).await;
-    assert_problem(&answer, (401, "identity_refused"), "a key that was taken back");
+    exchange(&instance, &old.token(&claims)).await.expect_problem(401, "identity_refused");
     // What was read is good while the provider is away.
     provider.be_away(true);
     user(&exchange(&instance, &token).await);
@@ -159,8 +154,7 @@ async fn without_the_providers_keys_nobody_is_believed() {
     provider.be_away(true);
     let instance = shop.start().await;
     let token = provider.key(0).token(&provider.claims("early"));
-    let answer = exchange(&instance, &token).await;
-    assert_problem(&answer, (503, "dependency_unavailable"), "keys that cannot be read");
+    let answer = exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
     provider.be_away(false);
     until("the keys", || exchange(&instance, &token), |answer| answer.status == 200).await;
 }
@@ -171,8 +165,7 @@ async fn a_provider_in_a_private_network_is_asked_only_if_the_settings_name_the_
     shop.config.sections.set("identity", "private_networks", "192.0.2.0/24");
     let instance = shop.start().await;
     let token = provider.key(0).token(&provider.claims("1"));
-    let answer = exchange(&instance, &token).await;
-    assert_problem(&answer, (503, "dependency_unavailable"), "a private network");
+    exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
     assert_eq!(provider.reads_of_keys(), 0);
 }
 
@@ -223,13 +216,10 @@ async fn own_accounts_can_be_switched_off_and_tokens_are_off_by_default() {
     // A user of the provider has no password to change.
     let words = json!({ "current_password": "", "new_password": "correct horse battery" });
     let change = session_of(&instance, &session).request(Method::PUT, "/api/session/password");
-    let change = Client::send(change.json(&words)).await;
-    assert_problem(&change, (403, "passwords_off"), "a password");
+    assert_problem(&Client::send(change.json(&words)).await, (403, "passwords_off"), "a password");
 
     let (_shop, plain) = Shop::open().await;
-    let answer = exchange(&plain, "a.b.c").await;
-    assert_problem(&answer, (409, "identity_off"), "a shop without a provider");
+    exchange(&plain, "a.b.c").await.expect_problem(409, "identity_off");
     let both = json!({ "username": "a", "password": "b", "token": "c" });
-    let answer = plain.stranger().post("/api/session", &both).await;
-    assert_problem(&answer, (422, "unknown_field"), "a token and a password");
+    plain.stranger().post("/api/session", &both).await.expect_problem(422, "unknown_field");
 }

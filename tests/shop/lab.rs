@@ -110,8 +110,7 @@ async fn one_run_at_a_time_which_can_be_ended() {
     let id = start(&instance, &long).await;
     let busy = admin.post("/api/lab/runs", &wanted(&["mysql-atomic"], json!({}))).await;
     assert_problem(&busy, (409, "lab_busy"), "a second run");
-    let cancelled = cancel(&admin, &id).await;
-    assert_eq!((cancelled.status, &cancelled.json["id"]), (200, &json!(id)));
+    cancel(&admin, &id).await.assert_fields(200, json!({ "id": id }));
     let run = ended(&instance, &id).await;
     assert_eq!(run["state"], "cancelled", "{run}");
     assert!(run["finished_at"].is_string());
@@ -199,10 +198,8 @@ async fn a_run_out_of_bounds_is_refused() {
         assert_problem(&refused, (422, code), &changes.to_string());
     }
     let bare = json!({ "strategies": ["redis-lua"] });
-    let nothing = instance.admin().post("/api/lab/runs", &bare).await;
-    assert_problem(&nothing, (422, "missing_field"), "a run without figures");
-    let listed = instance.admin().get("/api/lab/runs").await.json;
-    assert_eq!(listed["runs"], json!([]));
+    instance.admin().post("/api/lab/runs", &bare).await.expect_problem(422, "missing_field");
+    assert_eq!(instance.admin().get("/api/lab/runs").await.json["runs"], json!([]));
     for path in ["/api/lab/runs/nothing", "/api/lab/runs/nothing/events"] {
         assert_problem(&instance.admin().get(path).await, (404, "run_not_found"), path);
     }

@@ -65,8 +65,7 @@ async fn selling(item: Value) -> (TestProvider, Shop, Instance, i64) {
 
 /// Sends a message, which is taken with this result, and without a reason.
 async fn take(instance: &Instance, message: &TestMessage, result: &str) {
-    let answer = message.send(instance).await;
-    answer.assert_fields(200, json!({ "result": result, "reason": null }));
+    message.send(instance).await.assert_fields(200, json!({ "result": result, "reason": null }));
 }
 
 /// Sends a message about money that cannot pay its order and has to go back, for this reason.
@@ -147,8 +146,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     }
     assert_eq!(status(&instance, 1, &late).await, "expired");
     assert_eq!(status(&instance, 2, &winner).await, "pending");
-    let cancelled = instance.buyer(2).step(&winner, "cancellation").await;
-    assert_eq!(cancelled.status, 200);
+    instance.buyer(2).step(&winner, "cancellation").await.expect_status(200);
     owe(&instance, &provider.succeeded("m4", "p-cancelled", &winner, 250), "cancelled").await;
     let is_refused =
         |seen: &Value| seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted";
@@ -177,10 +175,8 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     assert_eq!(log.matches("payment_refunded").count(), 1, "a repetition is no action: {log}");
     let none = instance.admin().post("/api/admin/payments/p-none/refund", &json!({})).await;
     assert_eq!(none.brief(), (404, "payment_not_found"));
-    let buyers = instance.buyer(2).get("/api/admin/payments").await;
-    assert_eq!(buyers.brief(), (403, "forbidden"));
-    let open = "/api/admin/payments?status=refund_requested&limit=1";
-    let open = instance.admin().get(open).await;
+    assert_eq!(instance.buyer(2).get("/api/admin/payments").await.brief(), (403, "forbidden"));
+    let open = instance.admin().get("/api/admin/payments?status=refund_requested&limit=1").await;
     open.assert_fields(200, json!({ "next": "p-cancelled" }));
     assert_eq!(open.json["payments"][0]["id"], "p-cancelled");
     assert_clean(&instance, item).await;

@@ -45,8 +45,7 @@ async fn a_shop_is_no_account() {
     assert_eq!((ended.status, account.get("/api/orders").await.status), (204, 401));
     let third = here.stranger().with_token(&token(&shop, "token", "toys").await);
     // Each instance has heard of it, and the tokens of the shop are as before.
-    let abroad = there.buyer(id);
-    abroad.until("/api/orders", |seen| seen.status == 401).await;
+    there.buyer(id).until("/api/orders", |seen| seen.status == 401).await;
     for program in [&first, &second, &third] {
         let token = program.token().expect("it has one");
         assert_eq!(orders(program).await.status, 200);
@@ -77,8 +76,7 @@ async fn a_shop_that_is_rotated_or_ended_has_no_older_token() {
             before = token(&shop, "rotate", "toys").await;
             // The new token works at once.
             for instance in [&here, &there] {
-                let program = instance.stranger().with_token(&before);
-                assert_eq!(orders(&program).await.status, 200);
+                assert_eq!(orders(&instance.stranger().with_token(&before)).await.status, 200);
             }
         } else {
             assert_eq!(run(&shop, &["shop", "end", "toys"]).await.0, 0);

@@ -76,9 +76,8 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         for (what, path) in paths.split(' ').filter_map(|page| page.split_once('=')) {
             if what == "signin" {
                 page.visit("/404.html").await;
-                let sign_out =
-                    "localStorage.clear(); document.cookie = 'seckill=; max-age=0; path=/'";
-                page.run(sign_out).await;
+                page.run("localStorage.clear(); document.cookie = 'seckill=; max-age=0; path=/'")
+                    .await;
                 page.visit(path).await;
             } else if matches!(what, "book" | "play" | "verify") {
                 page.visit_elsewhere(&format!("http://{}{path}", instance.addr)).await;

@@ -82,8 +82,7 @@ async fn a_buyer_is_shown_the_door_and_an_operator_finds_the_account() {
 async fn the_console_shows_the_service_behind_a_proxy() {
     let (_shop, instance) = Shop::open().await;
     make_sale(&instance, json!({})).await;
-    let hides = "location = /readyz { return 404; }";
-    let nginx = Nginx::before(instance.addr, hides).await;
+    let nginx = Nginx::before(instance.addr, "location = /readyz { return 404; }").await;
     let page = Page::open(nginx.addr, DESKTOP).await;
     page.visit_as(&instance, 1, Role::Operator, "/console.html").await;
     page.until_text("#jobs", "expire").await;

@@ -16,8 +16,7 @@ const KEEP: &str = "URL.createObjectURL = (blob) => { blob.text().then((text) =>
 /// A sale of one unit that is drawn `seconds` from now.
 async fn drawn_sale(instance: &Instance, seconds: i64) -> i64 {
     let closes_at = in_seconds(seconds);
-    let draw = json!({ "stock": 1, "mode": "draw", "draw_closes_at": closes_at });
-    make_sale(instance, draw).await
+    make_sale(instance, json!({ "stock": 1, "mode": "draw", "draw_closes_at": closes_at })).await
 }
 
 /// Signs the buyer in, and shows a new sale that is drawn `seconds` from now. A browser takes seconds to start on a busy
@@ -180,8 +179,7 @@ async fn lost_and_told_why() {
     let folder = new_folder();
     let proof = save(&folder, "proof.txt", &proof);
     let kept = save(&folder, "kept.txt", &kept);
-    let alone = one_file(&instance, &folder).await;
-    check_alone(&page, &alone, &proof, &kept).await;
+    check_alone(&page, &one_file(&instance, &folder).await, &proof, &kept).await;
     let found = format!("Your entry is in the list. Its place is {place} of 21");
     page.until_text("#result", &found).await;
     page.until_text("#result", "Rules and list are as you saved them").await;
@@ -198,8 +196,7 @@ async fn lost_and_told_why() {
 async fn what_was_saved_stays() {
     let (_shop, instance) = shop().await;
     let item = drawn_sale(&instance, 600).await;
-    let path = format!("/item.html?id={item}");
-    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &path).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Enter the draw").await;
     page.click_until("#draw > .actions .button", "#draw", "This browser has saved").await;
     // The rules were others when they were saved.
@@ -267,8 +264,7 @@ fn vectors() -> Value {
 #[tokio::test]
 async fn page_finds_every_fraud() {
     let (_shop, instance) = Shop::open().await;
-    let folder = new_folder();
-    let address = one_file(&instance, &folder).await;
+    let address = one_file(&instance, &new_folder()).await;
     instance.stop().await;
     let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), DESKTOP).await;
     page.visit_elsewhere(&address).await;

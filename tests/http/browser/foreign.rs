@@ -90,8 +90,7 @@ async fn a_page_of_another_shop_sells_an_item() {
     // The same page from an origin that is not named learns nothing.
     let elsewhere = corner_shop(&files, seckill, Arc::new(TestKey::ec("shop-1"))).await;
     let page = Page::open(instance.addr, PHONE).await;
-    let address = address.replace(&origin, &elsewhere);
-    page.visit_elsewhere(&address).await;
+    page.visit_elsewhere(&address.replace(&origin, &elsewhere)).await;
     page.until("a page without data", "document.querySelector('#buy[disabled]')").await;
     let reads = "const done = arguments[arguments.length - 1]; \
          fetch(arguments[0]).then(() => done('read'), () => done('refused'))";

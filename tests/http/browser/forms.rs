@@ -191,8 +191,7 @@ async fn a_form_that_is_sent_before_its_script_has_come_keeps_what_was_typed() {
         page.visit_elsewhere(&address).await;
         page.fill(field, "a quiet harbour").await;
         page.press(Key::Enter).await;
-        let now = page.run("return location.href").await;
-        assert_eq!(now, json!(address));
+        assert_eq!(page.run("return location.href").await, json!(address));
         assert_eq!(value(&page, field).await, "a quiet harbour", "{path}");
     }
     page.close_but_for(&["ERR_BLOCKED_BY_CLIENT"]).await;

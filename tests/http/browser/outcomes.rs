@@ -283,8 +283,7 @@ async fn orders_and_an_account_go_with_their_buyer() {
     page.run("window.changeBuyer()").await;
     page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
     // The answer comes before that to a later question. The one to the next buyer is kept back.
-    let come = "window.held[0](); return fetch('/api/items').then((answer) => answer.text())";
-    page.run(come).await;
+    page.run("window.held[0](); return fetch('/api/items').then((answer) => answer.text())").await;
     let is_hidden = page.run("return document.getElementById('mine').hidden").await;
     assert_eq!(is_hidden, json!(true), "the orders of another buyer");
     // The 404 is a line of the console.

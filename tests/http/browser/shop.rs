@@ -140,8 +140,7 @@ async fn a_sale_opens_in_time_by_any_clock() {
     page.until_text("#buy", "Opens in 00:0").await;
     page.until_text("#state", "Upcoming").await;
     page.shot("phone-item-upcoming").await;
-    let opens = json!({ "stock": 2, "starts_at": in_seconds(6) });
-    let item = make_sale(&instance, opens).await;
+    let item = make_sale(&instance, json!({ "stock": 2, "starts_at": in_seconds(6) })).await;
     page.visit(&format!("/item.html?id={item}")).await;
     // On a slow machine it may be open already; the press that counts comes after.
     page.until_text("#buy", "Buy for").await;

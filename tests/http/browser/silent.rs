@@ -8,8 +8,7 @@ use crate::support::prelude::*;
 #[tokio::test]
 async fn a_page_that_hears_nothing_polls() {
     let (_shop, instance) = Shop::open().await;
-    let keeps = "proxy_ignore_headers X-Accel-Buffering;";
-    let nginx = Nginx::before(instance.addr, keeps).await;
+    let nginx = Nginx::before(instance.addr, "proxy_ignore_headers X-Accel-Buffering;").await;
     let item = make_sale(&instance, json!({ "stock": 3 })).await;
     let page = Page::open(nginx.addr, DESKTOP).await;
     page.visit(&format!("/item.html?id={item}")).await;

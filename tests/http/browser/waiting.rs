@@ -171,8 +171,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
             // Who leaves has no place, and may come back.
             page.click("#outcome button").await;
             page.until("no panel", "document.getElementById('outcome').hidden").await;
-            let told = instance.buyer(1).post(&ticket, &json!({})).await;
-            assert_eq!(told.json["people"], 20);
+            assert_eq!(instance.buyer(1).post(&ticket, &json!({})).await.json["people"], 20);
             page.click_until("#buy", "#outcome", "gets a place by chance").await;
         }
         // Nobody is admitted yet, so that she sees her place, also if it is the first.

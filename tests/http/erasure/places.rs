@@ -104,8 +104,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     let item = sold_out(&instance).await;
     first_account(&instance).await;
     let (id, client) = person(&instance, "Eve").await;
-    let deleted = delete(&client, json!({ "password": PASSWORD })).await;
-    assert_eq!(deleted.status, 204, "{}", deleted.text);
+    delete(&client, json!({ "password": PASSWORD })).await.expect_status(204);
     // The test is the job.
     instance.stop().await;
     shop.change(sqlx::query(JOIN).bind(item).bind(id)).await;
@@ -121,8 +120,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     let comes_back = async {
         eventually("the job to be at the item", || async { (link.held() == 1).then_some(()) })
             .await;
-        let back = sqlx::query("DELETE FROM erased_users WHERE user_id = ?").bind(id);
-        shop.change(back).await;
+        shop.change(sqlx::query("DELETE FROM erased_users WHERE user_id = ?").bind(id)).await;
         link.mend();
     };
     let (finished, ()) = tokio::join!(eraser.finish(), comes_back);
@@ -170,8 +168,7 @@ async fn a_deleted_person_gets_no_unit_of_a_draw() {
     let live = format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND user_id = {late}");
     assert_eq!(shop.number(&live).await, 0);
     for friend in [81, 82] {
-        let place = instance.buyer(friend).get(&waiting(item)).await;
-        assert_eq!(place.json["status"], "offered", "{}", place.text);
+        assert_eq!(instance.buyer(friend).get(&waiting(item)).await.json["status"], "offered");
     }
     let proof = draw::proof(&instance.stranger(), item).await;
     assert_eq!(draw::faults(&proof, verify::Known::default()), []);

@@ -91,8 +91,7 @@ async fn after_a_lost_call_the_conflict_of_the_next_try_is_no_answer() {
     let answer = arbiter.write(&write).await;
     assert_eq!(link.caught(), 1, "the order was no call");
     assert!(matches!(answer, Ok(Outcome::Unknown(_))), "{answer:?}");
-    let answer = arbiter.write(&write).await;
-    assert_eq!(answer, Err(Conflict::Stale), "an answered call is certain");
+    assert_eq!(arbiter.write(&write).await, Err(Conflict::Stale), "an answered call is certain");
     assert_eq!(instance.audit(item).await["orders"], 0);
 }
 
@@ -171,9 +170,8 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         let found = order_routine::compare(&mut connection).await.expect("a look");
         assert_eq!(found, order_routine::RoutineState::Foreign);
         let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
-        let key = format!("k{sold}");
         let item_id = ItemId::new(item).expect("positive");
-        let purchase = purchase(&shop, item_id, 1, ("mysql-atomic", &key)).await;
+        let purchase = purchase(&shop, item_id, 1, ("mysql-atomic", &format!("k{sold}"))).await;
         let outcome = write(&arbiter, &purchase).await;
         assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
         sold += 1;

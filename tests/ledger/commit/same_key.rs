@@ -22,8 +22,7 @@ async fn overtaken(
     let cuts = link.caught();
     let pressed = tokio::spawn(pressed);
     until_caught(link, cuts).await;
-    let other = buy_units(beside.buyer(1), strategy, item, 1).await;
-    assert_eq!(other.status, 201, "{strategy}: {}", other.text);
+    buy_units(beside.buyer(1), strategy, item, 1).await.expect_status(201);
     link.mend();
     pressed.await.expect("no panic")
 }

@@ -14,8 +14,7 @@ async fn a_shop_without_a_key_makes_no_draw() {
     let (_shop, instance) =
         Shop::open_with(|config| config.sections.set("draw", "signing_key", "")).await;
     let body = item_body(json!({ "mode": "draw", "draw_closes_at": from_now(600) }));
-    let refused = instance.admin().post("/api/admin/items", &body).await;
-    assert_problem(&refused, (503, "draw_key_missing"), "of a draw");
+    instance.admin().post("/api/admin/items", &body).await.expect_problem(503, "draw_key_missing");
 }
 
 /// The rules name the key, so a draw keeps it when the shop has a new one; and where the old one is missing, nothing is
@@ -36,8 +35,7 @@ async fn a_draw_keeps_the_key_of_its_rules() {
         shop.start_with(set).await
     };
     let lost = with_keys(NEW_KEY, "").await;
-    let refused = enter(&lost.buyer(2), item).await;
-    assert_problem(&refused, (503, "draw_key_missing"), "of an entry");
+    assert_problem(&enter(&lost.buyer(2), item).await, (503, "draw_key_missing"), "of an entry");
     let path = format!("/api/items/{item}/entry");
     let own = lost.buyer(1).get(&path).await.json;
     assert_eq!((&own["status"], &own["promise"]), (&json!("entered"), &Value::Null));

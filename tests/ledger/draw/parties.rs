@@ -40,8 +40,7 @@ async fn friends_enter_by_the_key_of_the_first_one() {
     let stranger = enter(&instance.buyer(9), item).await.json["entry"].clone();
     let stranger = stranger.as_str().expect("an id");
     for wrong in [&"00".repeat(16), &key.to_uppercase(), stranger, "", "new "] {
-        let refused = enter_with(&instance.buyer(3), item, wrong).await;
-        assert_problem(&refused, (409, "party_not_found"), "of a party");
+        enter_with(&instance.buyer(3), item, wrong).await.expect_problem(409, "party_not_found");
     }
 
     // One place is left, and many come for it at once.
@@ -55,8 +54,7 @@ async fn friends_enter_by_the_key_of_the_first_one() {
         assert_problem(refused, (409, "party_full"), "of a party");
     }
     // A friend who takes the entry back makes room.
-    let left = Client::send(instance.buyer(2).request(Method::DELETE, &path)).await;
-    assert_eq!(left.status, 204);
+    Client::send(instance.buyer(2).request(Method::DELETE, &path)).await.expect_status(204);
     assert_eq!(enter_with(&instance.buyer(4), item, key).await.json["members"], 3);
     for buyer in 5..9 {
         assert_eq!(enter(&instance.buyer(buyer), item).await.status, 200);
@@ -130,15 +128,13 @@ async fn without_a_promise_of_parties_each_buyer_is_alone() {
     let item = super::drawn_item(&instance, 1, 600).await;
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await.json;
     assert_eq!(draw["party_max"], 1);
-    let refused = enter_with(&instance.buyer(1), item, "new").await;
-    assert_problem(&refused, (409, "party_full"), "of a party");
+    enter_with(&instance.buyer(1), item, "new").await.expect_problem(409, "party_full");
     assert_eq!(enter(&instance.buyer(1), item).await.json["party"], Value::Null);
     for party_max in [0, 5] {
         let body =
             json!({ "mode": "draw", "draw_closes_at": from_now(600), "draw_party_max": party_max });
         let body = item_body(body);
-        let refused = instance.admin().post("/api/admin/items", &body).await;
-        assert_problem(&refused, (422, "invalid_draw"), "of a draw");
+        instance.admin().post("/api/admin/items", &body).await.expect_problem(422, "invalid_draw");
     }
 }
 
@@ -166,8 +162,7 @@ async fn friends_for_whom_the_units_are_not_enough_all_wait() {
     let second: Vec<i64> = (1..=4).filter(|buyer| !first.contains(buyer)).collect();
     assert!(first == [1, 2] || first == [3, 4], "{first:?}");
     // A unit that comes back is enough for the others.
-    let left = instance.buyer(first[0]).request(Method::DELETE, &path);
-    assert_eq!(Client::send(left).await.status, 204);
+    Client::send(instance.buyer(first[0]).request(Method::DELETE, &path)).await.expect_status(204);
     let now = offered().await;
     assert!(second.iter().all(|buyer| now.contains(buyer)), "{now:?} and not {second:?}");
     assert_clean(&instance, item).await;

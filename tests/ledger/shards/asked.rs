@@ -68,8 +68,7 @@ pub async fn assert_groups_are_audited(vitess: &VitessServer, instance: &Instanc
     assert_problem(&over, (409, "group_limit_reached"), "both units are bought");
     for item in group.items {
         assert_clean(instance, item).await;
-        let said = said_of_group(instance, item).await;
-        assert_eq!(said, "0 buyers over the limit, 0 miscounted");
+        assert_eq!(said_of_group(instance, item).await, "0 buyers over the limit, 0 miscounted");
     }
     let mut server = vitess.operator().await.expect("it answers");
     let limit = |units: i64| {

@@ -163,8 +163,7 @@ async fn beside_a_locked_row<T>(
         until_running(&shop.pool, "%stock%", 1).await;
         let mut connection = shop.pool.acquire().await.expect("a connection").detach();
         // Whoever tries to lock all rows at once has those that are free, for a moment.
-        let soon = "SET SESSION innodb_lock_wait_timeout = 1";
-        connection.execute(soon).await.expect("a setting");
+        connection.execute("SET SESSION innodb_lock_wait_timeout = 1").await.expect("a setting");
         let mut others = connection.begin().await.expect("a transaction");
         let free = items.iter().filter(|item| **item != locked);
         for item in free.cycle().take(LOOKS) {
@@ -209,8 +208,7 @@ async fn waits_with_nothing_in_hand(locked: usize) {
         expire.await;
     }
     let pay = for_good(&told, async || step(&buyer, &second, "payment").await);
-    let paid = beside_a_locked_row(&shop, &items, locked, pay).await;
-    assert_eq!(paid.json["status"], "paid", "{}", paid.text);
+    assert_eq!(beside_a_locked_row(&shop, &items, locked, pay).await.json["status"], "paid");
     assert_all_clean(&instance, &items).await;
 }
 
@@ -300,8 +298,7 @@ async fn a_cart_whose_buyer_waits_stops_no_other_item() {
     let steps = join_all(carts.iter().map(|cart| step(&buyer, cart, "cancellation")));
     let others = async {
         until_running(&shop.pool, "%stock%FOR UPDATE%", 4).await;
-        let bought = instance.buyer(2).buy("mysql-atomic", items[0]).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        instance.buyer(2).buy("mysql-atomic", items[0]).await.expect_status(201);
         holder.rollback().await.expect("the rows are free");
     };
     let (steps, ()) = tokio::join!(steps, others);
@@ -340,8 +337,7 @@ async fn a_cart_that_meets_a_new_limit_stops_no_other_item() {
     four_carts(&instance, &items, async {
         // They wait for the held item alone.
         until_running(&shop.pool, "%stock%FOR UPDATE%", 4).await;
-        let bought = instance.buyer(2).buy("mysql-atomic", items[0]).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        instance.buyer(2).buy("mysql-atomic", items[0]).await.expect_status(201);
         holder.rollback().await.expect("the rows are free");
     })
     .await;
@@ -360,8 +356,7 @@ async fn a_cart_that_meets_a_limit_of_a_group_stops_no_other_buyer() {
         // One for each line.
         until_in_flight(&instance, 8).await;
         for id in 2..42 {
-            let bought = instance.buyer(id).buy("mysql-atomic", items[0]).await;
-            assert_eq!(bought.status, 201, "{}", bought.text);
+            instance.buyer(id).buy("mysql-atomic", items[0]).await.expect_status(201);
         }
         holder.rollback().await.expect("the limit is free");
     })
@@ -453,8 +448,7 @@ async fn carts_count_for_the_item_that_they_wait_for() {
     let single = async {
         // One for each line.
         until_in_flight(&instance, 128).await;
-        let bought = instance.buyer(100).buy("mysql-atomic", items[0]).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        instance.buyer(100).buy("mysql-atomic", items[0]).await.expect_status(201);
         holder.rollback().await.expect("the row is free");
     };
     let (carts, ()) = tokio::join!(carts, single);

@@ -54,8 +54,7 @@ async fn a_cart_whose_commit_is_not_answered_is_unknown_until_it_is_asked_again(
     let (_shop, link, linked, beside, items) = linked().await;
     let cart = one_of_each(&items);
     link.trap(Trap::at(COMMIT).lose_answer().then(Fault::Refuse));
-    let client = linked.buyer(1);
-    let lost = reserve_with_key(&client, &cart, "k").await;
+    let lost = reserve_with_key(&linked.buyer(1), &cart, "k").await;
     assert_eq!(lost.brief(), (504, "outcome_unknown"), "{}", lost.text);
     assert_eq!(lost.json["outcome"], "unknown", "{}", lost.text);
     link.mend();

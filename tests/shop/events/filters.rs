@@ -8,8 +8,7 @@ use crate::support::prelude::*;
 use crate::support::webhook_receiver::{Answering, TestReceiver};
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
-    let body = json!({ "target": receiver.url(), "filter": filter });
-    subscribe_by(instance, receiver, &body).await
+    subscribe_by(instance, receiver, &json!({ "target": receiver.url(), "filter": filter })).await
 }
 
 /// Waits until the endpoint has everything of the log, whose last position is `last`.
@@ -197,8 +196,7 @@ async fn a_filter_names_only_what_there_is() {
     let wrong = json!({ "filter": { "items": [-1] } });
     assert_problem(&admin.patch(&path, &wrong).await, (422, "invalid_filter"), "an item");
     // A filter of a later build is not guessed: nothing is sent.
-    let later = "UPDATE event_endpoints SET filter = '{\"buyers\":[1]}'";
-    shop.change(sqlx::query(later)).await;
+    shop.change(sqlx::query("UPDATE event_endpoints SET filter = '{\"buyers\":[1]}'")).await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     let has_failed = |seen: &Value| seen["last_error"].is_string() && seen["filter"].is_null();

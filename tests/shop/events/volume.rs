@@ -225,8 +225,7 @@ async fn power_cuts() {
         return;
     }
     let folder = std::env::temp_dir().join(unique("seckill-power"));
-    let options = MysqlOptions::new(folder.clone());
-    let mut mysql = MysqlServer::start(options).await.expect("it starts");
+    let mut mysql = MysqlServer::start(MysqlOptions::new(folder.clone())).await.expect("it starts");
     mysql.stop().await;
     match ForgetfulDisk::over(&folder.join("data")) {
         Ok(disk) => {

@@ -150,10 +150,9 @@ fn on_claims(provider: &TestIdentityProvider) -> Vec<Attack> {
         let what = format!("{name} {}", value.to_string().chars().take(60).collect::<String>());
         (what, ec.token(&changed(claims.clone(), name, value)))
     });
-    let logout = json!({ "http://schemas.openid.net/event/backchannel-logout": {} });
     let foreign = [
         // OpenID Connect Back-Channel Logout 1.0, section 2.4; the type of its header may be that of any token.
-        ("events", logout),
+        ("events", json!({ "http://schemas.openid.net/event/backchannel-logout": {} })),
         ("events", json!({})),
         ("events", Value::Null),
         // RFC 7800, as DPoP (RFC 9449) and certificates (RFC 8705) use it.

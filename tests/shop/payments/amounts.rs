@@ -93,8 +93,7 @@ async fn an_address_that_forges_messages_is_limited_and_a_provider_is_not() {
         assert_eq!(answer.status, 200, "a genuine message of many: {}", answer.text);
     }
     for turn in 0..50 {
-        let answer = good.send(&instance).await;
-        assert_eq!(answer.status, 200, "genuine message {turn}: {}", answer.text);
+        assert_eq!(good.send(&instance).await.status, 200, "genuine message {turn}");
     }
     let forged = good.with_id("m2");
     let mut refused = 0;

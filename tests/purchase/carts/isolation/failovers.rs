@@ -198,8 +198,7 @@ impl<'a> Piece<'a> {
                 return Ok(answer["id"].as_str().expect("an id").to_owned());
             }
             is_unknown.set(is_unknown.get() || answer["outcome"] == "unknown");
-            let may_be_repeated = status >= 500 || answer["code"] == "request_in_progress";
-            assert!(may_be_repeated, "{path}: {answer}");
+            assert!(status >= 500 || answer["code"] == "request_in_progress", "{path}: {answer}");
             Err(answer.to_string())
         })
         .await;
