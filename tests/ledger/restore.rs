@@ -10,7 +10,7 @@ use time::{Duration, OffsetDateTime};
 use web::token::{Holder, Tokens};
 
 use crate::http::{PASSWORD, sign_in, sign_up};
-use crate::process::program::{program, run, told};
+use crate::process::program::{program, run, run_says, told};
 use crate::support::own_redis;
 use crate::support::prelude::*;
 
@@ -146,8 +146,7 @@ async fn a_restored_ledger_sells_after_its_check_alone() {
     let (shop, instance, item) = Shop::selling(json!({ "strategy": "redis-lua" })).await;
     assert_eq!(instance.buyer(1).buy("redis-lua", item).await.status, 201);
     let _ = instance.stop().await;
-    let (code, said) = run(&shop, &["restored"]).await;
-    assert_eq!(code, 1, "{said}");
+    let said = run_says(&shop, &["restored"], (1, "")).await;
     for words in ["secret: SECKILL_SECRET", "redis: it still has keys of 1 items", "must not sell"]
     {
         assert!(said.contains(words), "{words}: {said}");
@@ -183,9 +182,7 @@ async fn a_restored_ledger_is_compared_with_all_keys_of_redis() {
     }
     let prefix = shop.config.redis.prefix.clone();
     let () = redis.run(&["EVAL", LOAD, "0", &prefix]).await.expect("keys of items");
-    let (code, said) = run(&shop, &["restored"]).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("redis: it still has keys of 100 items"), "{said}");
+    run_says(&shop, &["restored"], (1, "redis: it still has keys of 100 items")).await;
     let () = redis.run(&["EVAL", DROP, "0", &prefix]).await.expect("deleted");
     let (_, said) = run(&shop, &["restored"]).await;
     assert!(said.contains("redis: ok"), "{said}");

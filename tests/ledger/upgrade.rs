@@ -8,7 +8,7 @@ use sqlx::Executor;
 use tokio::time::timeout;
 
 use super::draw::{self, drawn_item};
-use crate::process::program::{free_addr, press, program, run, serve, signal, told};
+use crate::process::program::{free_addr, press, program, run, run_says, serve, signal, told};
 use crate::support::prelude::*;
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
@@ -312,8 +312,7 @@ async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
     ] {
         shop.pool.execute(plant).await.expect("planted");
         for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
-            let (code, text) = run(&shop, arguments).await;
-            assert_eq!((code, text.contains(sentence)), (2, true), "{arguments:?}: {text}");
+            run_says(&shop, arguments, (2, sentence)).await;
         }
         shop.pool.execute(remove).await.expect("removed");
     }
@@ -352,11 +351,9 @@ async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
     instance.stop().await;
     execute_all(&shop, &OF_DRAWS_WITH_A_SEED).await;
     let sentence = format!("draws that an earlier build has announced are not over: {item};");
-    let (code, text) = run(&shop, &["migrate"]).await;
-    assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
+    run_says(&shop, &["migrate"], (2, &sentence)).await;
     shop.pool.execute(DRAW_IS_OVER).await.expect("ended");
-    let (code, text) = run(&shop, &["migrate"]).await;
-    assert_eq!(code, 0, "{text}");
+    run_says(&shop, &["migrate"], (0, "")).await;
 
     let instance = shop.start().await;
     let stranger = instance.stranger();
@@ -375,6 +372,5 @@ async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
     // The build before goes on for a while beside this one, and announces a draw.
     shop.pool.execute(OPEN_AGAIN).await.expect("open");
     stranger.until_said("draws", "1 of 1 draws failed").await;
-    let (code, text) = run(&shop, &["migrate"]).await;
-    assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
+    run_says(&shop, &["migrate"], (2, &sentence)).await;
 }

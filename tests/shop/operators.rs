@@ -5,7 +5,7 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 
 use crate::http;
-use crate::process::program::{program, run, told};
+use crate::process::program::{program, run_says, told};
 use crate::support::prelude::*;
 
 const PASSWORD: &str = "a lamp that wakes up";
@@ -56,15 +56,12 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
     assert_eq!(actions(&grace).await, ["item_created", "operator_created"]);
     assert_eq!(actions(&instance.admin()).await, ["item_created", "operator_created"]);
 
-    let (code, text) = run(&shop, &["operator", "list"]).await;
-    assert_eq!(code, 0, "{text}");
+    let text = run_says(&shop, &["operator", "list"], (0, "")).await;
     assert!(text.contains("operator\tGrace") && text.contains("1 operator\n"), "{text}");
-    let (code, text) = run(&shop, &["operator", "revoke", "grace"]).await;
-    assert_eq!(code, 0, "{text}");
+    run_says(&shop, &["operator", "revoke", "grace"], (0, "")).await;
     grace.until("/api/admin/actions", |seen| seen.status == 401).await;
     assert_eq!(sign_in(&instance, "grace", PASSWORD).await.json["role"], "buyer");
-    let (code, text) = run(&shop, &["operator", "grant", "GRACE", "--role", "admin"]).await;
-    assert_eq!(code, 0, "{text}");
+    run_says(&shop, &["operator", "grant", "GRACE", "--role", "admin"], (0, "")).await;
     let session = sign_in(&instance, "grace", PASSWORD).await;
     assert_eq!(session.json["role"], "admin", "{}", session.text);
     let all = actions(&with_token(&instance, &session)).await;
@@ -93,11 +90,8 @@ async fn an_operator_that_cannot_be_made_is_explained() {
         assert_eq!(code, expected, "{arguments:?}: {text}");
         assert!(text.contains(sentence), "{arguments:?}: {text}");
     }
-    let (code, text) = run(&shop, &["operator", "create", "grace"]).await;
-    assert_eq!(code, 2, "{text}");
-    assert!(text.contains("--password-file"), "{text}");
-    let (code, text) = run(&shop, &["operator", "revoke", "nobody"]).await;
-    assert_eq!((code, text.contains("no account nobody")), (1, true), "{text}");
+    run_says(&shop, &["operator", "create", "grace"], (2, "--password-file")).await;
+    run_says(&shop, &["operator", "revoke", "nobody"], (1, "no account nobody")).await;
 }
 
 async fn sign_up(instance: &Instance, name: &str) -> Answer {
