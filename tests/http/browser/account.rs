@@ -127,7 +127,7 @@ async fn a_lost_cookie_and_a_lost_connection_are_told() {
     page.offline(true).await;
     page.click_until("#account button", "#still-signed-in", "You may still be signed in").await;
     page.until_text("#account .who", "heron").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.assert_accessible().await;
     page.offline(false).await;
     page.click_until("#account button", "#account", "Sign in").await;
     page.close_but_for(&["401", "ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED"]).await;

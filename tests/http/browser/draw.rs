@@ -66,16 +66,14 @@ async fn won_and_checked_alone() {
     page.until("no button to buy", "document.getElementById('buy-form').hidden").await;
     page.click_until("#draw .button", "#draw", "You are in the draw").await;
     page.until_text("#draw", "This browser has saved the shop’s signed promise").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-entered").await;
+    page.accessible_shot("draw-entered").await;
     page.visit_elsewhere("about:blank").await;
     until_drawn(&instance.stranger(), item).await;
     page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Your place is 1").await;
     page.until_text("#draw", "Not a proof: the shop makes the value").await;
     page.until_text("#waiting", "held for you").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-placed").await;
+    page.accessible_shot("draw-placed").await;
     for (paused, said) in [(true, "you have the whole time again"), (false, "Buy it before")] {
         instance.admin().edit(item, json!({ "paused": paused })).await.expect_status(200);
         page.until_text("#waiting", said).await;
@@ -99,8 +97,7 @@ async fn won_and_checked_alone() {
     page.until_text("#result", "Your entry is in the list. Its place is 1 of 1").await;
     page.until_text("#result", "Units: 1. Your place was among the first").await;
     page.until_text("#result", "the file has the rules alone").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-verified").await;
+    page.accessible_shot("draw-verified").await;
     page.close().await;
 }
 
@@ -130,8 +127,7 @@ async fn friends_enter_by_an_invitation() {
     page.until_text("#draw", "Enter with friends").await;
     page.click("#draw .button.quiet").await;
     page.until_text("#draw", "You are the first of at most 2 friends").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("phone-draw-friends").await;
+    page.accessible_shot("phone-draw-friends").await;
     let invitation = page.run("return document.querySelector('.draw-invitation').href").await;
     let invitation = invitation.as_str().expect("an address");
     let friend = Page::open(instance.addr, Look { language: "zh-CN", ..DESKTOP }).await;
@@ -143,8 +139,7 @@ async fn friends_enter_by_an_invitation() {
     friend.click_until("#draw > .actions .button:last-child", "#draw", "已有 2 人").await;
     // The promise is another one now, and it was this page that asked for it.
     friend.until_text("#draw", "此浏览器已保存").await;
-    assert_eq!(friend.violations().await, Vec::<String>::new());
-    friend.shot("draw-friends").await;
+    friend.accessible_shot("draw-friends").await;
     page.close().await;
     friend.close().await;
 }
@@ -170,8 +165,7 @@ async fn lost_and_told_why() {
     if place > 1 {
         page.until_text("#draw", "Why: ").await;
     }
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-lost").await;
+    page.accessible_shot("draw-lost").await;
     let kept = saved_file(&page).await;
     assert!(kept.contains("\nseckill draw head 3\n"), "{kept}");
     assert!(kept.contains(&format!("entry {}\n", entry["entry"].as_str().expect("an id"))));
@@ -186,8 +180,7 @@ async fn lost_and_told_why() {
     if place > 1 {
         page.until_text("#result", "Entries before yours: ").await;
     }
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-verified-alone").await;
+    page.accessible_shot("draw-verified-alone").await;
     page.close().await;
 }
 
@@ -224,7 +217,7 @@ async fn what_was_saved_stays() {
     page.click_until("#draw > .actions .button", "#draw", "Enter the draw").await;
     page.click("#draw > .actions .button").await;
     page.until_text("#draw", "This browser has saved the shop’s signed promise").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.assert_accessible().await;
     page.close().await;
 }
 
@@ -315,8 +308,7 @@ async fn page_tells_what_is_proven() {
     {
         page.until_text("#result", shown).await;
     }
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("verify-proven").await;
+    page.accessible_shot("verify-proven").await;
     // The sender of a link must not choose a sentence or a proof that the page shows.
     let item = drawn_sale(&instance, 600).await;
     let entry = "00".repeat(16);
@@ -335,8 +327,7 @@ async fn page_tells_what_is_proven() {
     check_alone(&phone, &address, &fraud, &saved).await;
     phone.until_text("#result", "证明有误").await;
     phone.until_text("#result", "抽签与您保存的内容不同").await;
-    assert_eq!(phone.violations().await, Vec::<String>::new());
-    phone.shot("phone-verify-fraud").await;
+    phone.accessible_shot("phone-verify-fraud").await;
     page.close().await;
     phone.close().await;
 }

@@ -42,15 +42,13 @@ async fn a_buyer_waits_and_buys_the_unit_that_comes_back() {
     focus(&page, "#waiting .button").await;
     page.press("\u{e007}").await;
     page.until_text("#waiting", "One buyer is in front of you").await;
-    page.shot("waiting-in-line").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.accessible_shot("waiting-in-line").await;
     leave(&instance, 2, item).await;
     cancel(&instance, 1, &order).await;
     page.until_text("#waiting", "held for you").await;
     page.until("a countdown", "/\\d/.test(document.querySelector('.waiting-left').textContent)")
         .await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("waiting-offered").await;
+    page.accessible_shot("waiting-offered").await;
     page.until_text("#buy", "Sold out").await;
     // The focus was on leaving the list; it moves to buying by itself.
     let on_buying = "document.activeElement.textContent.startsWith('Buy it')";
@@ -109,8 +107,7 @@ async fn a_buyer_declines_on_a_phone_and_in_chinese() {
     page.until_text("#waiting", "您排在第一位").await;
     cancel(&instance, 1, &order).await;
     page.until_text("#waiting", "已为您保留").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("phone-waiting-offered").await;
+    page.accessible_shot("phone-waiting-offered").await;
     page.click("#waiting .button.quiet").await;
     page.until("a unit for everybody", "document.getElementById('item').dataset.state === 'open'")
         .await;
@@ -131,7 +128,7 @@ async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
     page.run("document.getElementById('edit-group').selectedIndex = 1").await;
     page.fill("#edit-offer", "120").await;
     page.click_until("#waiting-form button[type='submit']", "#waiting-result", "Done").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.assert_accessible().await;
     page.click_until("#audit", "#audit-verdict", "Clean").await;
     page.shot("console-waiting").await;
     let seen = instance.stranger().get(&format!("/api/items/{item}")).await;
@@ -165,8 +162,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         let early = if chinese { "随机获得位置" } else { "gets a place by chance" };
         page.click_until("#buy", "#outcome", early).await;
         page.until_text("#outcome dd", "21").await;
-        assert_eq!(page.violations().await, Vec::<String>::new());
-        page.shot(&format!("item-in-line-{looked}")).await;
+        page.accessible_shot(&format!("item-in-line-{looked}")).await;
         if !chinese {
             // Who leaves has no place, and may come back.
             page.click("#outcome button").await;
@@ -178,8 +174,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         assert_eq!(instance.admin().edit(item, json!({ "paused": true })).await.status, 200);
         instance.clock.shift(time::Duration::seconds(251));
         page.until_text("#outcome", if chinese { "您的号码" } else { "Your number" }).await;
-        assert_eq!(page.violations().await, Vec::<String>::new());
-        page.shot(&format!("item-in-line-placed-{looked}")).await;
+        page.accessible_shot(&format!("item-in-line-placed-{looked}")).await;
         assert_eq!(instance.admin().edit(item, json!({ "paused": false })).await.status, 200);
         // The others are passed by.
         instance.clock.shift(time::Duration::seconds(301));
