@@ -67,8 +67,7 @@ async fn linked_shop_with(
 
 /// Asserts that the audit of an item is clean at once, and that this number of its units is held.
 async fn assert_held(instance: &Instance, item: i64, units: i64) {
-    let audit = instance.audit(item).await;
-    assert_eq!((&audit["held"], &audit["clean"]), (&json!(units), &json!(true)), "{audit}");
+    assert_has(&instance.audit(item).await, json!({ "held": units, "clean": true }));
 }
 
 /// Changes the shop's settings: new instances reach its ledger through the link.

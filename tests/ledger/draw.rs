@@ -113,8 +113,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     for _ in 0..2 {
         Client::send(gone.request(Method::DELETE, &path)).await.expect_status(204);
     }
-    let left = gone.get(&path).await.json;
-    assert_eq!((&left["status"], &left["promise"]), (&json!("none"), &Value::Null));
+    gone.get(&path).await.assert_fields(200, json!({ "status": "none", "promise": null }));
     // Nobody buys, and nobody stands in line without an entry.
     assert_problem(&instance.buyer(9).buy("default", item).await, (409, "draw_only"), "of a draw");
     let waiting = format!("/api/items/{item}/waiting");

@@ -298,9 +298,7 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
         shop.let_holds_pass(601).await;
         let lapsed = "SELECT COUNT(*) FROM waiting_list WHERE status = 'lapsed'";
         until("lapsed offers", || shop.number(lapsed), |lapsed| *lapsed >= round * 6).await;
-        let audit = two.audit(item).await;
-        assert_eq!(audit["clean"], true, "{audit}");
-        assert_eq!(audit["offered"], 6);
+        assert_has(&two.audit(item).await, json!({ "clean": true, "offered": 6 }));
     }
     let order: Vec<i64> = shop.read_all(sqlx::query_scalar(
         "SELECT user_id FROM waiting_list WHERE offered_at IS NOT NULL ORDER BY offered_at, place",

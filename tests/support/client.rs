@@ -277,10 +277,16 @@ impl Answer {
     #[track_caller]
     pub fn assert_fields(&self, status: u16, fields: Value) {
         assert_eq!(self.status, status, "{}", self.text);
-        let Value::Object(fields) = fields else { panic!("fields are an object") };
-        for (name, value) in fields {
-            assert_eq!(self.json[&name], value, "{name}: {}", self.text);
-        }
+        assert_has(&self.json, fields);
+    }
+}
+
+/// Asserts that a JSON object has these fields.
+#[track_caller]
+pub fn assert_has(object: &Value, fields: Value) {
+    let Value::Object(fields) = fields else { panic!("fields are an object") };
+    for (name, value) in fields {
+        assert_eq!(object[&name], value, "{name}: {object}");
     }
 }
 

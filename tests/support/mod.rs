@@ -37,7 +37,7 @@ use tokio::sync::OnceCell;
 
 use self::shards::SharedCluster;
 
-pub use client::{Answer, Client, assert_problem, available, order_id, purchase_path};
+pub use client::{Answer, Client, assert_has, assert_problem, available, order_id, purchase_path};
 pub use counters::redis_of;
 pub use faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};

@@ -8,7 +8,7 @@ pub use settings::Secret;
 pub use web::token::Role;
 
 pub use super::{
-    Answer, BOUND, Client, FaultyLink, Instance, Shop, assert_all_clean, assert_clean,
+    Answer, BOUND, Client, FaultyLink, Instance, Shop, assert_all_clean, assert_clean, assert_has,
     assert_problem, available, changed, eventually, hold_stock_row, is_breaker_open, is_whole,
     item_body, link_to, link_to_ledger, order_id, own_mysql, patient, patient_transaction,
     purchase_of, purchase_path, redis_url, unique, until, until_in_flight, until_metric,

@@ -164,8 +164,7 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     let holder = hold_up(&shop, item).await;
     push(&queue, &purchase).await;
     let (buyer, order_id) = (instance.buyer(1), purchase.order_id.to_string());
-    let seen = order(&buyer, &order_id).await;
-    assert_eq!((seen.status, &seen.json["status"]), (200, &json!("queued")), "{}", seen.text);
+    order(&buyer, &order_id).await.assert_fields(200, json!({ "status": "queued" }));
     holder.rollback().await.expect("the row is free");
     ends_as(&buyer, &order_id, "pending").await;
     assert_clean(&instance, item).await;

@@ -209,8 +209,7 @@ async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
     let join = || async { join(&instance.buyer(14), item).await };
     until("the free place to be given", join, |joined| joined.status == 200).await;
     assert_eq!(leave(&instance.buyer(14), item).await.status, 204);
-    let seen: Value = instance.buyer(12).get(&path(item)).await.json;
-    assert_eq!(seen["ahead"], LONG + 1, "a look counts");
+    assert_eq!(instance.buyer(12).get(&path(item)).await.json["ahead"], LONG + 1, "a look counts");
 }
 
 /// The pages that the whole server has read so far, in memory or not.
