@@ -71,8 +71,7 @@ async fn a_naive_strategy_is_caught_alone_and_saved_by_the_arbiter() {
         let orders = "SELECT COUNT(*) FROM orders WHERE item_id = ?";
         let orders: i64 = shop.read(sqlx::query_scalar(orders).bind(item)).await;
         assert_eq!(sold, &json!(orders));
-        assert_eq!(lane["accepted"], json!(orders));
-        assert_eq!(lane["oversold"], json!((orders - 20).max(0)));
+        assert_has(lane, json!({ "accepted": orders, "oversold": (orders - 20).max(0) }));
         assert_eq!(lane["violations"].as_array().map(Vec::is_empty), Some(orders == 20));
         // Nobody buys it later.
         let late = instance.buyer(9_999).buy("mysql-atomic", item).await;
