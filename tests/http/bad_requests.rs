@@ -1,7 +1,6 @@
 //! Requests that are refused for their path, their query, their headers, or who sends them.
 
 use reqwest::RequestBuilder;
-use shop_domain::UserId;
 use time::{Duration, OffsetDateTime};
 use web::token::Tokens;
 

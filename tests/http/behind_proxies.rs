@@ -1,6 +1,5 @@
 //! Behind reverse proxies: streams arrive, and what a proxy sets or sends is answered as for anybody.
 
-use crate::support::event_stream::Events;
 use crate::support::nginx::Nginx;
 use crate::support::prelude::*;
 use crate::support::raw::Raw;

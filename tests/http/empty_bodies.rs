@@ -1,8 +1,6 @@
 //! Requests without a body, in the forms in which tools send them: no operation whose body may be left out minds what
 //! they call it.
 
-use std::collections::BTreeSet;
-
 use super::access::{document, documented};
 use crate::support::prelude::*;
 use crate::support::raw::Raw;

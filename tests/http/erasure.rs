@@ -5,9 +5,6 @@ mod places;
 mod traces;
 
 use super::{PASSWORD, sign_in, sign_up};
-use crate::process::program::{run, run_says};
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::TestIdentityProvider;
 use crate::support::prelude::*;
 
 async fn delete(client: &Client, proof: Value) -> Answer {

@@ -18,7 +18,7 @@ use seckill::http::route::admin::{CreateItemBody, EditItemBody};
 use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::session::CredentialsBody;
 use seckill::purchase::waiting_room::{QueueStatus, Tickets};
-use shop_domain::{ItemId, UserId, username};
+use shop_domain::username;
 use time::{Duration, OffsetDateTime};
 use web::address::Proxies;
 use web::body::{BodyLimits, JsonBody, OptionalJsonBody};

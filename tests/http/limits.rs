@@ -1,7 +1,5 @@
 //! How much one user, one address may ask.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use crate::support::prelude::*;

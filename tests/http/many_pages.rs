@@ -2,14 +2,13 @@
 //! docs/browser.md states come from 2,000.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::process::program::{free_addr, serve};
 use crate::support::prelude::*;
 
 /// Streams in the normal run.

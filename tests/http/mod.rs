@@ -45,8 +45,6 @@ mod throttling;
 pub mod typescript;
 mod waiting_room;
 
-use std::time::Duration;
-
 use crate::support::prelude::*;
 pub use crate::support::{BOUND, assert_clean, assert_problem, order_id};
 

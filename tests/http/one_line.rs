@@ -5,13 +5,12 @@ use std::collections::HashSet;
 use gates::redis_store::room::{Leaving, Left, Room, RoomLimits, RoomPoll, RoomStatus};
 use gates::redis_store::{RedisClient, SharedConnection};
 use seckill::failpoint::ROOM_POINT;
-use shop_domain::{ItemId, SaleWindow, UserId};
+use shop_domain::SaleWindow;
 use time::{Duration, OffsetDateTime};
 
 use super::waiting_room::{
     buy, item, leave, place, shop_with, stand, text, ticket, until_admitted, until_told,
 };
-use crate::process::program::{free_addr, program, serve};
 use crate::support::prelude::*;
 use crate::support::redis_of;
 

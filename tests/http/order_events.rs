@@ -1,9 +1,7 @@
 //! The stream of one's own orders.
 
-use std::time::Duration;
-
 use super::SOON;
-use crate::support::event_stream::{Event, Events};
+use crate::support::event_stream::Event;
 use crate::support::prelude::*;
 
 /// How long a try waits for an event before it buys once more.

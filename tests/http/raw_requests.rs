@@ -1,7 +1,5 @@
 //! What no decent client sends: half requests, endless ones, ambiguous ones.
 
-use std::time::Duration;
-
 use super::assert_clean;
 use super::ledger::Ledger;
 use crate::support::prelude::*;

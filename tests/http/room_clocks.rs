@@ -3,7 +3,7 @@
 use time::Duration;
 
 use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
-use crate::process::program::{faketime, free_addr, serve};
+use crate::process::program::faketime;
 use crate::support::prelude::*;
 
 /// Buyer 1 was admitted, and buyer 2 joined, while the clock was an hour ahead; both go away. The others wait for no

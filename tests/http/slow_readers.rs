@@ -1,12 +1,9 @@
 //! A page that does not read its events is dropped, and little is kept for it until then.
 
-use std::time::Duration;
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::crowd::metric;
-use crate::support::event_stream::Events;
 use crate::support::prelude::*;
 
 /// Bytes of a 16 KiB reserve in the kernel, a small window of the client, and what the service

@@ -6,7 +6,6 @@ use hyper::{Method, StatusCode};
 use loadtest::process::resident_mib_max;
 
 use crate::ledger::draw::{drawn_item, insert_entries};
-use crate::process::program::{free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::h2::{Carried, Http2};
 use crate::support::prelude::*;

@@ -3,7 +3,7 @@
 use time::{Duration, OffsetDateTime};
 
 use super::SOON;
-use crate::support::event_stream::{Event, Events};
+use crate::support::event_stream::Event;
 use crate::support::prelude::*;
 
 async fn watch(instance: &Instance, item: i64) -> Events {

@@ -1,6 +1,5 @@
 //! An event stream lives no longer than the session that opened it.
 
-use crate::support::event_stream::Events;
 use crate::support::prelude::*;
 
 async fn watch(client: &Client, path: &str) -> Events {

@@ -119,7 +119,7 @@ async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
 #[test]
 fn each_operation_has_an_id_of_its_own() {
     let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
-    let mut ids = std::collections::BTreeSet::new();
+    let mut ids = BTreeSet::new();
     for (path, item) in document["paths"].as_object().expect("paths") {
         for (method, operation) in item.as_object().expect("operations") {
             let id = operation["operationId"].as_str().expect("an id").to_owned();

@@ -1,18 +1,14 @@
 //! The drill of `docs/operations.md`: back the ledger up during a sale, restore it elsewhere, audit
 //! it, and compare it with the record of accepted orders.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::process::program::program;
 use crate::support::prelude::*;
 
 /// An account that may do what a backup needs.

@@ -1,17 +1,11 @@
 //! Batches of one item: a refusal follows from written orders, never from orders that were only planned.
 
-use std::sync::Arc;
-
 use ledger::rows::items;
 use ledger::write::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
 use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
-use shop_domain::{
-    Doubt, Item, ItemId, OrderId, Outcome, Purchase, Refusal, RequestKey, Unavailable,
-};
-use shop_metrics::Metrics;
+use shop_domain::{Doubt, Item, OrderId, Outcome, Purchase, Refusal, RequestKey, Unavailable};
 use sqlx::{MySql, Transaction};
 use tokio::time::{Instant, timeout};
-use tokio_util::task::TaskTracker;
 
 use crate::support::prelude::*;
 

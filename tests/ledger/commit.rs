@@ -6,7 +6,6 @@ mod replaced;
 mod same_key;
 mod unknown;
 
-use faulty_link::Trap;
 use gates::LIST;
 
 use crate::support::prelude::*;
@@ -49,7 +48,7 @@ async fn linked_shop() -> (FaultyLink, Instance, Instance) {
 /// Like [`linked_shop`], with some settings changed; returns a connection pool of the ledger too.
 async fn linked_shop_with(
     change: impl FnOnce(&mut Config),
-) -> (FaultyLink, Instance, Instance, mysql_connection::Database) {
+) -> (FaultyLink, Instance, Instance, Database) {
     let mut shop = Shop::with_lock_servers(change).await;
     // The one beside leaves the queues to the linked one.
     shop.config.queue.claim_idle_ms = 7_200_000;

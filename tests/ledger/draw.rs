@@ -8,13 +8,11 @@ mod pause;
 
 use std::collections::HashSet;
 
-use mysql_connection::Database;
 use seckill::failpoint::DRAW_POINTS;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use verify::{Fault, Known, Proof};
 
-use crate::process::program::{free_addr, program, serve};
 use crate::support::crowd::RECOVERY_MAX;
 use crate::support::prelude::*;
 

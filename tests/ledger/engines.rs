@@ -3,8 +3,6 @@
 //! Three servers for a test are slow: `make test-all` runs them. `make test-engines` runs the walk of all strategies on
 //! each of them, and `writer.rs` a pair in every `make test`.
 
-use std::time::Duration;
-
 use dev_servers::{Replication, VitessServer};
 use leaselock::mysql::named;
 use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait};
@@ -12,10 +10,8 @@ use ledger::rows::audit;
 use ledger::schema;
 use mysql_connection::begin_snapshot;
 use mysql_connection::engine::Engine;
-use shop_domain::ItemId;
 use sqlx::{Connection, MySqlPool};
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
 
 use crate::support::crowd::{
     Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on, until_figure,

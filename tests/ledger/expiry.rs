@@ -1,21 +1,15 @@
 //! The sweep that ends holds: whose clock it goes by, whose errors it keeps apart, and what it must
 //! not overwrite.
 
-use std::time::Duration;
-
-use dev_servers::MysqlOptions;
-use faulty_link::Trap;
 use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::order::OrderSteps;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use mysql_connection::Database;
 use shop_domain::Clock;
-use shop_metrics::Metrics;
 use sqlx::Executor;
 
-use crate::process::program::{faketime, free_addr, serve};
+use crate::process::program::faketime;
 use crate::support::crowd::metric;
 use crate::support::prelude::*;
 

@@ -5,7 +5,7 @@ use dev_servers::{MysqlSet, Replication};
 use ledger::write::Arbiter;
 use mysql_connection::{Writer, is_unconfirmed};
 use shop_domain::OrderStatus;
-use shop_metrics::{LedgerMetrics, Metrics};
+use shop_metrics::LedgerMetrics;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::Mutex;
@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gates::stream::purchase;
 use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with, until_figure};
-use crate::support::payment_provider::TestProvider;
 use crate::support::prelude::*;
 
 /// Connections that a server grants while it lets nobody else in: the fewest that it accepts.

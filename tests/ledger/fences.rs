@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use ledger::schema;
 
-use crate::process::program::{PROGRAM, loadtest, run, run_says, told};
+use crate::process::program::{PROGRAM, loadtest};
 use crate::support::prelude::*;
 
 /// The counters and sequences of the item's orders, each with the number of fences.

@@ -1,10 +1,10 @@
 //! A shop that sells on one MySQL server moves to a cluster of Vitess during the sale; docs/vitess.md has the steps.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dev_servers::{OldServer, VitessCluster};
+use mysql_connection::check;
 use mysql_connection::engine::Engine;
-use mysql_connection::{Database, check};
 use sqlx::{Executor, MySqlPool};
 
 use crate::ledger::reparents::{assert_told_once, can_start};

@@ -1,6 +1,5 @@
 //! A server whose own settings are others': each session sets what the program relies on.
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use mysql_connection::check;
 use sqlx::{Connection, MySqlConnection};
 

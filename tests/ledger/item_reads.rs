@@ -5,15 +5,13 @@ use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use mysql_connection::Database;
 use seckill::catalog::Catalog;
-use shop_domain::{Clock, ItemId, ProductId};
-use shop_metrics::Metrics;
+use shop_domain::{Clock, ProductId};
 
 use crate::support::prelude::*;
 
 /// Nothing in the cache is young enough.
-const FRESH: std::time::Duration = std::time::Duration::ZERO;
+const FRESH: Duration = Duration::ZERO;
 
 /// A catalog whose pool has a single connection.
 fn catalog(shop: &Shop) -> (Catalog, Database) {

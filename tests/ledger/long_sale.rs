@@ -2,7 +2,6 @@
 //!
 //! `SECKILL_TEST_ORDERS=1000000` is the whole run, with 10,000 items and 50 kills.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 

@@ -1,6 +1,5 @@
 //! A ledger on a cluster of Vitess, with tablets that replicate, while its primaries are replaced and its shards are split.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use dev_servers::{VitessCluster, VitessServer};

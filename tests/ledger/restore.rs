@@ -4,13 +4,11 @@
 use std::cell::Cell;
 
 use mysql_connection::with_new_id;
-use shop_domain::UserId;
 use sqlx::Executor;
 use time::{Duration, OffsetDateTime};
 use web::token::{Holder, Tokens};
 
 use crate::http::{PASSWORD, sign_in, sign_up};
-use crate::process::program::{program, run, run_says, told};
 use crate::support::own_redis;
 use crate::support::prelude::*;
 

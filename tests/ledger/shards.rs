@@ -2,9 +2,6 @@
 
 mod asked;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use dev_servers::VitessServer;
 use ledger::rows::payments;
 use shop_domain::payment::PaymentId;

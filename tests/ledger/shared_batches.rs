@@ -1,16 +1,12 @@
 //! Batches of many items: trouble with one item is no trouble of the others, and a crowd at one item
 //! keeps nobody else waiting.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use faulty_link::Trap;
 use ledger::rows::items;
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
-use shop_domain::{Item, ItemId, Outcome, Purchase, Refusal, RequestKey};
-use shop_metrics::Metrics;
+use shop_domain::{Item, Outcome, Purchase, Refusal, RequestKey};
 use sqlx::{Executor, Row};
-use tokio_util::task::TaskTracker;
 
 use crate::support::assert_clean;
 use crate::support::prelude::*;

@@ -1,9 +1,6 @@
 //! Links that die without a word: what was sent over them is swallowed, and neither end is told. New
 //! connections get through, so an instance has to notice and connect again.
 
-use std::time::Duration;
-
-use faulty_link::Trap;
 use gates::redis_store::RedisClient;
 use mysql_connection::limits::TRANSACTION_MAX;
 use mysql_connection::{is_unconfirmed, transact};

@@ -3,7 +3,6 @@
 //! The certificates in `tests/ledger/tls` are for 127.0.0.1 and localhost, by an authority whose key is
 //! thrown away, and good for a hundred years.
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use mysql_connection::engine::Engine;
 
 use crate::support::prelude::*;

@@ -1,11 +1,7 @@
 //! Trouble with one item, or with one server, stays there: the others are sold and paid for.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
-use tokio_util::task::TaskTracker;
 
 use super::draw::{drawn_item, enter};
 use crate::support::crowd::until_figure;

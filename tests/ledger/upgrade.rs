@@ -8,7 +8,7 @@ use sqlx::Executor;
 use tokio::time::timeout;
 
 use super::draw::{self, drawn_item};
-use crate::process::program::{free_addr, press, program, run, run_says, serve, signal, told};
+use crate::process::program::signal;
 use crate::support::prelude::*;
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a

@@ -2,11 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use faulty_link::FaultyLink;
 use ledger::work::monitor;
 use mysql_connection::{Writer, check};
-use shop_metrics::Metrics;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 use tokio_util::sync::CancellationToken;

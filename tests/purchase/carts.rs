@@ -264,7 +264,7 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
     let clients = [instance.buyer(1), beside.buyer(1)];
     let sent = (0..20).map(|number| reserve_with_key(&clients[number % 2], &cart, "k"));
     let answers = join_all(sent).await;
-    let made: std::collections::BTreeSet<String> =
+    let made: BTreeSet<String> =
         answers.iter().filter(|one| one.status == 201).map(order_id).collect();
     assert_eq!(made.len(), 1, "{made:?}");
     for answer in answers.iter().filter(|answer| answer.status != 201) {

@@ -3,8 +3,6 @@
 
 mod sale;
 
-use std::time::Duration;
-
 use sale::{AGE, Sale};
 
 use crate::support::prelude::*;

@@ -4,11 +4,8 @@
 //! The figures of docs/security.md come from `SECKILL_TEST_DRIBBLERS=2000` and
 //! `SECKILL_TEST_OVERLOAD_SECONDS=15`; `SECKILL_TEST_UNDER_WAY_MAX` allows the buyers more.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use shop_domain::UserId;
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,7 +14,6 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use web::token::Tokens;
 
 use crate::http::many_pages::memory_kb;
-use crate::process::program::{free_addr, serve};
 use crate::support::prelude::*;
 
 /// Sockets that dribble in a normal run.

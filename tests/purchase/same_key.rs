@@ -3,7 +3,6 @@
 
 use leaselock::redis::plain;
 use leaselock::{AcquireOptions, LockName, Mutex, Wait};
-use tokio_util::task::TaskTracker;
 
 use crate::support::prelude::*;
 use crate::support::send_and_leave;
@@ -118,7 +117,7 @@ async fn a_key_behind_its_buyers_own_lock_is_not_refused() {
     let tasks = TaskTracker::new();
     let buyers = plain::mutex(shop.redis_client().shared(), &shop.config.redis.prefix, &tasks);
     let name = LockName::new("user:1").expect("a name");
-    let options = AcquireOptions { lease: std::time::Duration::from_secs(30), wait: Wait::Never };
+    let options = AcquireOptions { lease: Duration::from_secs(30), wait: Wait::Never };
     let guard = buyers.expect("a prefix").acquire(&name, options).await.expect("it is free");
     let buyer = instance.buyer(1);
     assert_in_progress(&buyer, "lock-redis", item, "k", "while the buyer's lock is held").await;

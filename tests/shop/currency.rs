@@ -4,7 +4,6 @@ use ledger::schema;
 use shop_domain::Currency;
 
 use super::exports::records;
-use crate::support::payment_provider::TestProvider;
 use crate::support::prelude::*;
 
 const LATER: &str = "2030-01-01T00:00:00Z";

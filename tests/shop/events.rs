@@ -6,8 +6,7 @@ mod held;
 mod volume;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use axum::Router;
 use axum::body::Bytes;

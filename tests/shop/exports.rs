@@ -1,10 +1,7 @@
 //! Exports add up to the ledger, and imports create all or nothing.
 
-use std::collections::BTreeMap;
-
 use futures::stream::{self, StreamExt};
 
-use crate::process::program as process;
 use crate::support::prelude::*;
 
 /// The records of an export as JSON lines.
@@ -122,7 +119,7 @@ async fn an_export_of_a_sold_sale_adds_up_to_the_ledger_to_the_cent() {
 
     // The command writes the same file.
     let id = item.to_string();
-    let said = process::run_says(&shop, &["export", "orders", "--item", &id], (0, "")).await;
+    let said = run_says(&shop, &["export", "orders", "--item", &id], (0, "")).await;
     assert_eq!(parse_csv(&said), lines);
 }
 
@@ -169,9 +166,9 @@ async fn an_export_may_reach_to_both_ends_of_the_calendar() {
         assert_problem(&answer, (400, "invalid_query_parameter"), wrong);
     }
     let until = |time: &'static str| ["export", "orders", "--until", time];
-    let (code, said) = process::run(&shop, &until("9999-12-31T23:59:59Z")).await;
+    let (code, said) = run(&shop, &until("9999-12-31T23:59:59Z")).await;
     assert_eq!((code, parse_csv(&said).len()), (0, 3), "{said}");
-    process::run_says(&shop, &until("9999-12-31T23:59:59-01:00"), (2, "a time has the form")).await;
+    run_says(&shop, &until("9999-12-31T23:59:59-01:00"), (2, "a time has the form")).await;
 }
 
 /// The file of an earlier export stays when the ledger does not answer.
@@ -191,7 +188,7 @@ async fn an_export_is_written_down_and_one_that_does_not_begin_empties_no_file()
     let file = std::env::temp_dir().join(unique("export"));
     std::fs::write(&file, "of yesterday").expect("written");
     let path = file.to_str().expect("text");
-    let mut export = process::program(&shop, &["export", "orders", "--output", path]);
+    let mut export = program(&shop, &["export", "orders", "--output", path]);
     // Nobody listens there.
     export.env("DATABASE_URL", "mysql://root@127.0.0.1:1/none");
     let ended = export.output().await.expect("it ran");
@@ -303,7 +300,7 @@ async fn the_command_imports_as_the_console_does() {
     let file = std::env::temp_dir().join(unique("table"));
     let path = file.to_str().expect("text");
     std::fs::write(&file, TABLE).expect("written");
-    let (code, said) = process::run(&shop, &["import", path, "--dry-run"]).await;
+    let (code, said) = run(&shop, &["import", path, "--dry-run"]).await;
     assert_eq!((code, items(&shop).await), (0, 0), "{said}");
     assert!(said.contains("3 sales, no faults"), "{said}");
     let operator = shop.make_operator().await;
@@ -311,19 +308,19 @@ async fn the_command_imports_as_the_console_does() {
          VALUES ('ben', 'ben', '', 'buyer', UTC_TIMESTAMP(6))";
     let buyer = sqlx::query(buyer).execute(&shop.pool).await.expect("an account").last_insert_id();
     for nobody in [buyer.to_string(), "999999".to_owned()] {
-        let (code, said) = process::run(&shop, &["import", path, "--operator", &nobody]).await;
+        let (code, said) = run(&shop, &["import", path, "--operator", &nobody]).await;
         assert_eq!((code, items(&shop).await), (2, 0), "{said}");
         assert!(said.contains(&format!("user {nobody} is no operator")), "{said}");
     }
     let import = ["import", path, "--operator", &operator];
-    let (code, said) = process::run(&shop, &import).await;
+    let (code, said) = run(&shop, &import).await;
     assert_eq!((code, items(&shop).await), (0, 3), "{said}");
     for (table, expected) in [
         (TABLE.replace("999", "free"), ":3: price_cents:"),
         (with_column("product_id", "77"), ":2: product_id: Check the product's id"),
     ] {
         std::fs::write(&file, table).expect("written");
-        let (code, said) = process::run(&shop, &import).await;
+        let (code, said) = run(&shop, &import).await;
         assert_eq!((code, items(&shop).await), (1, 3), "{said}");
         assert!(said.contains(expected), "{said}");
     }
@@ -335,7 +332,7 @@ async fn the_command_imports_as_the_console_does() {
     let user = line["detail"]["system_user"].as_str().expect("a text");
     assert!(user.contains("uid "), "{user}");
     // An import needs an operator.
-    process::run_says(&shop, &["import", path], (2, "")).await;
+    run_says(&shop, &["import", path], (2, "")).await;
     let listed = instance.stranger().get("/api/items").await;
     assert_eq!(listed.json["items"].as_array().map(Vec::len), Some(3));
     std::fs::remove_file(file).expect("removed");

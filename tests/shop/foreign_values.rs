@@ -1,11 +1,6 @@
 //! Values that others make: each column for one is as wide as the other side documents. A longer value is refused by its
 //! name before the ledger is asked.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::payment_provider::TestProvider;
 use crate::support::prelude::*;
 
 /// Columns for values that others make, each with its table, its width in characters, and the name of the value in an

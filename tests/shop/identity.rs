@@ -6,10 +6,6 @@ mod keys;
 mod providers;
 mod settings;
 
-use crate::process::program::{program, told};
-use crate::support::event_stream::Events;
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::TestIdentityProvider;
 use crate::support::prelude::*;
 
 /// A provider with one key of each kind, and a shop that trusts it.

@@ -1,9 +1,6 @@
 //! Imports and new items that are sent again, and our own export as an import.
 
-use std::collections::BTreeMap;
-
 use super::exports::items;
-use crate::process::program::run;
 use crate::support::prelude::*;
 
 const TABLE: &str = "name,price_cents,stock,starts_at,ends_at\n\

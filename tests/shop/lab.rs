@@ -1,10 +1,7 @@
 //! The lab in the service: verdicts that can be trusted, one run at a time, for operators only.
 
-use std::time::Duration;
-
 use lifecycle::StopResult;
 
-use crate::support::event_stream::Events;
 use crate::support::prelude::*;
 
 /// Runs must come to their end on a machine that is busy with other tests.

@@ -5,7 +5,6 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 
 use crate::http;
-use crate::process::program::{program, run_says, told};
 use crate::support::prelude::*;
 
 const PASSWORD: &str = "a lamp that wakes up";

@@ -4,14 +4,14 @@ mod amounts;
 mod free;
 mod returns;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 
-use crate::support::payment_provider::{TestMessage, TestProvider};
+use crate::support::payment_provider::TestMessage;
 use crate::support::prelude::*;
 
 /// A shop whose buyers pay at the provider.

@@ -2,8 +2,6 @@
 
 use std::collections::HashSet;
 
-use crate::process::program::{program, run, run_says};
-use crate::support::event_stream::Events;
 use crate::support::prelude::*;
 
 /// Runs `seckill shop`; answers the token that it prints.

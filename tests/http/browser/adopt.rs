@@ -4,9 +4,7 @@ use thirtyfour::Key;
 
 use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use super::make_sale;
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::{TestIdentityProvider, serve_at};
-use crate::support::payment_provider::TestProvider;
+use crate::support::identity_provider::serve_at;
 use crate::support::prelude::*;
 use crate::support::webhook_receiver::TestReceiver;
 

@@ -1,7 +1,7 @@
 //! The example of the TypeScript client: a page of another shop sells an item.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -10,7 +10,6 @@ use tower_http::services::ServeDir;
 use super::driver::{DESKTOP, PHONE, Page};
 use super::make_sale;
 use crate::http::typescript;
-use crate::support::identity_keys::TestKey;
 use crate::support::prelude::*;
 
 const ISSUER: &str = "https://corner-shop.example";

@@ -2,7 +2,6 @@
 
 use super::driver::{CHINESE_PHONE, DESKTOP, Page};
 use super::{make_sale, orders_of};
-use crate::support::payment_provider::TestProvider;
 use crate::support::prelude::*;
 
 #[tokio::test]

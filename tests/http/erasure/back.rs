@@ -3,8 +3,6 @@
 use sha2::{Digest, Sha256};
 
 use super::{delete, exchange};
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::TestIdentityProvider;
 use crate::support::prelude::*;
 
 /// A token of the provider for a subject with these roles.

@@ -1,10 +1,8 @@
 //! A Redis that answers anything: what the gates' commands make of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use gates::redis_store::{Counter, CounterAndQueue, Counters, RedisClient};
-use shop_domain::ItemId;
-use shop_metrics::Metrics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

@@ -1,17 +1,13 @@
 //! What the arbiter does when COMMIT fails or is slow: it asks the ledger, retries within its budget,
 //! and begins nothing after the deadline.
 
-use std::time::Duration;
-
-use faulty_link::{Fault, Trap};
+use faulty_link::Fault;
 use ledger::write::{
     Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite, order_routine,
 };
-use shop_domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
-use shop_metrics::Metrics;
+use shop_domain::{OrderId, Outcome, Purchase, RequestKey, Unavailable};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::{CALL, assert_held, at_commit, link_before, loses_answer, loses_commit, until_caught};
 use crate::support::prelude::*;

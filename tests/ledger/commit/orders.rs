@@ -3,7 +3,7 @@
 use super::{
     assert_held, at_commit, link_before, linked_shop, linked_shop_with, loses_answer, loses_commit,
 };
-use crate::support::event_stream::{Event, Events};
+use crate::support::event_stream::Event;
 use crate::support::prelude::*;
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use seckill::failpoint::hold::Director;
 
 use super::{drawn_item, drawn_with, enter, idle_instance, insert_entries, shop, until_drawn};
-use crate::process::program::{free_addr, serve, signal};
+use crate::process::program::signal;
 use crate::support::crowd::RECOVERY_MAX;
 use crate::support::prelude::*;
 

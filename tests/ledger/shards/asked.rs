@@ -1,10 +1,7 @@
 //! What is asked of all shards: audits of groups, exports, the deletion of a person, and the clock.
 
-use std::collections::BTreeSet;
-
 use dev_servers::VitessServer;
 use ledger::rows::items;
-use shop_domain::ItemId;
 use sqlx::{Executor, MySqlConnection};
 use time::{Duration, OffsetDateTime};
 

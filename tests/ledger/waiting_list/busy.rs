@@ -1,14 +1,11 @@
 //! An item whose row is held, and an item with a long line: what the others notice of it.
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use ledger::breaker::Breakers;
 use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::{ItemPermit, Ledger};
-use mysql_connection::Database;
-use shop_domain::{Clock, Item, ItemId, UserId};
-use shop_metrics::Metrics;
+use shop_domain::{Clock, Item};
 use sqlx::MySqlConnection;
 
 use super::{all_join, join, leave, path, sold_out, status, until_status};

@@ -5,19 +5,14 @@
 //! of each kind. What is asserted of the ledger is the same; the times are asserted in the whole run alone.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use futures::StreamExt;
-use mysql_connection::Database;
 use rand::RngExt;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep};
 
 use super::timeline::{self, Outage, Timeline};
-use crate::process::program::{free_addr, serve};
 use crate::support::prelude::*;
 
 /// Buyers of an ordinary run.

@@ -1,7 +1,6 @@
 //! Many carts with items in common, beside single purchases.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::rngs::StdRng;
@@ -26,7 +25,7 @@ pub(super) async fn for_good(told: &TryAgain, mut send: impl AsyncFnMut() -> Ans
             return answer;
         }
         *told.borrow_mut().entry(answer.code().to_owned()).or_default() += 1;
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     send().await
 }

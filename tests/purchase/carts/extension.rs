@@ -1,7 +1,5 @@
 //! A hold is extended once, with all lines of the order, and only while it runs.
 
-use std::time::Duration;
-
 use seckill::failpoint::hold::Director;
 
 use super::steps::{statuses, step, until_expired};

@@ -2,7 +2,6 @@
 
 use extension::job::Job;
 use seckill::job::Reconcile;
-use shop_metrics::Metrics;
 
 use super::crowds::{TryAgain, for_good};
 use super::steps::step;

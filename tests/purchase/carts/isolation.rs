@@ -7,7 +7,6 @@
 mod failovers;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Report, Valid, Workload};

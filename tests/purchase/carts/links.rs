@@ -1,6 +1,6 @@
 //! The connection breaks between the statements of a cart, or at COMMIT: it is whole or absent.
 
-use faulty_link::{Fault, Trap};
+use faulty_link::Fault;
 
 use super::{items_of, left, one_of_each, reserve_with_key};
 use crate::support::prelude::*;

@@ -1,7 +1,6 @@
 //! Payment, cancellation, expiry and late payment of whole orders.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use super::{items, left, one_of_each, reserve};
 use crate::support::prelude::*;

@@ -1,7 +1,6 @@
 //! A small sale on two instances, whose every answer is written down with its times.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hyper::header::HeaderValue;
 use ledger_audit::{Answer, Evidence, History, InTime, Judgement, Ledger, Reader, State, judge};

@@ -5,7 +5,6 @@ mod compare;
 mod run;
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use proptest::test_runner::TestCaseError;
 use time::format_description::well_known::Rfc3339;

@@ -7,15 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard};
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use dev_servers::{MysqlOptions, MysqlServer};
 use forgetful_disk::{ForgetfulDisk, Survives};
 use futures::TryStreamExt;
 use rand::RngExt;
@@ -25,7 +23,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use crate::process::program::{free_addr, serve};
 use crate::support::prelude::*;
 
 /// Orders of an ordinary run.

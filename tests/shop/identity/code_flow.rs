@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 
 use reqwest::{Client as Http, redirect::Policy};
 
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::{TestIdentityProvider, serve_at};
+use crate::support::identity_provider::serve_at;
 use crate::support::prelude::*;
 
 /// A browser without a screen: it has cookies, and follows redirects when it is told to.

@@ -1,7 +1,6 @@
 //! Sets of keys in the forms that providers publish, and the algorithms of their keys.
 
 use super::{exchange, user};
-use crate::support::identity_keys::TestKey;
 use crate::support::prelude::*;
 
 const ISSUER: &str = "https://id.example";

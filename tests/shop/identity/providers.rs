@@ -3,7 +3,6 @@
 use toml::Value as Setting;
 
 use super::{exchange, session_of, user};
-use crate::support::identity_keys::TestKey;
 use crate::support::prelude::*;
 
 /// The id of the key that signs.

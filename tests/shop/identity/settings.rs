@@ -1,7 +1,6 @@
 //! Settings with commas and dots in the names of others, and what the service says when they do not fit.
 
-use crate::process::program::{LoggedService, program, told};
-use crate::support::identity_keys::TestKey;
+use crate::process::program::LoggedService;
 use crate::support::prelude::*;
 
 const ISSUER: &str = "https://id.example";

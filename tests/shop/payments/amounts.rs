@@ -1,12 +1,9 @@
 //! Amounts, currencies and states of payments, and what a sender of forged messages may cost.
 
-use std::time::Duration;
-
 use ledger::order::refund;
 use shop_domain::payment::PaymentId;
 
 use super::{buy, owe, payment, selling, shop_of, status, take};
-use crate::support::payment_provider::TestProvider;
 use crate::support::prelude::*;
 
 /// An order of buyer 1 that is paid by the payment `p1` of 250 cents.

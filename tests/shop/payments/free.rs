@@ -1,7 +1,6 @@
 //! Orders that cost nothing: no provider is asked, as in other shops (saleor PR 8938, django-oscar PR 1348).
 
 use super::{buy, expire, selling, shop_of, status, take};
-use crate::support::payment_provider::TestProvider;
 use crate::support::prelude::*;
 
 #[tokio::test]

@@ -3,7 +3,6 @@
 use futures::future::join;
 
 use super::{buy, owe, payment, selling, shop_of, status, take, until_refund_requested};
-use crate::support::payment_provider::TestProvider;
 use crate::support::prelude::*;
 
 /// An item of these units whose orders may be given back.

@@ -14,7 +14,6 @@ use mysql_connection::replication;
 use tokio::process::Child;
 
 use super::{Log, READERS, assert_serializable, cart, items, read_until};
-use crate::process::program::{free_addr, serve};
 use crate::purchase::carts::lines;
 use crate::support::crowd::{RECOVERY_MAX, on};
 use crate::support::prelude::*;
