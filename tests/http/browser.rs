@@ -21,6 +21,8 @@ mod shop;
 mod silent;
 mod waiting;
 
+use driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
+use thirtyfour::Key;
 use time::{Duration, OffsetDateTime};
 
 use crate::support::prelude::*;

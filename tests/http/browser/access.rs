@@ -1,11 +1,7 @@
 //! Everyone can use it: by keyboard, on a phone, in the dark, in Chinese, with a screen reader, on
 //! a slow line.
 
-use thirtyfour::Key;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
-use super::{make_sale, orders_of};
-use crate::support::prelude::*;
+use super::*;
 
 const BUYER: i64 = 79;
 /// What the page of sales may weigh as it comes over the line, in bytes, pictures included.

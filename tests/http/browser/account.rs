@@ -1,9 +1,6 @@
 //! The page of one's own account: a new password, and the end of all sessions.
 
-use thirtyfour::Key;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, Page};
-use crate::support::prelude::*;
+use super::*;
 
 const OLD: &str = "a quiet harbour at noon";
 const NEW: &str = "seven loud herons in may";

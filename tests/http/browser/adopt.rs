@@ -1,11 +1,7 @@
 //! The shop as a part of another one: accounts of a provider, payments elsewhere, files.
 
-use thirtyfour::Key;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
-use super::make_sale;
+use super::*;
 use crate::support::identity_provider::serve_at;
-use crate::support::prelude::*;
 use crate::support::webhook_receiver::TestReceiver;
 
 #[tokio::test]

@@ -1,12 +1,8 @@
 //! A cart: items are put aside in the browser, reserved all or none, held, extended, paid and given back.
 
-use thirtyfour::Key;
-
 use super::access::walk_to;
-use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::outcomes::{COME_BACK, press_before_another_buyer, problem, stage_at};
-use super::{make_sale, orders_of};
-use crate::support::prelude::*;
+use super::*;
 
 const BUYER: i64 = 83;
 

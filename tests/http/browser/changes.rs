@@ -1,10 +1,8 @@
 //! What an operator changes is changed once, however often the button is pressed, and a lost answer is told as one.
 
 use super::adopt::choose_file;
-use super::driver::Page;
 use super::forms::{console, value};
-use super::make_sale;
-use crate::support::prelude::*;
+use super::*;
 
 /// Lets the answers to changes at one path be lost from now on: they take effect. Reads of `unread` fail.
 async fn lose(page: &Page, path: &str, unread: &str) {

@@ -1,9 +1,7 @@
 //! An operator makes a sale, watches it, changes it, audits it.
 
-use super::driver::{DESKTOP, Page};
-use super::make_sale;
+use super::*;
 use crate::support::nginx::Nginx;
-use crate::support::prelude::*;
 
 #[tokio::test]
 async fn an_operator_creates_and_watches_a_sale() {

@@ -3,10 +3,8 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
-use super::{in_seconds, make_sale, orders_of};
+use super::*;
 use crate::ledger::draw::until_drawn;
-use crate::support::prelude::*;
 
 const BUYER: i64 = 77;
 /// What a page would save, without a dialog of the browser.

@@ -7,10 +7,8 @@ use axum::Router;
 use axum::routing::{get, post};
 use tower_http::services::ServeDir;
 
-use super::driver::{DESKTOP, PHONE, Page};
-use super::make_sale;
+use super::*;
 use crate::http::typescript;
-use crate::support::prelude::*;
 
 const ISSUER: &str = "https://corner-shop.example";
 
@@ -23,7 +21,7 @@ async fn corner_shop(files: &Path, seckill: Arc<OnceLock<String>>, key: Arc<Test
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
     let token = move || async move {
-        let now = time::OffsetDateTime::now_utc().unix_timestamp();
+        let now = OffsetDateTime::now_utc().unix_timestamp();
         key.token(&json!({
             "iss": ISSUER, "aud": "seckill", "sub": "customer-81", "iat": now, "exp": now + 600,
         }))

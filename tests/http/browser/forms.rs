@@ -1,10 +1,6 @@
 //! Text that a person types into a form stays, whatever answer comes from the service meanwhile.
 
-use thirtyfour::Key;
-
-use super::driver::{DESKTOP, Page};
-use super::make_sale;
-use crate::support::prelude::*;
+use super::*;
 
 /// Lets a test keep back the answers to requests for one path. `asked` counts them by path.
 const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = {}; \

@@ -1,8 +1,6 @@
 //! A unit that costs nothing, in a shop whose buyers pay at a provider: nobody is sent there.
 
-use super::driver::{CHINESE_PHONE, DESKTOP, Page};
-use super::{make_sale, orders_of};
-use crate::support::prelude::*;
+use super::*;
 
 #[tokio::test]
 async fn a_buyer_confirms_an_order_that_costs_nothing() {

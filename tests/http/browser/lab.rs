@@ -1,7 +1,6 @@
 //! The lab: a run is set up, watched, read and taken along.
 
-use super::driver::{DESKTOP, Page};
-use crate::support::prelude::*;
+use super::*;
 
 /// The red of the page in the light: what is oversold must have it.
 const HOT: &str = "rgb(180, 35, 26)";

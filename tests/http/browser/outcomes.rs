@@ -1,8 +1,6 @@
 //! What a buyer is told when it does not go smoothly.
 
-use super::driver::{DESKTOP, Page};
-use super::{make_sale, orders_of};
-use crate::support::prelude::*;
+use super::*;
 
 const BUYER: i64 = 78;
 

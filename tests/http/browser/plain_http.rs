@@ -1,9 +1,7 @@
 //! The shop over plain http from another machine: there a browser has no `crypto.subtle`, no `randomUUID`, no locks and no
 //! clipboard.
 
-use super::driver::{DESKTOP, Look, Page};
-use super::{make_sale, orders_of};
-use crate::support::prelude::*;
+use super::*;
 
 const BUYER: i64 = 77;
 /// What Chromium says there of a header that is good for https.
@@ -48,7 +46,7 @@ async fn a_buyer_proves_work_and_buys() {
     page.click("#buy").await;
     page.until("a proof", "window.proofs > 0").await;
     // The others are passed by, and the proof admits.
-    instance.clock.shift(time::Duration::seconds(301));
+    instance.clock.shift(Duration::seconds(301));
     page.until_text("#outcome", "It’s yours").await;
     page.click_until("#outcome a", "#status", "Held for you").await;
     page.click_until("#pay", "#status", "Paid").await;

@@ -2,9 +2,7 @@
 
 use std::net::SocketAddr;
 
-use serde_json::json;
-
-use super::driver::{DESKTOP, PHONE, Page};
+use super::*;
 
 /// What the page may weigh with all that it loads, in bytes.
 const PAGE_BYTES_MAX: u64 = 300_000;
@@ -15,7 +13,7 @@ fn address(schedule: &str) -> String {
     format!("file://{}/static/play.html#{schedule}", env!("CARGO_MANIFEST_DIR"))
 }
 
-async fn open(schedule: &str, look: super::driver::Look) -> Page {
+async fn open(schedule: &str, look: Look) -> Page {
     // The page asks no server.
     let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), look).await;
     show(&page, schedule).await;

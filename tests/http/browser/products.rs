@@ -1,11 +1,7 @@
 //! A product is one entry of the list, and one page with its variants.
 
-use thirtyfour::Key;
-
 use super::access::walk_to;
-use super::driver::{DESKTOP, Look, PHONE, Page};
-use super::make_sale;
-use crate::support::prelude::*;
+use super::*;
 
 async fn shirts(instance: &Instance) -> Vec<i64> {
     let body = json!({

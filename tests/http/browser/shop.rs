@@ -1,8 +1,6 @@
 //! A buyer's way through the shop.
 
-use super::driver::{DESKTOP, PHONE, Page};
-use super::{in_seconds, make_sale, orders_of};
-use crate::support::prelude::*;
+use super::*;
 
 const BUYER: i64 = 77;
 /// Buyers in line before her, of whom one is called up each second.
@@ -65,7 +63,7 @@ async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
     }
     page.click_until("#buy", "#outcome", "You are in line").await;
     page.shot("item-in-line").await;
-    instance.clock.shift(time::Duration::seconds(AHEAD));
+    instance.clock.shift(Duration::seconds(AHEAD));
     page.until_text("#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close().await;

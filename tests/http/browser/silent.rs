@@ -1,9 +1,7 @@
 //! A proxy that keeps the events of a stream until it has many: the page notices, and polls.
 
-use super::driver::{DESKTOP, Page};
-use super::make_sale;
+use super::*;
 use crate::support::nginx::Nginx;
-use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_page_that_hears_nothing_polls() {

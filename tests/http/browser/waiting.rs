@@ -1,9 +1,7 @@
 //! Buyers wait for a unit that comes back, and operators see it; with the keyboard, on a phone, and in
 //! Chinese.
 
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
-use super::{in_seconds, make_sale, orders_of};
-use crate::support::prelude::*;
+use super::*;
 
 const BUYER: i64 = 77;
 
@@ -172,12 +170,12 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         }
         // Nobody is admitted yet, so that she sees her place, also if it is the first.
         assert_eq!(instance.admin().edit(item, json!({ "paused": true })).await.status, 200);
-        instance.clock.shift(time::Duration::seconds(251));
+        instance.clock.shift(Duration::seconds(251));
         page.until_text("#outcome", if chinese { "您的号码" } else { "Your number" }).await;
         page.accessible_shot(&format!("item-in-line-placed-{looked}")).await;
         assert_eq!(instance.admin().edit(item, json!({ "paused": false })).await.status, 200);
         // The others are passed by.
-        instance.clock.shift(time::Duration::seconds(301));
+        instance.clock.shift(Duration::seconds(301));
         page.until_text("#stock", if chinese { "29" } else { "29 of 30 left" }).await;
         page.close().await;
     }

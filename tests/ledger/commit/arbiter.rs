@@ -9,8 +9,7 @@ use shop_domain::{OrderId, Outcome, Purchase, RequestKey, Unavailable};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{CALL, assert_held, at_commit, link_before, loses_answer, loses_commit, until_caught};
-use crate::support::prelude::*;
+use super::*;
 use crate::support::{purchase, statements_running};
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.

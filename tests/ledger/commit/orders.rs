@@ -1,10 +1,7 @@
 //! COMMIT fails for a batch of orders, or for a step of an order: each order is decided once.
 
-use super::{
-    assert_held, at_commit, link_before, linked_shop, linked_shop_with, loses_answer, loses_commit,
-};
+use super::*;
 use crate::support::event_stream::Event;
-use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {

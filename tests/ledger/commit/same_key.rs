@@ -1,10 +1,7 @@
 //! COMMIT is lost, and another instance makes an order with the same key: the answer never shows one
 //! request's order to the other request.
 
-use super::{
-    linked_shop_with, loses_commits_in_silence, make_undisturbed, sell_undisturbed, until_caught,
-};
-use crate::support::prelude::*;
+use super::*;
 
 /// Buys with the key `k`.
 async fn buy_units(buyer: Client, strategy: &str, item: i64, units: i64) -> Answer {

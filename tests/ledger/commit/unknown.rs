@@ -2,11 +2,7 @@
 
 use faulty_link::Fault;
 
-use super::{
-    assert_held, at_commit, linked_shop, linked_shop_with, loses_answer, make_undisturbed,
-    sell_undisturbed,
-};
-use crate::support::prelude::*;
+use super::*;
 
 #[tokio::test]
 async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tells_later() {

@@ -2,10 +2,8 @@
 
 use seckill::failpoint::hold::Director;
 
-use super::{drawn_item, drawn_with, enter, idle_instance, insert_entries, shop, until_drawn};
+use super::*;
 use crate::process::program::signal;
-use crate::support::crowd::RECOVERY_MAX;
-use crate::support::prelude::*;
 
 /// Enough that the draw takes a moment.
 const ENTRIES: i64 = 20_000;

@@ -1,10 +1,7 @@
 //! The key that signs a draw, and the round that its rules name.
 
-use verify::Known;
-
-use super::{announcement, drawn_item, enter, faults, from_now, proof, shop, until_drawn};
+use super::*;
 use crate::support::DRAW_KEY;
-use crate::support::prelude::*;
 
 /// A key that a shop takes after [`DRAW_KEY`].
 const NEW_KEY: &str = "0808080808080808080808080808080808080808080808080808080808080808";
@@ -50,7 +47,7 @@ async fn a_draw_keeps_the_key_of_its_rules() {
     let known = Known { announced: Some(&announced), promise: promise.as_str() };
     // The list was late, because nobody could sign it.
     let found = faults(&proof, known);
-    assert!(found.iter().all(|fault| *fault == verify::Fault::Late), "{found:?}");
+    assert!(found.iter().all(|fault| *fault == Fault::Late), "{found:?}");
     // The audit of the service reads no signatures.
     assert_clean(&rotated, item).await;
     let next = drawn_item(&rotated, 1, 600).await;

@@ -2,9 +2,7 @@
 
 use sqlx::Executor;
 
-use super::{close_now, drawn_item, enter, insert_entries, shop, until_drawn};
-use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Shop, until};
+use super::*;
 
 /// Its places take at least twelve seconds.
 const ENTRIES: i64 = 6_000;

@@ -3,10 +3,8 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use verify::{Fault, Known};
 
-use super::{close_now, drawn_with, enter, faults, from_now, proof, shop, until_drawn};
-use crate::support::prelude::*;
+use super::*;
 use crate::support::seed;
 
 async fn drawn_item(instance: &Instance, stock: i64, seconds: i64, party_max: u8) -> i64 {

@@ -1,10 +1,6 @@
 //! A pause of a sale that is drawn suspends its places and offers.
 
-use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime};
-
-use super::{close_now, drawn_item, enter, shop, until_drawn};
-use crate::support::prelude::*;
+use super::*;
 
 /// A draw of this many units that is over, with buyers 1 to 4; returns the item, and the buyers in the order of places.
 async fn drawn((shop, instance): (&Shop, &Instance), units: i64) -> (i64, Vec<i64>) {

@@ -1,13 +1,11 @@
 //! What is asked of all shards: audits of groups, exports, the deletion of a person, and the clock.
 
-use dev_servers::VitessServer;
 use ledger::rows::items;
 use sqlx::{Executor, MySqlConnection};
 use time::{Duration, OffsetDateTime};
 
-use super::{SHARDS, rows_in};
+use super::*;
 use crate::http::{PASSWORD, sign_in, sign_up};
-use crate::support::prelude::*;
 
 /// A buyer of the group.
 const BUYER: i64 = 600;

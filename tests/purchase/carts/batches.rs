@@ -1,7 +1,6 @@
 //! Many reservations in one request, by the program of a shop; and what such a program may not do.
 
-use super::{items, items_of, left, lines, one_of_each};
-use crate::support::prelude::*;
+use super::*;
 
 fn line(buyer: &str, key: &str, of: &[(i64, u32)]) -> String {
     let mut body = lines(of);

@@ -10,8 +10,7 @@ use sqlx::{Connection, Executor, MySql, Transaction};
 use tokio::sync::Semaphore;
 
 use super::steps::{beside_lock_waits, statuses, step, until_expired};
-use super::{items, items_of, left, one_of_each, reserve, reserve_with_key};
-use crate::support::prelude::*;
+use super::*;
 use crate::support::seed;
 
 /// Answers that said "try again", by code.

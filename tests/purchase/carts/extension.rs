@@ -1,10 +1,7 @@
 //! A hold is extended once, with all lines of the order, and only while it runs.
 
-use seckill::failpoint::hold::Director;
-
 use super::steps::{statuses, step, until_expired};
-use super::{instant, left, reserve};
-use crate::support::prelude::*;
+use super::*;
 
 async fn extend(buyer: &Client, order: &str, body: Value) -> Answer {
     buyer.post(&format!("/api/orders/{order}/extension"), &body).await

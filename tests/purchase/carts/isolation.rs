@@ -15,9 +15,8 @@ use futures::stream::{self, StreamExt};
 use mysql_connection::begin_snapshot;
 use sqlx::MySqlConnection;
 
-use super::reserve;
+use super::*;
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::prelude::*;
 use crate::support::rounds;
 
 /// Items, of which each cart wants three.

@@ -2,8 +2,7 @@
 
 use faulty_link::Fault;
 
-use super::{items_of, left, one_of_each, reserve_with_key};
-use crate::support::prelude::*;
+use super::*;
 
 const COMMIT: &[u8] = b"\x03COMMIT";
 

@@ -1,8 +1,7 @@
 //! A paid order is given back as a whole, once, where all its items allow it.
 
 use super::steps::{statuses, step};
-use super::{left, reserve};
-use crate::support::prelude::*;
+use super::*;
 
 /// Items whose paid orders come back for these seconds.
 async fn items(instance: &Instance, seconds: &[u32]) -> Vec<i64> {

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{items, left, one_of_each, reserve};
-use crate::support::prelude::*;
+use super::*;
 
 pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.step(order, step).await

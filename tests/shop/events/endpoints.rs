@@ -1,8 +1,6 @@
 //! Endpoints: which addresses they may have, who may change them, and how far behind they may be.
 
-use super::{endpoint, sell, shop_with_events, subscribe, subscribe_by, told, until_endpoint};
-use crate::support::prelude::*;
-use crate::support::webhook_receiver::{Answering, TestReceiver};
+use super::*;
 
 #[tokio::test]
 async fn a_webhook_never_reaches_into_a_private_network() {

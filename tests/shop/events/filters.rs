@@ -2,10 +2,8 @@
 
 use seckill::failpoint::hold::Director;
 
-use super::{endpoint, shop_with_events, subscribe_by, until_endpoint};
+use super::*;
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::prelude::*;
-use crate::support::webhook_receiver::{Answering, TestReceiver};
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
     subscribe_by(instance, receiver, &json!({ "target": receiver.url(), "filter": filter })).await

@@ -6,14 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
-use axum::Router;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::post;
 use forgetful_disk::{ForgetfulDisk, Survives};
 use futures::TryStreamExt;
 use rand::RngExt;
@@ -23,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use crate::support::prelude::*;
+use super::*;
 
 /// Orders of an ordinary run.
 const ORDERS: u64 = 1_200;

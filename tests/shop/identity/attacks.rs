@@ -1,9 +1,8 @@
 //! The list of attacks on tokens: each is refused, and the honest token beside it is not.
 
-use super::{exchange, provider_and_shop, user};
+use super::*;
 use crate::support::identity_keys::{sign_hmac, unsigned};
 use crate::support::identity_provider::CLIENT_ID;
-use crate::support::prelude::*;
 
 /// A token that must be refused, and what it tries.
 type Attack = (String, String);

@@ -1,7 +1,6 @@
 //! Sets of keys in the forms that providers publish, and the algorithms of their keys.
 
-use super::{exchange, user};
-use crate::support::prelude::*;
+use super::*;
 
 const ISSUER: &str = "https://id.example";
 

@@ -2,8 +2,7 @@
 
 use toml::Value as Setting;
 
-use super::{exchange, session_of, user};
-use crate::support::prelude::*;
+use super::*;
 
 /// The id of the key that signs.
 const KEY: &str = "1LTMzakihiRla_8z2BEJVXeWMqo";

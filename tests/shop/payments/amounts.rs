@@ -3,8 +3,7 @@
 use ledger::order::refund;
 use shop_domain::payment::PaymentId;
 
-use super::{buy, owe, payment, selling, shop_of, status, take};
-use crate::support::prelude::*;
+use super::*;
 
 /// An order of buyer 1 that is paid by the payment `p1` of 250 cents.
 async fn paid_order() -> (TestProvider, Shop, Instance, i64, String) {

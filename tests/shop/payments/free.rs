@@ -1,7 +1,6 @@
 //! Orders that cost nothing: no provider is asked, as in other shops (saleor PR 8938, django-oscar PR 1348).
 
-use super::{buy, expire, selling, shop_of, status, take};
-use crate::support::prelude::*;
+use super::*;
 
 #[tokio::test]
 async fn an_order_of_nothing_is_paid_without_the_provider() {

@@ -2,8 +2,7 @@
 
 use futures::future::join;
 
-use super::{buy, owe, payment, selling, shop_of, status, take, until_refund_requested};
-use crate::support::prelude::*;
+use super::*;
 
 /// An item of these units whose orders may be given back.
 fn returnable(stock: i64) -> Value {

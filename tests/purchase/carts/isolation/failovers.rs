@@ -5,18 +5,14 @@
 //! must be found: `half_a_cart_is_found`, `a_reader_without_a_snapshot_is_found`, `a_lost_cart_is_found` and
 //! `a_lost_cart_that_was_seen_is_found`.
 
-use std::cell::Cell;
 use std::time::Instant;
 
 use dev_servers::{MysqlSet, Replication};
-use futures::future::join;
 use mysql_connection::replication;
 use tokio::process::Child;
 
-use super::{Log, READERS, assert_serializable, cart, items, read_until};
-use crate::purchase::carts::lines;
-use crate::support::crowd::{RECOVERY_MAX, on};
-use crate::support::prelude::*;
+use super::*;
+use crate::support::crowd::on;
 use crate::support::seconds;
 
 /// Seconds of an ordinary run. The piece that has begun then is finished.
