@@ -25,12 +25,8 @@ fn catalog(shop: &Shop) -> (Catalog, Database) {
 }
 
 async fn make_items(instance: &Instance, count: usize) -> Vec<ItemId> {
-    let mut items = Vec::new();
-    for _ in 0..count {
-        let id = instance.make_item(json!({ "stock": 7 })).await;
-        items.push(ItemId::new(id).expect("positive"));
-    }
-    items
+    let items = instance.make_items(count, &json!({ "stock": 7 })).await;
+    items.into_iter().map(|id| ItemId::new(id).expect("positive")).collect()
 }
 
 /// The prepared statements that the catalog's connection has executed.

@@ -16,12 +16,8 @@ const STRATEGIES: [&str; 8] = [
 
 /// Items of one group, each with more units and a higher limit than the group.
 async fn make_items(instance: &Instance, group: i64, count: usize) -> Vec<i64> {
-    let mut items = Vec::new();
-    for _ in 0..count {
-        let body = json!({ "stock": 100, "per_buyer_limit": 10, "limit_group_id": group });
-        items.push(instance.make_item(body).await);
-    }
-    items
+    let body = json!({ "stock": 100, "per_buyer_limit": 10, "limit_group_id": group });
+    instance.make_items(count, &body).await
 }
 
 /// Units of a buyer's orders of these items that hold stock.

@@ -323,10 +323,8 @@ async fn a_lost_commit_is_settled_for_all_items_together() {
 async fn two_instances_share_a_hundred_items_without_a_deadlock() {
     let shop = Shop::new().await;
     let instances = [shop.start().await, shop.start().await];
-    let mut items = Vec::new();
-    for _ in 0..100 {
-        items.push(instances[0].make_item(json!({ "stock": 8, "per_buyer_limit": 2 })).await);
-    }
+    let item = json!({ "stock": 8, "per_buyer_limit": 2 });
+    let items = instances[0].make_items(100, &item).await;
     let clients = instances.each_ref().map(Instance::stranger);
     for wave in 1..=4 {
         let press = |instance: usize, item: i64| {

@@ -207,14 +207,12 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
         config.purchase.item_age_ms_max = 600_000;
     })
     .await;
-    let (mut held, mut others, mut orders) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..CONNECTIONS {
-        held.push(instance.make_item(json!({ "stock": 100 })).await);
-    }
-    for _ in 0..ITEMS_WITHOUT {
-        let item = instance.make_item(json!({ "stock": 100 })).await;
-        orders.push(order_id(&instance.buyer(1).buy("mysql-atomic", item).await));
-        others.push(item);
+    let item = json!({ "stock": 100 });
+    let held = instance.make_items(CONNECTIONS as usize, &item).await;
+    let others = instance.make_items(ITEMS_WITHOUT, &item).await;
+    let mut orders = Vec::new();
+    for item in &others {
+        orders.push(order_id(&instance.buyer(1).buy("mysql-atomic", *item).await));
     }
     let mut holder = hold_stock_row(&shop.pool, held[0]).await;
     for item in &held {
@@ -278,10 +276,7 @@ async fn end_idle_sessions(shop: &Shop) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_failure() {
     let (shop, instance) = Shop::open().await;
-    let mut items = Vec::new();
-    for _ in 0..10 {
-        items.push(instance.make_item(json!({ "stock": 100 })).await);
-    }
+    let items = instance.make_items(10, &json!({ "stock": 100 })).await;
     // One buyer has one lock, so each item has buyers of its own.
     let buyers_of = |item: i64| (item + 1) * 100;
     for item in &items[1..] {

@@ -37,11 +37,7 @@ async fn items(instance: &Instance, count: usize) -> Vec<i64> {
 
 /// Items of which each has this number of units.
 async fn items_of(instance: &Instance, count: usize, stock: i64) -> Vec<i64> {
-    let mut items = Vec::new();
-    for _ in 0..count {
-        items.push(instance.make_item(json!({ "stock": stock, "per_buyer_limit": 4 })).await);
-    }
-    items
+    instance.make_items(count, &json!({ "stock": stock, "per_buyer_limit": 4 })).await
 }
 
 /// A unit of each of these items.
@@ -154,11 +150,8 @@ async fn one_refused_line_refuses_all() {
 async fn lines_of_one_group_are_counted_together() {
     let (_shop, instance) = Shop::open().await;
     let group = instance.make_group(3).await;
-    let mut items = Vec::new();
-    for _ in 0..2 {
-        let body = json!({ "stock": 10, "per_buyer_limit": 4, "limit_group_id": group });
-        items.push(instance.make_item(body).await);
-    }
+    let body = json!({ "stock": 10, "per_buyer_limit": 4, "limit_group_id": group });
+    let items = instance.make_items(2, &body).await;
     let buyer = instance.buyer(1);
     let refused = reserve(&buyer, &[(items[0], 2), (items[1], 2)]).await;
     assert_problem(&refused, (409, "group_limit_reached"), "four of three");

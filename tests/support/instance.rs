@@ -217,6 +217,15 @@ impl Instance {
         answer.json["id"].as_i64().expect("an id")
     }
 
+    /// Makes this number of items that are alike.
+    pub async fn make_items(&self, count: usize, changes: &Value) -> Vec<i64> {
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(self.make_item(changes.clone()).await);
+        }
+        items
+    }
+
     /// Makes a group of items that share a limit.
     pub async fn make_group(&self, limit: u32) -> i64 {
         let body = json!({ "name": "Consoles", "per_buyer_limit": limit });

@@ -168,13 +168,8 @@ fn assert_serializable(log: &Log) {
 }
 
 async fn items(instance: &Instance) -> Vec<i64> {
-    let mut items = Vec::new();
-    for _ in 0..ITEMS {
-        let item =
-            json!({ "stock": 1_000_000, "per_buyer_limit": 100_000, "hold_seconds": 86_400 });
-        items.push(instance.make_item(item).await);
-    }
-    items
+    let item = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000, "hold_seconds": 86_400 });
+    instance.make_items(ITEMS, &item).await
 }
 
 /// The three items of the cart with this number.

@@ -151,10 +151,7 @@ async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
 async fn all_items_of_an_expired_order_are_sold_again() {
     // Nobody looks again by itself for as long as this test runs.
     let (shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
-    let mut items = Vec::new();
-    for _ in 0..2 {
-        items.push(instance.make_item(json!({ "stock": 1 })).await);
-    }
+    let items = instance.make_items(2, &json!({ "stock": 1 })).await;
     order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
     for item in &items {
         instance.buyer(2).buy("mysql-atomic", *item).await.expect_problem(409, "sold_out");

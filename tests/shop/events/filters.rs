@@ -123,10 +123,7 @@ async fn a_replay_after_a_change_of_the_filter_is_by_the_new_one() {
 #[tokio::test]
 async fn a_batch_is_cut_to_the_orders_that_match() {
     let (_shop, instance) = shop_with_events().await.opened().await;
-    let mut items = Vec::new();
-    for _ in 0..2 {
-        items.push(instance.make_item(json!({ "stock": 200 })).await);
-    }
+    let items = instance.make_items(2, &json!({ "stock": 200 })).await;
     let (one, two) = (TestReceiver::start().await, TestReceiver::start().await);
     for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
         subscribe_to(&instance, receiver, json!({ "items": [item] })).await;

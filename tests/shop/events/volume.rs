@@ -247,12 +247,8 @@ async fn all_arrive(mut database: Database) {
     let mut receiver = Receiver::start().await;
     let body = json!({ "target": format!("http://{}/in", receiver.addr) });
     maker.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
-    let mut items = Vec::new();
-    for _ in 0..ITEMS {
-        let units =
-            json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000, "hold_seconds": 86_400 });
-        items.push(maker.make_item(units).await);
-    }
+    let units = json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000, "hold_seconds": 86_400 });
+    let items = maker.make_items(ITEMS, &units).await;
     let tokens: Vec<String> = (1..=CLIENTS).map(|id| maker.token(id, Role::Buyer)).collect();
     maker.stop().await;
 
