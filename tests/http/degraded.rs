@@ -258,9 +258,7 @@ async fn without_the_servers_of_a_lock(
     let (shop, whole) = Shop::open().await;
     let links = join_all(servers.iter().map(|server| link_to(server))).await;
     let attempts = || links.iter().map(FaultyLink::connections).max().unwrap_or_default();
-    let mut config: Config = shop.config.clone();
-    reach_by(&mut config, &links);
-    let instance = Shop { config, pool: shop.pool.clone() }.start().await;
+    let instance = shop.start_with(|config| reach_by(config, &links)).await;
     let item = whole.make_item(json!({ "stock": 1_000 })).await;
     assert_eq!(instance.buyer(1).buy(strategy, item).await.status, 201);
     assert_eq!(instance.stranger().get("/readyz").await.json["dependencies"][dependency], "ok");

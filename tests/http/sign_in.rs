@@ -117,10 +117,7 @@ async fn demo_accounts_work_only_where_they_are_allowed() {
     users::create(&shop.pool, &demo, OffsetDateTime::now_utc()).await.expect("made").expect("free");
     let refused = sign_in(&shop.start().await.stranger(), "admin", PASSWORD).await;
     assert_problem(&refused, (401, "invalid_credentials"), "a demo account");
-    let mut config = shop.config.clone();
-    config.demo_accounts = true;
-    let demo_shop = Shop { config, pool: shop.pool.clone() };
-    let instance = demo_shop.start().await;
+    let instance = shop.start_with(|config| config.demo_accounts = true).await;
     let session = sign_in(&instance.stranger(), "admin", PASSWORD).await;
     session.assert_fields(200, json!({ "role": "admin" }));
     let operator = instance.stranger().with_token(session.json["token"].as_str().expect("a token"));

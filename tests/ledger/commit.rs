@@ -69,13 +69,6 @@ async fn assert_held(instance: &Instance, item: i64, units: i64) {
     assert_has(&instance.audit(item).await, json!({ "held": units, "clean": true }));
 }
 
-/// Changes the shop's settings: new instances reach its ledger through the link.
-async fn link_before(shop: &mut Shop) -> FaultyLink {
-    let link = link_to_ledger(shop).await;
-    shop.config.database_url = Secret::new(link.url());
-    link
-}
-
 /// Purchases that nothing disturbs: between them the faults of many strategies open no breaker.
 async fn sell_undisturbed(linked: &Instance, item: i64) {
     for buyer in 1_000..1_004 {

@@ -138,9 +138,8 @@ async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
         buy(&beside, buyer, item).await;
     }
     shop.let_holds_pass(HOLD_SECONDS).await;
-    let link = link_to_ledger(&shop).await;
+    let link = link_before(&mut shop).await;
     link.trap(Trap::at(b"  ORDER BY expires_at LIMIT ? FOR UPDATE").hold().always());
-    shop.config.database_url = Secret::new(link.url());
     shop.config.job.expire_period_ms = 20;
     let _sweeping = shop.start().await;
     tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
@@ -167,9 +166,8 @@ async fn an_order_without_an_answer_stops_none_behind_it() {
     let spoil = "UPDATE buyer_limits SET bought = bought - 1 WHERE item_id = ? AND user_id = 1";
     assert_eq!(shop.change(sqlx::query(spoil).bind(item)).await, 1);
     shop.let_holds_pass(HOLD_SECONDS).await;
-    let link = link_to_ledger(&shop).await;
+    let link = link_before(&mut shop).await;
     link.trap(Trap::at(&SILENT.to_le_bytes()).cut_server_in_silence().always());
-    shop.config.database_url = Secret::new(link.url());
     shop.config.job.expire_period_ms = 20;
     let _sweeping = shop.start().await;
     // Longer than a transaction may take.
@@ -292,10 +290,9 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
     let (paid, unpaid) = (buy(&beside, 1, item).await, buy(&beside, 2, item).await);
     shop.let_holds_pass(HOLD_SECONDS).await;
     // An engine without SKIP LOCKED: the sweep reads, and locks nothing.
-    let link = link_to_ledger(&shop).await;
+    let link = link_before(&mut shop).await;
     link.blank(b"FOR UPDATE SKIP LOCKED");
     link.trap(Trap::at(b"UPDATE orders SET status").hold().always());
-    shop.config.database_url = Secret::new(link.url());
     shop.config.job.expire_period_ms = 20;
     let sweeping = shop.start().await;
     // It has read both orders as pending, and has changed none.

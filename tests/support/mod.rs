@@ -238,6 +238,13 @@ pub async fn link_to(url: &str) -> FaultyLink {
     FaultyLink::to_url(url).await.expect("a link")
 }
 
+/// Changes the shop's settings: new instances reach its ledger through the link.
+pub async fn link_before(shop: &mut Shop) -> FaultyLink {
+    let link = link_to_ledger(shop).await;
+    shop.config.database_url = settings::Secret::new(link.url());
+    link
+}
+
 /// A link to the ledger of a shop, which a test can break.
 pub async fn link_to_ledger(shop: &Shop) -> FaultyLink {
     let options = shop.pool.connect_options();

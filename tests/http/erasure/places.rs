@@ -107,8 +107,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     instance.stop().await;
     shop.change(sqlx::query(JOIN).bind(item).bind(id)).await;
     shop.change(sqlx::query("UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)")).await;
-    let link = link_to_ledger(&shop).await;
-    shop.config.database_url = Secret::new(link.url());
+    let link = link_before(&mut shop).await;
     let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
     let line = WaitingLine::new(Clock::default(), Outbox::default(), Metrics::new(), 10);
     let ledger = Ledger::new(pool, Breakers::new(&Metrics::new()).mysql);

@@ -11,8 +11,7 @@ async fn linked() -> (Shop, FaultyLink, Instance, Instance, Vec<i64>) {
     let mut shop = Shop::with(|config| config.mysql.acquire_timeout_ms = 2_000).await;
     let beside = shop.start().await;
     let items = items_of(&beside, 3, 5).await;
-    let link = link_to_ledger(&shop).await;
-    shop.config.database_url = Secret::new(link.url());
+    let link = link_before(&mut shop).await;
     shop.config.job.expire_period_ms = 3_600_000;
     shop.config.job.reconcile_period_ms = 3_600_000;
     shop.config.session.revocation_period_ms = 3_600_000;
