@@ -58,12 +58,11 @@ async fn an_operator_reads_the_state_by_a_route_that_proxies_pass() {
 /// Anybody may ask, and a server that answers late makes each answer late.
 #[tokio::test]
 async fn many_who_ask_for_the_state_stop_no_purchase() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({}), |config| {
         config.mysql.pool_max = 3;
         config.mysql.acquire_timeout_ms = 500;
     })
     .await;
-    let item = instance.make_item(json!({})).await;
     let mut holder = shop.pool.acquire().await.expect("a connection");
     let lock = sqlx::raw_sql("LOCK TABLES _sqlx_migrations WRITE");
     lock.execute(&mut *holder).await.expect("the probe waits");

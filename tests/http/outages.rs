@@ -101,7 +101,7 @@ mod a_refusal_is_told_while_redis_is_silent {
 /// The ledger refuses, and the units cannot be given back before the buyer's time is over.
 async fn a_refusal_is_told_while_redis_is_silent(strategy: &str) {
     let redis = link_to(&redis_url().await).await;
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 2 }), |config| {
         config.redis_url = Secret::new(redis.url());
         // As if the ledger had used up most of the time.
         config.purchase.deadline_ms = 4_000;
@@ -111,7 +111,6 @@ async fn a_refusal_is_told_while_redis_is_silent(strategy: &str) {
         config.mysql.order_routine = false;
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
     // The counter is loaded.
     assert_eq!(instance.buyer(2).buy(strategy, item).await.status, 201);
     let mut holder = hold_stock_row(&shop.pool, item).await;

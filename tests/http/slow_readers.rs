@@ -22,12 +22,11 @@ async fn open(addr: std::net::SocketAddr, item: i64) -> TcpStream {
 
 #[tokio::test]
 async fn a_slow_reader_is_dropped_and_not_buffered() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000_000 }), |config| {
         config.live.poll_ms = 2;
         config.http.write_timeout_ms = 500;
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 1_000_000 })).await;
     let stream_of_item = format!("/api/items/{item}/events");
     let mut slow = open(instance.addr, item).await;
     let mut reading = Events::open(instance.stranger().request(Method::GET, &stream_of_item)).await;

@@ -38,13 +38,12 @@ async fn one_connection_of_a_stranger_leaves_streams_for_buyers() {
 
 #[tokio::test]
 async fn an_address_and_a_user_have_so_many_streams_and_no_more() {
-    let (_shop, instance) = Shop::open_with(|config| {
+    let (_shop, instance, item) = Shop::selling_with(json!({}), |config| {
         config.limits.loopback_exempt = false;
         config.limits.address_streams_max = 3;
         config.limits.user_streams_max = 2;
     })
     .await;
-    let item = instance.make_item(json!({})).await;
     let path = format!("/api/items/{item}/events");
     let client = Http2::connect(instance.addr).await;
     let mut taken = open_many(&client, &path, 10).await;

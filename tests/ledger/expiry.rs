@@ -108,12 +108,11 @@ async fn an_order_that_cannot_expire_stops_no_other() {
 #[tokio::test]
 async fn an_order_behind_many_stuck_ones_expires() {
     const STUCK: i64 = 10;
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({"stock": STUCK + 1}), |config| {
         config.job.expire_period_ms = 20;
         config.job.expire_batch_max = 1;
     })
     .await;
-    let item = instance.make_item(json!({"stock": STUCK + 1})).await;
     for buyer in 1..=STUCK {
         buy(&instance, buyer, item).await;
     }
@@ -183,12 +182,11 @@ async fn an_order_without_an_answer_stops_none_behind_it() {
 
 #[tokio::test]
 async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, locked) = Shop::selling_with(json!({}), |config| {
         config.job.expire_period_ms = 20;
         config.mysql.lock_wait_timeout_seconds = 1;
     })
     .await;
-    let locked = instance.make_item(json!({})).await;
     let item = instance.make_item(json!({})).await;
     let waiting = buy(&instance, 1, locked).await;
     let elsewhere = buy(&instance, 1, item).await;
@@ -311,12 +309,11 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
 /// same order, whichever of the orders ends first.
 #[tokio::test]
 async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
-    let (shop, maker) = Shop::open_with(|config| {
+    let (shop, maker, item) = Shop::selling_with(json!({}), |config| {
         config.job.expire_period_ms = 3_600_000;
         config.mysql.lock_wait_timeout_seconds = 20;
     })
     .await;
-    let item = maker.make_item(json!({})).await;
     // The order of buyer 9 ends first.
     let (last, first) = (buy(&maker, 9, item).await, buy(&maker, 3, item).await);
     shop.let_holds_pass(HOLD_SECONDS).await;

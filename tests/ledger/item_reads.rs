@@ -58,8 +58,7 @@ async fn items_that_are_asked_for_together_are_read_with_one_statement() {
 #[tokio::test]
 async fn all_who_read_the_list_or_a_product_at_once_share_a_read() {
     const READERS: usize = 300;
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "kind": "shop" })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "kind": "shop" })).await;
     let body = json!({ "name": "A thing in sizes" });
     let product = instance.admin().post("/api/admin/products", &body).await.expect_status(201);
     let product = ProductId::new(product.json["id"].as_i64().expect("an id")).expect("positive");
@@ -82,8 +81,7 @@ async fn all_who_read_the_list_or_a_product_at_once_share_a_read() {
 /// A read that began before the caller came does not answer the caller: who has changed an item sees the change.
 #[tokio::test]
 async fn a_list_after_a_change_has_the_change() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "kind": "shop" })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "kind": "shop" })).await;
     let (catalog, _) = catalog(&shop);
     let readers = (0..50).map(|_| catalog.list_shop());
     let changer = async {

@@ -74,8 +74,7 @@ fn assert_contended(answers: &[Answer]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
-    let (shop, instance) = Shop::open_with(impatient).await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), impatient).await;
     let guard = hold_lock(&shop, item).await;
     let answers = others_go_on(&instance, many_buyers(&instance, "lock-redis", item, 100)).await;
     assert!(!guard.is_lost(), "the lock was not held all the time");
@@ -87,8 +86,7 @@ async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
-    let (shop, instance) = Shop::open_with(impatient).await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), impatient).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     for strategy in ["mysql-atomic", "mysql-batch", "lock-redis"] {
         let buyers = many_buyers(&instance, strategy, item, 100);
@@ -143,14 +141,13 @@ async fn entries_into_a_draw_whose_row_is_held_are_the_trouble_of_its_item_alone
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_items() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
         impatient(config);
         // Those of the held row wait until the test lets go of it.
         config.purchase.deadline_ms = 30_000;
         config.lifecycle.drain_ms = 30_000;
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     let others = async {
@@ -171,12 +168,11 @@ async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_i
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
         impatient(config);
         config.purchase.in_flight_max = 20;
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     let others = async {
@@ -296,13 +292,12 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_redis_is_not_the_ledgers_fault() {
     let redis = own_redis(1, &[]).await.pop().expect("one Redis");
-    let (_shop, instance) = Shop::open_with(|config| {
+    let (_shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
         impatient(config);
         config.redis.command_timeout_ms = 500;
         config.redis_url = Secret::new(redis.url());
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
     assert_eq!(instance.buyer(1).buy_for_good("redis-stream", item).await.status, 201);
     assert!(redis.pause(), "Redis was not stopped");
     let answers = others_go_on(&instance, many_buyers(&instance, "redis-stream", item, 100)).await;

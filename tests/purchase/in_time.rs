@@ -126,8 +126,7 @@ async fn a_sale_with_returns_and_readers_on_two_instances_is_clean() {
 #[tokio::test]
 async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
     const STRATEGY: &str = "lock-redis";
-    let (shop, instance) = Shop::open_with(patient).await;
-    let item = instance.make_item(json!({ "stock": 3 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 3 }), patient).await;
     let bought = instance.buyer(1).buy(STRATEGY, item).await;
     let buy = |buyer| instance.buyer(buyer).buying(STRATEGY, item);
     // The first batch waits for the stock row, so that the next two buyers share the second one.

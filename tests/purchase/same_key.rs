@@ -112,8 +112,7 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
 /// not announced yet.
 #[tokio::test]
 async fn a_key_behind_its_buyers_own_lock_is_not_refused() {
-    let (shop, instance) = Shop::open_with(patient).await;
-    let item = instance.make_item(json!({ "stock": 5 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 5 }), patient).await;
     let tasks = TaskTracker::new();
     let buyers = plain::mutex(shop.redis_client().shared(), &shop.config.redis.prefix, &tasks);
     let name = LockName::new("user:1").expect("a name");

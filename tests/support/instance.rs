@@ -171,7 +171,15 @@ impl Shop {
 
     /// Starts one instance and makes an item, as [`Instance::make_item`] does.
     pub async fn selling(item: Value) -> (Self, Instance, i64) {
-        let (shop, instance) = Self::open().await;
+        Self::selling_with(item, |_| {}).await
+    }
+
+    /// Starts one instance of a shop with some settings changed, and makes an item.
+    pub async fn selling_with(
+        item: Value,
+        change: impl FnOnce(&mut Config),
+    ) -> (Self, Instance, i64) {
+        let (shop, instance) = Self::open_with(change).await;
         let item = instance.make_item(item).await;
         (shop, instance, item)
     }

@@ -368,13 +368,12 @@ const CONTENDED_MAX: usize = 6;
 /// expiry of one, entries into a draw and steps beside purchases of the other item.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_item_stops_no_other_item_of_its_carts() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, other) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
         config.job.expire_period_ms = 50;
         config.mysql.pool_max = 16;
         config.mysql.acquire_timeout_ms = 2_000;
     })
     .await;
-    let other = instance.make_item(json!({ "stock": 1_000 })).await;
     let held = instance.make_item(json!({ "stock": 1_000 })).await;
     let beside = instance.make_item(json!({ "stock": 1_000 })).await;
     let both = [(other, 1), (held, 1)];
