@@ -126,14 +126,12 @@ async fn the_language_is_the_browsers_until_the_reader_chooses() {
     let (_shop, instance) = Shop::open().await;
     make_sale(&instance, json!({})).await;
     let page = Page::open(instance.addr, Look { language: "zh-TW,zh", ..DESKTOP }).await;
-    page.visit("/").await;
-    page.until_text("nav", "我的订单").await;
+    page.visit_until("/", "nav", "我的订单").await;
     page.until("the language's tag", "document.documentElement.lang === 'zh-CN'").await;
     page.until_text("#list-open", "剩余").await;
     page.click_until(".foot-link", "nav", "My orders").await;
     page.until("the language's tag", "document.documentElement.lang === 'en'").await;
-    page.visit("/signin.html").await;
-    page.until_text("#heading", "Sign in").await;
+    page.visit_until("/signin.html", "#heading", "Sign in").await;
     page.close().await;
 }
 

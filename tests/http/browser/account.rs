@@ -67,8 +67,7 @@ async fn a_password_is_changed_by_keyboard_and_ends_the_other_sessions() {
     assert!(sign_in(&instance, "herone", OLD).await.is_none(), "the old password is over");
     assert!(sign_in(&instance, "herone", NEW).await.is_some());
     // The browser has its new session.
-    page.visit("/orders.html").await;
-    page.until_text("#empty", "No orders yet").await;
+    page.visit_until("/orders.html", "#empty", "No orders yet").await;
     page.close_but_for(&["401", "422"]).await;
 }
 

@@ -26,8 +26,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     let item = make_sale(&instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
 
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#buy", "Sign in to buy").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#buy", "Sign in to buy").await;
     page.click_until("#buy", "#provider-link", "Sign in with Example ID").await;
     page.shot("signin-provider").await;
     page.click("#provider-link").await;

@@ -27,8 +27,7 @@ async fn fill_cart(page: &Page, items: &[i64]) {
         items.iter().map(|item| json!({ "item_id": item, "quantity": 1 })).collect();
     let put = "localStorage.setItem('seckill.cart', arguments[0])";
     page.run_with(put, vec![json!(json!(lines).to_string())]).await;
-    page.visit("/cart.html").await;
-    page.until_text("#reserve", "Reserve all for").await;
+    page.visit_until("/cart.html", "#reserve", "Reserve all for").await;
 }
 
 #[tokio::test]
@@ -61,8 +60,7 @@ async fn a_cart_is_reserved_extended_paid_and_given_back() {
     page.shot("order-return-asked").await;
     page.click_until("#cancel-yes", "#status", "Given back").await;
     page.shot("order-returned").await;
-    page.visit("/cart.html").await;
-    page.until_text("#empty", "Nothing is in your cart").await;
+    page.visit_until("/cart.html", "#empty", "Nothing is in your cart").await;
     page.shot("cart-empty").await;
     for item in [lamp, kettle] {
         let stock = instance.stranger().get(&format!("/api/items/{item}")).await.json;
@@ -147,13 +145,11 @@ async fn a_cart_whose_answer_is_lost_is_reserved_once() {
     let put = "localStorage.setItem(`seckill.reservation.${arguments[0]}`, arguments[1]); \
          localStorage.setItem('seckill.cart', arguments[2]);";
     page.run_with(put, vec![json!(BUYER), json!(sent.to_string()), json!(cart.to_string())]).await;
-    page.visit("/cart.html").await;
-    page.until_text("#outcome", "had no answer yet").await;
+    page.visit_until("/cart.html", "#outcome", "had no answer yet").await;
     page.until_text("#total", "$147.00").await;
     page.click_until("#reserve", "#status", "Held for you").await;
     page.until_text("#amount", "$49.00").await;
-    page.visit("/cart.html").await;
-    page.until_text("#total", "$98.00").await;
+    page.visit_until("/cart.html", "#total", "$98.00").await;
     page.until_text("#lines", "Copper kettle").await;
     page.until_text("#lines", "Aurora desk lamp").await;
     page.close().await;
@@ -174,8 +170,7 @@ async fn a_cart_that_is_still_tried_is_its_buyers() {
     assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
     fill_cart(&page, &items[..1]).await;
     let (first, second) = page.second_window().await;
-    page.visit("/cart.html").await;
-    page.until_text("#reserve", "Reserve all for").await;
+    page.visit_until("/cart.html", "#reserve", "Reserve all for").await;
     page.switch(&first).await;
     stage_at(&page, "/api/reservations", u32::MAX, &problem(503, "contended", "none", 9)).await;
     page.click_until("#reserve", "#reserve", "Asking again").await;

@@ -157,8 +157,7 @@ async fn sales_whose_answer_is_lost_are_created_once() {
     })
     .await;
     // An import that has created its sales says so, also when none of them can be read at once.
-    page.reload().await;
-    page.until_text("#sales", "Harbour shirt").await;
+    page.reload_until("#sales", "Harbour shirt").await;
     let unreadable = "const sent = window.fetch; \
          window.fetch = async (path, options) => { \
            if (/^.api.items.[0-9]+$/.test(path)) throw new TypeError('lost'); \

@@ -61,8 +61,7 @@ async fn an_operator_creates_and_watches_a_sale() {
 async fn a_buyer_is_shown_the_door_and_an_operator_finds_the_account() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit("/console.html").await;
-    page.until_text("#door", "This page is for operators").await;
+    page.visit_until("/console.html", "#door", "This page is for operators").await;
     page.until_text("#door", "Sign in as an operator").await;
     page.visit_as(&instance, 9, Role::Buyer, "/console.html").await;
     page.until_text("#door", "This account is not an operator’s").await;

@@ -67,8 +67,7 @@ async fn won_and_checked_alone() {
     page.accessible_shot("draw-entered").await;
     page.visit_elsewhere("about:blank").await;
     until_drawn(&instance.stranger(), item).await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#draw", "Your place is 1").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#draw", "Your place is 1").await;
     page.until_text("#draw", "Not a proof: the shop makes the value").await;
     page.until_text("#waiting", "held for you").await;
     page.accessible_shot("draw-placed").await;
@@ -195,21 +194,18 @@ async fn what_was_saved_stays() {
         for (const own of Object.values(all)) own.announcement = own.announcement.replace('units 1', 'units 2'); \
         localStorage.setItem('seckill.draws', JSON.stringify(all));";
     page.run(edit).await;
-    page.reload().await;
-    page.until_text("#draw", "announces something else than this browser has saved").await;
+    page.reload_until("#draw", "announces something else than this browser has saved").await;
     page.shot("draw-changed").await;
     let kept = saved_file(&page).await;
     assert!(kept.contains("units 2\n"), "what was saved first stays: {kept}");
     // The shop has no entry any more, and it was not the page that took it back.
     let gone = instance.buyer(BUYER).request(Method::DELETE, &format!("/api/items/{item}/entry"));
     assert_eq!(Client::send(gone).await.status, 204);
-    page.reload().await;
-    page.until_text("#draw", "this browser has its signed promise").await;
+    page.reload_until("#draw", "this browser has its signed promise").await;
     // The shop has another entry, and it was not the page that made it.
     let path = format!("/api/items/{item}/entry");
     assert_eq!(instance.buyer(BUYER).post(&path, &json!({})).await.status, 200);
-    page.reload().await;
-    page.until_text("#draw", "The shop has another entry").await;
+    page.reload_until("#draw", "The shop has another entry").await;
     assert_eq!(saved_file(&page).await, kept, "the promise that was saved first stays");
     // The buyer changes it here: the newest promise counts.
     page.click_until("#draw > .actions .button", "#draw", "Enter the draw").await;

@@ -129,6 +129,12 @@ impl Page {
         self.until("the scripts", "document.getElementById('account').childElementCount > 0").await;
     }
 
+    /// Goes to a path of the shop, and waits until an element shows a text.
+    pub async fn visit_until(&self, path: &str, shown: &str, text: &str) {
+        self.visit(path).await;
+        self.until_text(shown, text).await;
+    }
+
     /// Waits until an element is there, on whatever site.
     pub async fn until_there(&self, css: &str) {
         self.until(css, &format!("document.querySelector({}) !== null", json!(css))).await;
@@ -179,6 +185,12 @@ impl Page {
     /// Loads the page again.
     pub async fn reload(&self) {
         self.driver.refresh().await.expect("the page loads again");
+    }
+
+    /// Loads the page again, and waits until an element shows a text.
+    pub async fn reload_until(&self, shown: &str, text: &str) {
+        self.reload().await;
+        self.until_text(shown, text).await;
     }
 
     /// Runs a script and answers what it returns.

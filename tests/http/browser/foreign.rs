@@ -70,8 +70,7 @@ async fn a_page_of_another_shop_sells_an_item() {
     // The limit is one unit; the refusal is shown in words.
     page.click_until("#buy", "#outcome", "Purchase limit reached").await;
     // No cookie of ours came to this browser.
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#account", "Sign in").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#account", "Sign in").await;
     // The refusal is a line of the console.
     page.close_but_for(&["409 (Conflict)", "favicon.ico"]).await;
     let sold = eventually("the order in the ledger", || async {

@@ -80,8 +80,7 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
         page.until_text("#outcome", "It’s yours").await;
         page.until("one key of several requests", ONE_KEY).await;
         assert_eq!(orders_of(&instance, BUYER).await.len(), bought, "{name}");
-        page.reload().await;
-        page.until_text("#buy", "Buy for").await;
+        page.reload_until("#buy", "Buy for").await;
     }
     // Sold out under the thumb.
     stage(&page, 1, &problem(409, "sold_out", "none", 0)).await;
@@ -102,8 +101,7 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
     let path = format!("/order.html?id={order}");
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &path).await;
     for (last, tries) in [(&lost, 5), (&refused, 5), (&proxy, 2)] {
-        page.visit(&path).await;
-        page.until_text("#pay", "Pay").await;
+        page.visit_until(&path, "#pay", "Pay").await;
         // Reads of the order pass. The first try is lost.
         let answer = format!(
             "options.method === 'GET' ? await real(path, options) : \
@@ -131,8 +129,7 @@ async fn a_second_tab_repeats_a_purchase_that_is_still_tried() {
     for (bought, (status, code)) in (1..).zip([(503, "overloaded"), (429, "rate_limited")]) {
         for window in [&second, &first] {
             page.switch(window).await;
-            page.visit(path.as_str().expect("an address")).await;
-            page.until_text("#buy", "Buy for").await;
+            page.visit_until(path.as_str().expect("an address"), "#buy", "Buy for").await;
         }
         stage(&page, u32::MAX, &problem(status, code, "none", 9)).await;
         page.click("#buy").await;
@@ -156,12 +153,10 @@ async fn a_purchase_goes_on_after_a_reload_and_after_a_lost_connection() {
     let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     stage(&page, u32::MAX, &problem(503, "overloaded", "none", 9)).await;
     page.click_until("#buy", "#outcome", "Very busy right now").await;
-    page.reload().await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.reload_until("#outcome", "It’s yours").await;
     page.until("a forgotten key", NO_KEY).await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.reload().await;
-    page.until_text("#buy", "Buy for").await;
+    page.reload_until("#buy", "Buy for").await;
     page.offline(true).await;
     page.click_until("#buy", "#outcome", "Connection lost").await;
     page.offline(false).await;

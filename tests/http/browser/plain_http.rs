@@ -52,8 +52,7 @@ async fn a_buyer_proves_work_and_buys() {
     page.click_until("#pay", "#status", "Paid").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#stock", "5 of 5 left").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#stock", "5 of 5 left").await;
     page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until_text("#stock", "4 of 5 left").await;
     instance.buyer(1).buy("default", item).await;

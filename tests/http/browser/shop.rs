@@ -11,8 +11,7 @@ async fn a_buyer_buys() {
     let (_shop, instance) = Shop::open().await;
     let item = make_sale(&instance, json!({ "stock": 3 })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit("/").await;
-    page.until_text("#list-open", "3 of 3 left").await;
+    page.visit_until("/", "#list-open", "3 of 3 left").await;
     page.shot("index").await;
     page.click_until(".card h3 a", "#buy", "Sign in to buy").await;
     page.shot("item-signed-out").await;
@@ -39,8 +38,7 @@ async fn a_buyer_buys() {
     page.shot("order-held").await;
     page.click_until("#pay", "#status", "Paid").await;
     page.shot("order-paid").await;
-    page.visit("/orders.html").await;
-    page.until_text("#list", "Aurora desk lamp").await;
+    page.visit_until("/orders.html", "#list", "Aurora desk lamp").await;
     page.until_text("#list", "Paid").await;
     page.shot("orders").await;
     // The password that was too short is a refusal, and a refusal is a line of the console.
@@ -78,8 +76,7 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
     page.visit_as(&instance, BUYER, Role::Buyer, &path).await;
     page.until_text("#stock", "2 of 2 left").await;
     let (first, second) = page.second_window().await;
-    page.visit(&path).await;
-    page.until_text("#stock", "2 of 2 left").await;
+    page.visit_until(&path, "#stock", "2 of 2 left").await;
 
     page.click_until("#buy", "#outcome", "It’s yours").await;
     for window in [&first, &second] {
@@ -117,8 +114,7 @@ async fn a_double_click_and_a_reload_buy_once() {
     page.until_text("#stock", "8 of 9 left").await;
     let key = format!("localStorage.getItem('seckill.purchase.{BUYER}.{item}') === null");
     page.until("a known outcome", &key).await;
-    page.reload().await;
-    page.until_text("#mine", "You have 1 order of this item").await;
+    page.reload_until("#mine", "You have 1 order of this item").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     // A new press, once the outcome is known, is a new purchase.
     page.click_until("#buy", "#stock", "7 of 9 left").await;
@@ -153,8 +149,7 @@ async fn a_computer_that_slept_shows_the_time_of_the_shop() {
     let (_shop, instance) = Shop::open().await;
     make_sale(&instance, json!({ "starts_at": in_seconds(7_200) })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit("/").await;
-    page.until_text("#hero-clock", "01:5").await;
+    page.visit_until("/", "#hero-clock", "01:5").await;
     // Answers are slower than before the sleep, so that none is a better sample for its speed.
     let sleep = "const steady = performance.now.bind(performance); \
          performance.now = () => steady() - 3600000; \
@@ -177,8 +172,7 @@ async fn a_wrong_clock_at_the_buyer_ends_neither_session_nor_ticket() {
     let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.before_scripts("const now = Date.now; Date.now = () => now() + 86400000;").await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#buy", "Sign in to buy").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#buy", "Sign in to buy").await;
     page.click_until("#buy", "#heading", "Sign in").await;
     page.run("document.getElementById('mode-up').click()").await;
     page.fill("#username", "ada").await;

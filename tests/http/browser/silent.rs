@@ -9,8 +9,7 @@ async fn a_page_that_hears_nothing_polls() {
     let nginx = Nginx::before(instance.addr, "proxy_ignore_headers X-Accel-Buffering;").await;
     let item = make_sale(&instance, json!({ "stock": 3 })).await;
     let page = Page::open(nginx.addr, DESKTOP).await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#stock", "3 of 3 left").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#stock", "3 of 3 left").await;
     // More than once: the page goes on polling.
     for (buyer, left) in [(1, "2 of 3 left"), (2, "1 of 3 left"), (3, "None of 3 left")] {
         assert_eq!(instance.buyer(buyer).buy("mysql-atomic", item).await.status, 201);

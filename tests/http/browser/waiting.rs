@@ -101,8 +101,7 @@ async fn a_buyer_declines_on_a_phone_and_in_chinese() {
     page.click_until("#waiting .button.quiet", "#waiting", "加入候补名单").await;
     page.click_until("#waiting .button", "#waiting", "您前面还有 1 位买家").await;
     leave(&instance, 2, item).await;
-    page.reload().await;
-    page.until_text("#waiting", "您排在第一位").await;
+    page.reload_until("#waiting", "您排在第一位").await;
     cancel(&instance, 1, &order).await;
     page.until_text("#waiting", "已为您保留").await;
     page.accessible_shot("phone-waiting-offered").await;
