@@ -40,6 +40,13 @@ async fn make_sale(instance: &Instance, changes: Value) -> i64 {
     instance.make_item(changed(sale, changes)).await
 }
 
+/// A shop with one instance, and a sale as [`make_sale`] makes it.
+async fn selling(changes: Value) -> (Shop, Instance, i64) {
+    let (shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, changes).await;
+    (shop, instance, item)
+}
+
 /// The instant `seconds` from now, as requests write it.
 fn in_seconds(seconds: i64) -> String {
     web::problem::rfc3339(OffsetDateTime::now_utc() + Duration::seconds(seconds))

@@ -9,8 +9,7 @@ const SHOP_BYTES_MAX: u64 = 150_000;
 
 #[tokio::test]
 async fn a_keyboard_is_enough_to_buy_and_pay() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/").await;
     page.until_text("#list-open", "Aurora").await;
     // Tab goes to the way past the navigation first.
@@ -51,8 +50,7 @@ pub(super) async fn walk_to(page: &Page, css: &str) {
 
 #[tokio::test]
 async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 20 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 20 })).await;
     let order = instance.buyer(1).buy("default", item).await.json["id"].clone();
     let order = order.as_str().expect("an id").to_owned();
     let paths = format!(
@@ -123,8 +121,7 @@ async fn settled(page: &Page, what: &str) {
 
 #[tokio::test]
 async fn the_language_is_the_browsers_until_the_reader_chooses() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = Page::open(instance.addr, Look { language: "zh-TW,zh", ..DESKTOP }).await;
     page.visit_until("/", "nav", "我的订单").await;
     page.until("the language's tag", "document.documentElement.lang === 'zh-CN'").await;

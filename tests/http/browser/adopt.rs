@@ -118,8 +118,7 @@ async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
 
 #[tokio::test]
 async fn an_operator_exports_and_imports_files() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 5 })).await;
     instance.buyer(7).buy("default", item).await;
     for (name, look, right, wrong) in [
         ("light", DESKTOP, "No faults. 1 sale would be created.", "2 faults"),

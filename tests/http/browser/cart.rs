@@ -96,8 +96,7 @@ async fn a_refused_line_is_named_and_nothing_is_reserved() {
 /// The keyboard is enough to change and reserve the cart, to extend the hold and to pay.
 #[tokio::test]
 async fn a_cart_has_a_sum_for_each_currency_and_an_order_has_one() {
-    let (_shop, instance) = Shop::open().await;
-    let lamp = make_sale(&instance, json!({ "per_buyer_limit": 3 })).await;
+    let (_shop, instance, lamp) = selling(json!({ "per_buyer_limit": 3 })).await;
     let yen = json!({ "name": "Copper kettle", "price_cents": 3_900, "currency": "JPY" });
     let kettle = make_sale(&instance, yen).await;
     let page = open_cart(&instance, DESKTOP, &[lamp, kettle]).await;

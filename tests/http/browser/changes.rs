@@ -31,8 +31,7 @@ async fn asked(page: &Page, path: &str) -> u64 {
 
 #[tokio::test]
 async fn a_double_click_changes_and_creates_once() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 500 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 500 })).await;
     let page = console(&instance).await;
     let path = format!("/api/admin/items/{item}");
     page.fill("#restock", "7").await;
@@ -72,8 +71,7 @@ async fn a_double_click_changes_and_creates_once() {
 /// A price that is missing is no price of 0, and an offer without a time does not end the waiting list.
 #[tokio::test]
 async fn an_empty_number_is_not_sent() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({})).await;
+    let (_shop, instance, item) = selling(json!({})).await;
     let page = console(&instance).await;
     let empty = "document.querySelector(arguments[0]).value = ''";
     page.run_with(empty, vec![json!("#edit-offer")]).await;
@@ -92,8 +90,7 @@ async fn an_empty_number_is_not_sent() {
 /// The units are there although no answer came: another try would add them again, so the page shows what is there now.
 #[tokio::test]
 async fn a_lost_answer_to_a_change_is_told_and_what_is_there_is_read() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 500 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 500 })).await;
     let page = console(&instance).await;
     let (path, read) = (format!("/api/admin/items/{item}"), format!("/api/items/{item}"));
     lose(&page, &path, "").await;
@@ -123,8 +120,7 @@ async fn a_lost_answer_to_a_change_is_told_and_what_is_there_is_read() {
 /// Whoever does not know whether a sale was created sends it again, and one is there; another form is another sale.
 #[tokio::test]
 async fn sales_whose_answer_is_lost_are_created_once() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = console(&instance).await;
     let lose_once = "const sent = window.fetch; window.keys = []; let left = 1; \
          window.fetch = async (path, options) => { \

@@ -5,8 +5,7 @@ use crate::support::nginx::Nginx;
 
 #[tokio::test]
 async fn an_operator_creates_and_watches_a_sale() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({ "stock": 500 })).await;
+    let (_shop, instance, _) = selling(json!({ "stock": 500 })).await;
     let page = Page::of_operator(&instance, DESKTOP, "/console.html").await;
     page.until_text("#jobs", "expire").await;
     page.until("the strategies", "document.querySelectorAll('#new-strategies label').length > 5")
@@ -77,8 +76,7 @@ async fn a_buyer_is_shown_the_door_and_an_operator_finds_the_account() {
 /// The proxies that come with the service hide `/readyz`, and so does this one.
 #[tokio::test]
 async fn the_console_shows_the_service_behind_a_proxy() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let nginx = Nginx::before(instance.addr, "location = /readyz { return 404; }").await;
     let page = Page::open(nginx.addr, DESKTOP).await;
     page.visit_as(&instance, 1, Role::Operator, "/console.html").await;

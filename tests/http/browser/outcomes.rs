@@ -92,8 +92,7 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
 /// A lost answer to COMMIT is 503 with an unknown outcome, and a later try that did nothing says nothing about it.
 #[tokio::test]
 async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let lost = problem(503, "dependency_unavailable", "unknown", 0);
     let refused = problem(503, "dependency_unavailable", "none", 0);
@@ -246,8 +245,7 @@ async fn a_change_of_the_buyer_ends_what_is_under_way() {
 
 #[tokio::test]
 async fn orders_and_an_account_go_with_their_buyer() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/orders.html").await;
     page.until_text("#list", "Aurora").await;

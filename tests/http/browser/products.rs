@@ -112,8 +112,7 @@ async fn a_product_that_could_not_be_loaded_is_asked_for_again() {
 
 #[tokio::test]
 async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
-    let (_shop, instance) = Shop::open().await;
-    let lamp = make_sale(&instance, json!({})).await;
+    let (_shop, instance, lamp) = selling(json!({})).await;
     let page = Page::of_operator(&instance, DESKTOP, "/console.html").await;
     page.until_text("#sale-name", "Aurora").await;
     page.fill("#product-name", "Harbour shirt").await;

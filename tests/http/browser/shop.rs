@@ -8,8 +8,7 @@ const AHEAD: i64 = 60;
 
 #[tokio::test]
 async fn a_buyer_buys() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 3 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 3 })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_until("/", "#list-open", "3 of 3 left").await;
     page.shot("index").await;
@@ -69,8 +68,7 @@ async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
 
 #[tokio::test]
 async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 2 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 2 })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     let path = format!("/item.html?id={item}");
     page.visit_as(&instance, BUYER, Role::Buyer, &path).await;
@@ -101,8 +99,7 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
 
 #[tokio::test]
 async fn a_double_click_and_a_reload_buy_once() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Buy for").await;
     // Two presses in one go, and the page is gone before the answer.
@@ -146,8 +143,7 @@ async fn a_sale_opens_in_time_by_any_clock() {
 /// While a computer sleeps, the steady clock of a browser may stand still, and nothing tells a page that stays in view.
 #[tokio::test]
 async fn a_computer_that_slept_shows_the_time_of_the_shop() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({ "starts_at": in_seconds(7_200) })).await;
+    let (_shop, instance, _) = selling(json!({ "starts_at": in_seconds(7_200) })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_until("/", "#hero-clock", "01:5").await;
     // Answers are slower than before the sleep, so that none is a better sample for its speed.
@@ -168,8 +164,7 @@ async fn a_computer_that_slept_shows_the_time_of_the_shop() {
 /// A day ahead, the computer takes a fresh session and a fresh ticket for over. The service does not.
 #[tokio::test]
 async fn a_wrong_clock_at_the_buyer_ends_neither_session_nor_ticket() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 3, "waiting_room": true })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.before_scripts("const now = Date.now; Date.now = () => now() + 86400000;").await;
     page.visit_until(&format!("/item.html?id={item}"), "#buy", "Sign in to buy").await;
@@ -185,8 +180,7 @@ async fn a_wrong_clock_at_the_buyer_ends_neither_session_nor_ticket() {
 
 #[tokio::test]
 async fn the_hold_runs_out_before_the_buyers_eyes() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 1, "hold_seconds": 4 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 1, "hold_seconds": 4 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/order.html?id={order}")).await;
     page.until_text("#status", "The hold ran out").await;
@@ -200,8 +194,7 @@ async fn the_hold_runs_out_before_the_buyers_eyes() {
 /// A list of orders that was read before a payment may come after its event.
 #[tokio::test]
 async fn a_late_list_of_orders_takes_no_payment_back() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::open(instance.addr, DESKTOP).await;
     let tell = "const Stream = window.EventSource; \
