@@ -108,8 +108,7 @@ async fn the_state_follows_the_clock_and_the_stock() {
 
 #[tokio::test]
 async fn a_pause_and_a_new_schedule_reach_every_instance() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000 })).await;
     buy_until(&there, item, (201, "")).await;
     assert_eq!(edit(&here, item, json!({ "paused": true })).await.json["paused"], true);
@@ -133,8 +132,7 @@ async fn a_pause_and_a_new_schedule_reach_every_instance() {
 
 #[tokio::test]
 async fn a_restock_reopens_a_sold_out_item_everywhere() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     for strategy in ["lock-redis", "redis-watch"] {
         let item =
             here.make_item(json!({ "stock": 1, "per_buyer_limit": 9, "strategy": strategy })).await;
@@ -181,8 +179,7 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
 
 #[tokio::test]
 async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here
         .make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000, "kind": "shop" }))
         .await;

@@ -68,8 +68,7 @@ async fn a_key_belongs_to_one_buyer_and_one_item() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_requests_with_one_key_are_one_order_on_two_instances() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     for strategy in
         ["lock-redis", "lock-redis?store=redis", "mysql-atomic", "mysql-version", "redis-watch"]
     {

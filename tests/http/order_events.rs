@@ -20,8 +20,7 @@ fn tells(order: &str, status: &str) -> impl Fn(&Event) -> bool {
 /// On the instance that sells, and on another one.
 #[tokio::test]
 async fn an_owner_hears_of_purchase_payment_and_expiry() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
     let buyer = here.buyer(1);
     let mut streams = [watch(&buyer).await, watch(&there.buyer(1)).await];

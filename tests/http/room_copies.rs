@@ -46,8 +46,7 @@ async fn number(instance: &Instance, buyer: i64, item: i64, body: Value) -> i64 
 /// again; and what was given comes back once.
 #[tokio::test]
 async fn an_older_copy_of_redis_gives_no_number_twice() {
-    let shop = shop_with(|room| room.silent_seconds = 3_000).await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (shop, one, two) = shop_with(|room| room.silent_seconds = 3_000).await.opened_twice().await;
     let mut redis = redis_of(&shop);
     let sold = item(&one, json!({})).await;
     assert_eq!(one.admin().edit(sold, json!({ "paused": true })).await.status, 200);

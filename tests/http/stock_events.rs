@@ -21,8 +21,7 @@ fn state(word: &str) -> impl Fn(&Event) -> bool {
 
 #[tokio::test]
 async fn the_stock_falls_on_every_instance_and_comes_back() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 2 })).await;
     let mut streams = [watch(&here, item).await, watch(&there, item).await];
     for events in &mut streams {

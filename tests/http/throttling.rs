@@ -18,8 +18,7 @@ async fn sign_in(client: &Client, from: &str, username: &str, password: &str) ->
 
 #[tokio::test]
 async fn failures_are_counted_across_instances() {
-    let shop = Shop::with(behind_a_proxy).await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::with(behind_a_proxy).await.opened_twice().await;
     let (here, there) = (here.stranger(), there.stranger());
     sign_up(&here, "victim", PASSWORD).await.expect_status(201);
     for instance in [&here, &there] {

@@ -138,8 +138,7 @@ async fn nobody_has_a_ticket_before_the_sale_is_open() {
 
 #[tokio::test]
 async fn the_line_keeps_its_order_and_places_count_on_every_instance() {
-    let shop = slow_shop().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = slow_shop().await.opened_twice().await;
     let sold = item(&here, json!({})).await;
     ticket(&stand(&here.buyer(1), sold, json!({})).await);
     let mut places = Vec::new();

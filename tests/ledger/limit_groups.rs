@@ -57,8 +57,7 @@ async fn a_buyer_gets_two_of_five_items_by_any_strategy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
-    let shop = Shop::new().await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (_shop, one, two) = Shop::new().await.opened_twice().await;
     let group = one.make_group(3).await;
     let items = make_items(&one, group, 5).await;
     // Others of the same batches are not kept out.

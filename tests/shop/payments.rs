@@ -107,8 +107,7 @@ async fn an_order_is_paid_once_by_the_message_of_the_provider() {
 #[tokio::test]
 async fn many_deliveries_of_one_message_at_once_pay_once() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (shop, one, two) = shop_of(&provider).await.opened_twice().await;
     let item = one.make_item(json!({ "stock": 2 })).await;
     let order = buy(&one, 1, item).await;
     let said = provider.succeeded("m1", "p1", &order, 250);

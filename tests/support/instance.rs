@@ -194,6 +194,12 @@ impl Shop {
         let instance = self.start().await;
         (self, instance)
     }
+
+    /// Starts two instances, beside which the shop is used.
+    pub async fn opened_twice(self) -> (Self, Instance, Instance) {
+        let (one, two) = (self.start().await, self.start().await);
+        (self, one, two)
+    }
 }
 
 impl Instance {

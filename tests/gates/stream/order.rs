@@ -19,8 +19,7 @@ const BUYER: i64 = 74_110;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
-    let shop = shop().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (shop, here, there) = shop().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 3 })).await;
     let (buyer, elsewhere) = (here.buyer(1), there.buyer(1));
     let mut events = Events::open(elsewhere.request(Method::GET, "/api/orders/events")).await;

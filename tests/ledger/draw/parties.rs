@@ -80,8 +80,7 @@ async fn friends_enter_by_the_key_of_the_first_one() {
 /// A buyer who joins two groups of friends at once, on two instances, is drawn once, with one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_buyer_who_joins_two_parties_at_once_is_drawn_once() {
-    let shop = shop().await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (_shop, one, two) = shop().await.opened_twice().await;
     let item = drawn_item(&one, 5, 12, 4).await;
     let keys = [new_party(&one.buyer(1), item).await, new_party(&two.buyer(2), item).await];
     // Buyers 3 to 8 enter for the first time, or move: four of them have places with friends.
