@@ -35,6 +35,13 @@ async fn items(instance: &Instance, count: usize) -> Vec<i64> {
     items_of(instance, count, 10).await
 }
 
+/// A shop with some settings changed, one instance, and [`items`].
+async fn selling(count: usize, change: impl FnOnce(&mut Config)) -> (Shop, Instance, Vec<i64>) {
+    let (shop, instance) = Shop::open_with(change).await;
+    let items = items(&instance, count).await;
+    (shop, instance, items)
+}
+
 /// Items of which each has this number of units.
 async fn items_of(instance: &Instance, count: usize, stock: i64) -> Vec<i64> {
     instance.make_items(count, &json!({ "stock": stock, "per_buyer_limit": 4 })).await
@@ -78,8 +85,7 @@ async fn a_number_that_is_null_is_left_out_and_a_wrong_one_names_its_line() {
 
 #[tokio::test]
 async fn all_lines_are_one_order() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 3).await;
+    let (shop, instance, items) = selling(3, |_| {}).await;
     let buyer = instance.buyer(1);
     // The lines of the answer are in the order of the items.
     let made = reserve(&buyer, &[(items[2], 2), (items[0], 1), (items[1], 3)]).await;
@@ -120,8 +126,7 @@ async fn all_lines_are_one_order() {
 
 #[tokio::test]
 async fn one_refused_line_refuses_all() {
-    let (_shop, instance) = Shop::open().await;
-    let items = items(&instance, 2).await;
+    let (_shop, instance, items) = selling(2, |_| {}).await;
     let buyer = instance.buyer(1);
     let scarce = instance.make_item(json!({ "stock": 1, "per_buyer_limit": 4 })).await;
     let later = json!({ "starts_at": "2030-01-01T00:00:00Z", "ends_at": "2031-01-01T00:00:00Z" });
@@ -203,8 +208,7 @@ async fn the_shortest_hold_is_that_of_the_order() {
 
 #[tokio::test]
 async fn a_key_is_one_cart() {
-    let (_shop, instance) = Shop::open().await;
-    let items = items(&instance, 3).await;
+    let (_shop, instance, items) = selling(3, |_| {}).await;
     let buyer = instance.buyer(1);
     let cart = [(items[0], 1), (items[1], 2)];
     let made = reserve_with_key(&buyer, &cart, "k").await;
@@ -270,13 +274,12 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
 /// The first request commits after one line of the second was looked up, and before the other was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_that_is_committed_between_two_looks_is_replayed() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, items) = selling(2, |config| {
         config.mysql.lock_wait_timeout_seconds = 30;
         config.purchase.deadline_ms = 60_000;
         config.purchase.wait_ms_max = 60_000;
     })
     .await;
-    let items = items(&instance, 2).await;
     let send = || {
         let buyer = instance.buyer(1);
         let cart = [(items[0], 1), (items[1], 1)];
@@ -309,8 +312,7 @@ async fn a_cart_that_is_committed_between_two_looks_is_replayed() {
 /// A half order is planted in each way, and the audit of each of its items finds it.
 #[tokio::test]
 async fn the_audit_names_half_an_order() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 2).await;
+    let (shop, instance, items) = selling(2, |_| {}).await;
     let halves = [
         "DELETE FROM orders WHERE id = CONCAT(LEFT(?, 34), '01')",
         "UPDATE orders SET status = 'paid' WHERE id = CONCAT(LEFT(?, 34), '01')",

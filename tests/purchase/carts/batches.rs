@@ -22,8 +22,7 @@ fn answers(answer: &Answer) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_line_is_answered_for_itself_and_in_order() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 3).await;
+    let (shop, instance, items) = selling(3, |_| {}).await;
     let program = shop.make_program(&instance, "five").await;
     let sent = [
         line("anna", "a", &[(items[0], 1), (items[1], 1)]),
@@ -71,8 +70,7 @@ async fn each_line_is_answered_for_itself_and_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_sells_no_unit_twice() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 3).await;
+    let (shop, instance, items) = selling(3, |_| {}).await;
     let cart = one_of_each(&items);
     // Both shops use the same references.
     let body = {
@@ -108,8 +106,7 @@ async fn a_batch_sells_no_unit_twice() {
 
 #[tokio::test]
 async fn a_guest_has_the_rights_and_limits_of_a_buyer() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 2).await;
+    let (shop, instance, items) = selling(2, |_| {}).await;
     let program = shop.make_program(&instance, "five").await;
     let four = lines(&[(items[0], 4), (items[1], 1)]);
     let made = program.as_guest("anna", Method::POST, "/api/reservations", Some(&four)).await;

@@ -1,6 +1,6 @@
 //! A hold is extended once, with all lines of the order, and only while it runs.
 
-use super::steps::{statuses, step, until_expired};
+use super::steps::{statuses, until_expired};
 use super::*;
 
 async fn extend(buyer: &Client, order: &str, body: Value) -> Answer {
@@ -68,7 +68,7 @@ async fn a_single_purchase_is_extended_too_and_then_paid() {
     let extended = extend(&buyer, &order, json!({ "seconds": 30 })).await;
     let longer = instant(&extended, "expires_at") - instant(&made, "expires_at");
     assert_eq!(longer, time::Duration::seconds(30), "{}", extended.text);
-    assert_eq!(step(&buyer, &order, "payment").await.json["status"], "paid");
+    assert_eq!(buyer.step(&order, "payment").await.json["status"], "paid");
     assert_problem(&extend(&buyer, &order, json!({})).await, (409, "order_state_conflict"), "paid");
     assert_all_clean(&instance, &items).await;
 }
@@ -163,7 +163,7 @@ async fn a_sweep_that_has_read_the_old_end_leaves_an_order_that_has_changed() {
     shop.let_holds_pass(301).await;
     let arrival = director.arrival(BUYERS[0], "overdue-read");
     tokio::time::timeout(BOUND, arrival).await.expect("the sweep has read the orders");
-    let paid = step(&instance.buyer(BUYERS[0]), &orders[0], "payment").await;
+    let paid = instance.buyer(BUYERS[0]).step(&orders[0], "payment").await;
     assert_eq!(paid.json["status"], "paid", "{}", paid.text);
     // As an extension that was sent before the end, and took long.
     let extended = format!(

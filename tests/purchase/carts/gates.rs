@@ -4,7 +4,6 @@ use extension::job::Job;
 use seckill::job::Reconcile;
 
 use super::crowds::{TryAgain, for_good};
-use super::steps::step;
 use super::{left, reserve};
 use crate::support::prelude::*;
 
@@ -29,7 +28,7 @@ async fn a_gate_that_does_not_know_of_carts(strategy: &str) {
     // An operator sees that the gate has more units than the ledger.
     assert_eq!(instance.broken(few).await, ["I7"]);
     // They come back, and are sold once.
-    assert_eq!(step(&instance.buyer(2), &cart, "cancellation").await.status, 200);
+    assert_eq!(instance.buyer(2).step(&cart, "cancellation").await.status, 200);
     for buyer in 4..=6 {
         assert_eq!(buy(buyer, few).await.status, 201);
     }
