@@ -13,7 +13,7 @@ async fn delete(client: &Client, proof: Value) -> Answer {
 
 async fn delete_by_admin(instance: &Instance, user: i64) -> Answer {
     let path = format!("/api/admin/users/{user}");
-    Client::send(instance.admin().request(Method::DELETE, &path)).await
+    instance.admin().delete(&path).await
 }
 
 /// Signs somebody up and in; answers the user id and the session.
@@ -96,7 +96,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     }
     let operator = one.stranger().with_token(&one.token(5, Role::Operator));
     let path = format!("/api/admin/users/{id}");
-    Client::send(operator.request(Method::DELETE, &path)).await.expect_problem(403, "forbidden");
+    operator.delete(&path).await.expect_problem(403, "forbidden");
     let actions = one.admin().get("/api/admin/actions").await;
     assert_eq!(actions.text.matches("user_erased").count(), 2, "{}", actions.text);
     assert!(!actions.text.to_lowercase().contains("paula"), "{}", actions.text);

@@ -132,7 +132,7 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
         Shop::open_with(|config| config.session.revocation_period_ms = 3_600_000).await;
     let token = here.token(1, Role::Buyer);
     let leaving = here.stranger().with_token(&token);
-    assert_eq!(Client::send(leaving.request(Method::DELETE, "/api/session")).await.status, 204);
+    assert_eq!(leaving.delete("/api/session").await.status, 204);
     let fresh = shop.start().await;
     let first = fresh.stranger().with_token(&token).get("/api/orders").await;
     assert_problem(&first, (401, "invalid_token"), "its first answer");
@@ -148,7 +148,7 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
     for (what, client) in [("signed out", &left), ("signed in", &fresh.buyer(1))] {
         let answer = client.get("/api/strategies").await;
         assert_eq!(answer.status, 200, "{what}: what needs no token is as ever");
-        let answer = Client::send(client.request(Method::DELETE, "/api/session")).await;
+        let answer = client.delete("/api/session").await;
         assert_problem(&answer, unavailable, what);
         assert_eq!(answer.json["outcome"], "none", "{what}");
     }

@@ -7,7 +7,7 @@ async fn watch(client: &Client, path: &str) -> Events {
 }
 
 async fn sign_out(client: &Client) {
-    Client::send(client.request(Method::DELETE, "/api/session")).await.expect_status(204);
+    client.delete("/api/session").await.expect_status(204);
 }
 
 /// Starts a run of the lab that goes on for longer than a test; answers the path of its events.
@@ -41,7 +41,7 @@ async fn the_streams_of_a_session_end_with_it_and_no_others() {
     assert!(ending.ends(BOUND).await, "the stream of an operator who signed out is open");
     let run = path.trim_end_matches("/events");
     assert_eq!(instance.admin().get(run).await.json["state"], "running", "the run itself goes on");
-    Client::send(instance.admin().request(Method::DELETE, run)).await;
+    instance.admin().delete(run).await;
     instance.clock.shift(time::Duration::hours(2));
     assert!(other.ends(BOUND).await, "the stream of a token that has expired is open");
 }

@@ -22,8 +22,7 @@ pub(super) async fn stand(buyer: &Client, item: i64, body: Value) -> Answer {
 
 /// Leaves the line, or gives the ticket back.
 pub(super) async fn leave(buyer: &Client, item: i64) {
-    let request = buyer.request(Method::DELETE, &format!("/api/items/{item}/ticket"));
-    Client::send(request).await.expect_status(204);
+    buyer.delete(&format!("/api/items/{item}/ticket")).await.expect_status(204);
 }
 
 pub(super) async fn buy(buyer: &Client, item: i64, ticket: &str) -> Answer {

@@ -109,7 +109,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     }
     let gone = instance.buyer(5);
     for _ in 0..2 {
-        Client::send(gone.request(Method::DELETE, &path)).await.expect_status(204);
+        gone.delete(&path).await.expect_status(204);
     }
     gone.get(&path).await.assert_fields(200, json!({ "status": "none", "promise": null }));
     // Nobody buys, and nobody stands in line without an entry.

@@ -120,7 +120,7 @@ async fn a_lost_sign_out_of_all_sessions_does_not_give_its_number_again() {
     let (id, token) = account(&instance, "ada").await;
     let sign_out = async |token: &str| {
         let client = instance.stranger().with_token(token);
-        assert_eq!(Client::send(client.request(Method::DELETE, "/api/sessions")).await.status, 204);
+        assert_eq!(client.delete("/api/sessions").await.status, 204);
     };
     sign_out(&token).await;
     let second = sign_in(&instance.stranger(), "ada", PASSWORD).await;

@@ -25,7 +25,7 @@ async fn all_join(instance: &Instance, buyers: RangeInclusive<i64>, item: i64) {
 }
 
 async fn leave(client: &Client, item: i64) -> Answer {
-    Client::send(client.request(Method::DELETE, &path(item))).await
+    client.delete(&path(item)).await
 }
 
 async fn accept(client: &Client, item: i64, key: &str) -> Answer {

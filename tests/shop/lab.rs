@@ -35,7 +35,7 @@ async fn run(instance: &Instance, body: &Value) -> Value {
 }
 
 async fn cancel(client: &Client, id: &str) -> Answer {
-    Client::send(client.request(Method::DELETE, &format!("/api/lab/runs/{id}"))).await
+    client.delete(&format!("/api/lab/runs/{id}")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -106,7 +106,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     let second = sign_in(&there, "ada", PASSWORD).await;
     let (second, second_here) = (with_token(&there, &second), with_token(&here, &second));
     let other = with_token(&here, &sign_up(&here, "grace").await);
-    Client::send(first.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
+    first.delete("/api/sessions").await.expect_status(204);
     for client in [&first, &second_here] {
         assert_eq!(client.get("/api/orders").await.brief(), (401, "invalid_token"));
     }
@@ -121,7 +121,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     until(BOUND, || second_at(&late, &second_here), |answer| *answer == 401).await;
     // A buyer without an account, whose token was minted, has sessions too.
     let minted = here.buyer(4711);
-    let ended = Client::send(minted.request(Method::DELETE, "/api/sessions")).await;
+    let ended = minted.delete("/api/sessions").await;
     assert_eq!((ended.status, minted.get("/api/orders").await.status), (204, 401));
     assert_eq!(here.buyer(4711).get("/api/orders").await.status, 401, "minted afterwards");
 }

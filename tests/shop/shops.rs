@@ -39,7 +39,7 @@ async fn a_shop_is_no_account() {
     // An account with the same number signs out everywhere.
     let id = shop.number("SELECT id FROM shops").await;
     let account = here.buyer(id);
-    let ended = Client::send(account.request(Method::DELETE, "/api/sessions")).await;
+    let ended = account.delete("/api/sessions").await;
     assert_eq!((ended.status, account.get("/api/orders").await.status), (204, 401));
     let third = here.stranger().with_token(&token(&shop, "token", "toys").await);
     // Each instance has heard of it, and the tokens of the shop are as before.
@@ -50,10 +50,10 @@ async fn a_shop_is_no_account() {
         assert_eq!(orders(&there.stranger().with_token(token)).await.status, 200);
     }
     // The shop signs one of its tokens out, and not all of them.
-    let all = Client::send(first.request(Method::DELETE, "/api/sessions")).await;
+    let all = first.delete("/api/sessions").await;
     assert_problem(&all, (403, "forbidden"), "all tokens of the shop");
     assert!(all.json["detail"].as_str().is_some_and(|detail| detail.contains("shop rotate")));
-    Client::send(first.request(Method::DELETE, "/api/session")).await.expect_status(204);
+    first.delete("/api/session").await.expect_status(204);
     assert_problem(&orders(&first).await, (401, "invalid_token"), "the token that was signed out");
     assert_eq!(orders(&second).await.status, 200);
 }
@@ -155,8 +155,7 @@ async fn a_guest_who_was_erased_begins_again() {
     };
     let (first, _) = buy(&program).await;
     assert_eq!(buy(&abroad).await.0, first, "each instance knows the guest");
-    let erase = here.admin().request(Method::DELETE, &format!("/api/admin/users/{first}"));
-    Client::send(erase).await.expect_status(204);
+    here.admin().delete(&format!("/api/admin/users/{first}")).await.expect_status(204);
     assert_eq!(shop.number("SELECT COUNT(*) FROM guests").await, 0);
     let (second, _) = buy(&abroad).await;
     assert_ne!(second, first);

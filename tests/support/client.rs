@@ -152,6 +152,10 @@ impl Client {
         Self::send(self.request(Method::POST, path).json(body)).await
     }
 
+    pub async fn delete(&self, path: &str) -> Answer {
+        Self::send(self.request(Method::DELETE, path)).await
+    }
+
     pub async fn patch(&self, path: &str, body: &Value) -> Answer {
         Self::send(self.request(Method::PATCH, path).json(body)).await
     }

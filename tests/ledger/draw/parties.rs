@@ -52,7 +52,7 @@ async fn friends_enter_by_the_key_of_the_first_one() {
         assert_problem(refused, (409, "party_full"), "of a party");
     }
     // A friend who takes the entry back makes room.
-    Client::send(instance.buyer(2).request(Method::DELETE, &path)).await.expect_status(204);
+    instance.buyer(2).delete(&path).await.expect_status(204);
     assert_eq!(enter_with(&instance.buyer(4), item, key).await.json["members"], 3);
     for buyer in 5..9 {
         assert_eq!(enter(&instance.buyer(buyer), item).await.status, 200);
@@ -159,7 +159,7 @@ async fn friends_for_whom_the_units_are_not_enough_all_wait() {
     let second: Vec<i64> = (1..=4).filter(|buyer| !first.contains(buyer)).collect();
     assert!(first == [1, 2] || first == [3, 4], "{first:?}");
     // A unit that comes back is enough for the others.
-    Client::send(instance.buyer(first[0]).request(Method::DELETE, &path)).await.expect_status(204);
+    instance.buyer(first[0]).delete(&path).await.expect_status(204);
     let now = offered().await;
     assert!(second.iter().all(|buyer| now.contains(buyer)), "{now:?} and not {second:?}");
     assert_clean(&instance, item).await;
@@ -197,7 +197,7 @@ async fn friends_are_offered_units_together_or_not_at_all() {
                 assert_eq!(instance.admin().edit(item, units).await.status, 200);
             }
             1 => drop(buyer.post(&format!("{path}/purchase"), &json!({})).await),
-            _ => drop(Client::send(buyer.request(Method::DELETE, &path)).await),
+            _ => drop(buyer.delete(&path).await),
         }
         // What is committed is right at any moment.
         let halved = "SELECT COUNT(*) FROM (SELECT party FROM waiting_list \

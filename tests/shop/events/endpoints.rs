@@ -51,7 +51,7 @@ async fn operators_switch_and_delete_endpoints() {
     assert_eq!(receiver.requests(), 0, "it is switched off");
     assert_eq!(admin.patch(&path, &json!({ "enabled": true })).await.status, 204);
     until("the event that waited", || async { receiver.requests() }, |sent| *sent > 0).await;
-    Client::send(admin.request(Method::DELETE, &path)).await.expect_status(204);
+    admin.delete(&path).await.expect_status(204);
     let gone = admin.patch(&path, &json!({ "enabled": true })).await;
     assert_eq!(gone.brief(), (404, "endpoint_not_found"));
     let actions = admin.get("/api/admin/actions").await.json;
