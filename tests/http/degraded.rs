@@ -190,8 +190,7 @@ async fn without_the_ledger_orders_are_refused_at_once_and_left_as_they_are() {
     assert!(asked < 40, "{asked} connections for 80 requests");
     // A token needs no ledger, and one that is signed out is so here at once.
     let leaving = instance.buyer(2);
-    let left = leaving.delete("/api/session").await;
-    assert_problem(&left, unavailable, "a sign-out");
+    assert_problem(&leaving.delete("/api/session").await, unavailable, "a sign-out");
     assert_problem(&leaving.get("/api/orders").await, (401, "invalid_token"), "after it");
     mysql.mend();
     // Although nobody asks for anything.

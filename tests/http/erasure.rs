@@ -12,8 +12,7 @@ async fn delete(client: &Client, proof: Value) -> Answer {
 }
 
 async fn delete_by_admin(instance: &Instance, user: i64) -> Answer {
-    let path = format!("/api/admin/users/{user}");
-    instance.admin().delete(&path).await
+    instance.admin().delete(&format!("/api/admin/users/{user}")).await
 }
 
 /// Signs somebody up and in; answers the user id and the session.
@@ -95,8 +94,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
         assert_eq!(delete_by_admin(&one, id).await.status, 204);
     }
     let operator = one.stranger().with_token(&one.token(5, Role::Operator));
-    let path = format!("/api/admin/users/{id}");
-    operator.delete(&path).await.expect_problem(403, "forbidden");
+    operator.delete(&format!("/api/admin/users/{id}")).await.expect_problem(403, "forbidden");
     let actions = one.admin().get("/api/admin/actions").await;
     assert_eq!(actions.text.matches("user_erased").count(), 2, "{}", actions.text);
     assert!(!actions.text.to_lowercase().contains("paula"), "{}", actions.text);

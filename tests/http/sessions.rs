@@ -131,8 +131,7 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
     let (shop, here) =
         Shop::open_with(|config| config.session.revocation_period_ms = 3_600_000).await;
     let token = here.token(1, Role::Buyer);
-    let leaving = here.stranger().with_token(&token);
-    assert_eq!(leaving.delete("/api/session").await.status, 204);
+    assert_eq!(here.stranger().with_token(&token).delete("/api/session").await.status, 204);
     let fresh = shop.start().await;
     let first = fresh.stranger().with_token(&token).get("/api/orders").await;
     assert_problem(&first, (401, "invalid_token"), "its first answer");

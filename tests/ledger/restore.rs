@@ -119,8 +119,7 @@ async fn a_lost_sign_out_of_all_sessions_does_not_give_its_number_again() {
     let (shop, instance) = Shop::open().await;
     let (id, token) = account(&instance, "ada").await;
     let sign_out = async |token: &str| {
-        let client = instance.stranger().with_token(token);
-        assert_eq!(client.delete("/api/sessions").await.status, 204);
+        assert_eq!(instance.stranger().with_token(token).delete("/api/sessions").await.status, 204);
     };
     sign_out(&token).await;
     let second = sign_in(&instance.stranger(), "ada", PASSWORD).await;

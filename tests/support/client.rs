@@ -224,8 +224,7 @@ impl Client {
         }
         let path = answer.headers["location"].to_str().expect("a path").to_owned();
         let order = eventually("a queued order to be decided", || async {
-            let order = self.get(&path).await;
-            assert_eq!(order.status, 200, "a queued order is not found: {}", order.text);
+            let order = self.get(&path).await.expect_status(200);
             (order.json["status"] != "queued").then_some(order)
         })
         .await;

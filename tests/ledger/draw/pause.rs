@@ -64,8 +64,7 @@ async fn offers_run_on_after_a_pause() {
     let is_paused = |refused: &Answer| refused.brief() == (409, "sale_paused");
     let refused = until("a refusal", || accept(&instance, item, first), is_paused).await;
     assert_problem(&refused, (409, "sale_paused"), "of an offer in a pause");
-    let path = format!("/api/items/{item}/waiting");
-    instance.buyer(second).delete(&path).await.expect_status(204);
+    instance.buyer(second).delete(&format!("/api/items/{item}/waiting")).await.expect_status(204);
     for (buyer, status) in [(first, "offered"), (second, "left"), (third, "offered")] {
         assert_eq!(standing(&instance, item, buyer).await["status"], status, "in the pause");
     }
