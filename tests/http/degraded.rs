@@ -235,11 +235,8 @@ async fn without_redis_nobody_says_that_a_queued_order_does_not_exist() {
     let order = order_id(&buyer.buy("redis-stream", item).await.expect_status(202));
     redis.cut();
     // A try of the other instance's consumer may have the order's row just then.
-    eventually(BOUND, || async {
-        let refused = buyer.step(&order, "cancellation").await.expect_status(503);
-        when(refused.code() == "dependency_unavailable", refused.text)
-    })
-    .await;
+    let look = || async { buyer.step(&order, "cancellation").await.expect_status(503) };
+    until(BOUND, look, |refused| refused.code() == "dependency_unavailable").await;
     holder.rollback().await.expect("the row is free");
     redis.mend();
     until(BOUND, || buyer.step(&order, "cancellation"), |cancelled| cancelled.status == 200).await;

@@ -341,11 +341,7 @@ async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
     let late = instance.buyer(EARLY + 1);
     let opened = async || {
         place(&stand(&late, sold, json!({})).await);
-        eventually("the places", || async {
-            let state = field(&shop, &room, "state").await;
-            when(state == "open", state)
-        })
-        .await;
+        until("the places", || field(&shop, &room, "state"), |state| state == "open").await;
     };
     instance.clock.shift(Duration::minutes(11));
     opened().await;

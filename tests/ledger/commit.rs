@@ -108,11 +108,9 @@ async fn sells_one_although_the_link_breaks(
         assert_eq!(link.caught(), cuts + 1, "{strategy}: the fault bit more than once");
         assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
         // What was queued leaves the queue a moment after its COMMIT.
-        let audit = eventually(&format!("a clean audit of {strategy}"), || async {
-            let audit = beside.audit(item).await;
-            when(audit["redis_queued"] == 0 && audit["clean"] == true, audit)
-        })
-        .await;
+        let is_clean = |audit: &Value| audit["redis_queued"] == 0 && audit["clean"] == true;
+        let what = format!("a clean audit of {strategy}");
+        let audit = until(&what, || beside.audit(item), is_clean).await;
         assert_eq!(audit["held"], 1, "{strategy}: {audit}");
     }
 }

@@ -143,11 +143,7 @@ async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
     let _sweeping = shop.start().await;
     tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
     // Longer than a transaction may take.
-    eventually(2 * BOUND, || async {
-        let audit = beside.audit(item).await;
-        when(audit["held"] == 0, audit)
-    })
-    .await;
+    until(2 * BOUND, || beside.audit(item), |audit| audit["held"] == 0).await;
     assert_clean(&beside, item).await;
 }
 
@@ -170,11 +166,7 @@ async fn an_order_without_an_answer_stops_none_behind_it() {
     shop.config.job.expire_period_ms = 20;
     let _sweeping = shop.start().await;
     // Longer than a transaction may take.
-    eventually(2 * BOUND, || async {
-        let audit = beside.audit(item).await;
-        when(audit["held"] == 2, audit)
-    })
-    .await;
+    until(2 * BOUND, || beside.audit(item), |audit| audit["held"] == 2).await;
     assert!(link.caught() > 0, "it has an answer");
     link.mend();
     wait_for_status(&beside, SILENT, &silent, "expired").await;

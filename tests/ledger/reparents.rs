@@ -50,11 +50,8 @@ async fn assert_lost_transactions_end(
     cluster.gate().kill().await;
     cluster.gate().restart().await.expect("vtgate starts again");
     let begin = Instant::now();
-    let bought = eventually(RECOVERY_MAX, || async {
-        let answer = instance.buyer(30).buy_with_key("mysql-atomic", item, "once").await;
-        when(matches!(answer.status, 200 | 201), answer)
-    });
-    bought.await;
+    let buy = || async { instance.buyer(30).buy_with_key("mysql-atomic", item, "once").await };
+    until(RECOVERY_MAX, buy, |answer| matches!(answer.status, 200 | 201)).await;
     println!("sold {:?} after vtgate was back", begin.elapsed());
 }
 

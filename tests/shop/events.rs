@@ -234,12 +234,9 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     let body = json!({ "target": receiver.url(), "from_start": true });
     let id = subscribe_by(&instance, &receiver, &body).await;
     until("all but the refused one", || async { told(&receiver) }, |told| told.len() == 8).await;
-    let letters = eventually("a dead letter", || async {
-        let path = format!("/api/admin/endpoints/{id}/dead-letters");
-        let letters = instance.admin().get(&path).await.json["dead_letters"].clone();
-        when(letters.as_array().is_some_and(|letters| letters.len() == 1), letters)
-    })
-    .await;
+    let path = format!("/api/admin/endpoints/{id}/dead-letters");
+    let is_one = |seen: &Answer| seen.json["dead_letters"].as_array().map(Vec::len) == Some(1);
+    let letters = instance.admin().until(&path, is_one).await.json["dead_letters"].clone();
     assert_eq!(letters[0]["position"], 4);
     assert!(letters[0]["reason"].to_string().contains("422"), "{letters}");
     let metrics = instance.stranger().get("/metrics").await.text;

@@ -28,11 +28,8 @@ async fn sold_out(instance: &Instance) -> i64 {
 
 /// Joins again and again until it is refused; returns the code.
 async fn go_on_joining(tab: &Client, item: i64) -> String {
-    eventually("the tab to be refused", || async {
-        let joined = tab.post(&waiting(item), &json!({})).await;
-        when(joined.status == 401, joined.code().to_owned())
-    })
-    .await
+    let join = || async { tab.post(&waiting(item), &json!({})).await };
+    until("the tab to be refused", join, |joined| joined.status == 401).await.code().to_owned()
 }
 
 /// The other instance reads the list of ended tokens once in a long while, so it takes the token until then.

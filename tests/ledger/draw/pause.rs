@@ -127,13 +127,10 @@ async fn a_paused_draw_is_left_alone_once_its_value_is_known() {
     close_now(&shop, item).await;
     shop.until_count("SELECT COUNT(*) FROM draws WHERE beacon_signature IS NOT NULL", 1).await;
     let stranger = instance.stranger();
-    let job = async || stranger.get("/readyz").await.json["jobs"]["draws"].clone();
+    let job = || async { stranger.get("/readyz").await.json["jobs"]["draws"].clone() };
     let earlier = job().await["ended_at"].clone();
-    eventually("a later run without this draw", || async {
-        let run = job().await;
-        when(run["said"] == "0 draws due" && run["ended_at"] != earlier, run)
-    })
-    .await;
+    let is_later = |run: &Value| run["said"] == "0 draws due" && run["ended_at"] != earlier;
+    until("a later run without this draw", job, is_later).await;
     set_paused(&instance, item, false).await;
     until_drawn(&instance.stranger(), item).await;
     assert_clean(&instance, item).await;
