@@ -270,13 +270,8 @@ async fn a_claim_lasts_while_a_refused_event_is_looked_for() {
         seen.lock().expect("no panic").push(until);
         StatusCode::UNPROCESSABLE_ENTITY
     });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let target = format!("http://{}/in", listener.local_addr().expect("an address"));
-    let task = tokio::spawn(async move {
-        let _ = axum::serve(listener, Router::new().route("/in", refuse)).await;
-    });
-    let _task = tokio_util::task::AbortOnDropHandle::new(task);
-    let body = json!({ "target": target, "from_start": true });
+    let (addr, _task) = serve_routes(Router::new().route("/in", refuse)).await;
+    let body = json!({ "target": format!("http://{addr}/in"), "from_start": true });
     instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     // Four events, two, and one.
     let tries = || async { claims.lock().expect("no panic").clone() };

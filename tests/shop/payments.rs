@@ -203,13 +203,8 @@ async fn a_refund_that_was_made_by_hand_meanwhile_is_not_told() {
         seen.lock().expect("no panic").push(id);
         StatusCode::OK
     });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}/", listener.local_addr().expect("an address"));
-    let task = tokio::spawn(async move {
-        let _ = axum::serve(listener, Router::new().route("/", take)).await;
-    });
-    let _task = tokio_util::task::AbortOnDropHandle::new(task);
-    shop.config.sections.set("payment", "refund_url", url);
+    let (addr, _task) = serve_routes(Router::new().route("/", take)).await;
+    shop.config.sections.set("payment", "refund_url", format!("http://{addr}/"));
     let instance = shop.start().await;
     let unknown = shop_domain::OrderId::generate().to_string();
     for (message, id) in [("m1", "p1"), ("m2", "p2")] {
