@@ -1,7 +1,5 @@
 //! Who may do what: every operation of the document by every kind of caller.
 
-use reqwest::RequestBuilder;
-
 use super::ledger::Ledger;
 use crate::support::prelude::*;
 

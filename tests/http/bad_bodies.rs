@@ -1,7 +1,5 @@
 //! Bodies that are refused: of a purchase, of an account, of an item.
 
-use reqwest::RequestBuilder;
-
 use super::ledger::{Refused, assert_refused};
 use crate::support::prelude::*;
 

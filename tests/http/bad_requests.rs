@@ -1,7 +1,6 @@
 //! Requests that are refused for their path, their query, their headers, or who sends them.
 
-use reqwest::RequestBuilder;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 use web::token::Tokens;
 
 use super::apart_from_the_request_id;

@@ -23,7 +23,7 @@ mod waiting;
 
 use driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
 use thirtyfour::Key;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
 use crate::support::prelude::*;
 

@@ -1,9 +1,8 @@
 //! What still works while a server is away, and that it is not waited for over and over.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use dev_servers::RedisServer;
-use faulty_link::Fault;
 
 use crate::support::independent_redis;
 use crate::support::prelude::*;

@@ -19,7 +19,7 @@ use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::session::CredentialsBody;
 use seckill::purchase::waiting_room::{QueueStatus, Tickets};
 use shop_domain::username;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 use web::address::Proxies;
 use web::body::{BodyLimits, JsonBody, OptionalJsonBody};
 use web::cross_site::refuse_cross_site;

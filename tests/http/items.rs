@@ -1,6 +1,6 @@
 //! Items: what the operator edits, and when every instance goes by it.
 
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
 use super::SOON;
 use crate::support::crowd::metric;

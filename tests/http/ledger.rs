@@ -1,7 +1,5 @@
 //! The ledger as a whole, to see that a refused request changed nothing of it.
 
-use reqwest::RequestBuilder;
-
 use crate::support::prelude::*;
 
 /// The rows of the ledger, to compare before and after.

@@ -7,7 +7,6 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use crate::support::prelude::*;
 

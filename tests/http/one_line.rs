@@ -1,12 +1,10 @@
 //! One line for all instances: numbers, the rate, the limit inside, and the places of buyers who came before the opening.
 
-use std::collections::HashSet;
-
 use gates::redis_store::room::{Leaving, Left, Room, RoomLimits, RoomPoll, RoomStatus};
 use gates::redis_store::{RedisClient, SharedConnection};
 use seckill::failpoint::ROOM_POINT;
 use shop_domain::SaleWindow;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
 use super::waiting_room::{
     buy, item, leave, place, shop_with, stand, text, ticket, until_admitted, until_told,

@@ -1,7 +1,6 @@
 //! The stream of one's own orders.
 
 use super::SOON;
-use crate::support::event_stream::Event;
 use crate::support::prelude::*;
 
 /// How long a try waits for an event before it buys once more.

@@ -1,7 +1,5 @@
 //! Answers when a server that is needed is gone or slow: what changed is never a guess.
 
-use faulty_link::Fault;
-
 use crate::support::prelude::*;
 use crate::support::send_and_leave;
 

@@ -1,9 +1,6 @@
 //! The proxy of `docker-compose.yml`: what a client says of its own address does not get past it, and
 //! the purchases of one item go to one instance.
 
-use std::net::SocketAddr;
-use std::path::Path;
-
 use loadtest::haproxy::{self, Haproxy};
 
 use crate::house::docs::read;

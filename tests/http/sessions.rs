@@ -1,7 +1,6 @@
 //! Sessions: the cookie, other sites' pages, signing out, and the change of secrets.
 
 use lifecycle::StopResult;
-use reqwest::RequestBuilder;
 
 use super::{PASSWORD, sign_in, sign_up};
 use crate::support::prelude::*;

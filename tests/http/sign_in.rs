@@ -3,7 +3,6 @@
 use ledger::rows::users::{self, NewAccount};
 use seckill::account::password;
 use shop_domain::Username;
-use time::OffsetDateTime;
 
 use super::{PASSWORD, apart_from_the_request_id, sign_in, sign_up};
 use crate::support::prelude::*;

@@ -11,7 +11,7 @@ use crate::support::prelude::*;
 const KEPT_BYTES_MAX: usize = 96 * 1024;
 
 /// Opens the stream of an item with a receive window of a few kilobytes.
-async fn open(addr: std::net::SocketAddr, item: i64) -> TcpStream {
+async fn open(addr: SocketAddr, item: i64) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(2_048).expect("a small window");
     let mut stream = socket.connect(addr).await.expect("connected");

@@ -1,9 +1,8 @@
 //! The stream of an item: its stock and its state.
 
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
 use super::SOON;
-use crate::support::event_stream::Event;
 use crate::support::prelude::*;
 
 async fn watch(instance: &Instance, item: i64) -> Events {

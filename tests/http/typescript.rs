@@ -1,7 +1,6 @@
 //! The TypeScript client: its types are those of the API, and its example sells in a page of another
 //! shop.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 

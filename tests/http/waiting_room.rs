@@ -5,8 +5,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use failpoint::hold::Director;
 use seckill::config::WaitingRoom as RoomSettings;
 use sha2::{Digest, Sha256};
-use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
 use crate::support::prelude::*;
 

@@ -1,12 +1,10 @@
 //! The drill of `docs/operations.md`: back the ledger up during a sale, restore it elsewhere, audit
 //! it, and compare it with the record of accepted orders.
 
-use std::path::Path;
 use std::process::Output;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use tokio::process::Command;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::support::prelude::*;

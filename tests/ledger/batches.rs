@@ -3,7 +3,7 @@
 use ledger::rows::items;
 use ledger::write::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
 use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
-use shop_domain::{Doubt, Item, OrderId, Outcome, Purchase, Refusal, RequestKey, Unavailable};
+use shop_domain::{Doubt, Item, OrderId, Refusal, RequestKey, Unavailable};
 use sqlx::{MySql, Transaction};
 use tokio::time::{Instant, timeout};
 

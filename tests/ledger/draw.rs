@@ -6,14 +6,10 @@ mod many;
 mod parties;
 mod pause;
 
-use std::collections::HashSet;
-
 use seckill::failpoint::DRAW_POINTS;
-use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 use verify::{Fault, Known, Proof};
 
-use crate::support::crowd::RECOVERY_MAX;
 use crate::support::prelude::*;
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.

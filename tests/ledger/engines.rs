@@ -13,9 +13,7 @@ use mysql_connection::engine::Engine;
 use sqlx::{Connection, MySqlPool};
 use tokio::time::timeout;
 
-use crate::support::crowd::{
-    Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on, until_figure,
-};
+use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost, metric, on, until_figure};
 use crate::support::prelude::*;
 
 /// What an instance says of a keyspace of one shard.

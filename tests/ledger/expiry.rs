@@ -2,11 +2,8 @@
 //! not overwrite.
 
 use ledger::Ledger;
-use ledger::breaker::Breakers;
 use ledger::order::OrderSteps;
-use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use shop_domain::Clock;
 use sqlx::Executor;
 
 use crate::process::program::faketime;
@@ -205,8 +202,8 @@ async fn a_hold_lasts_by_the_databases_clock_whatever_an_instances_says() {
     let (right, ahead, behind) = (shop.start().await, shop.start().await, shop.start().await);
     ahead.clock.shift(time::Duration::HOUR);
     behind.clock.shift(-time::Duration::HOUR);
-    let since = time::OffsetDateTime::now_utc() - time::Duration::hours(3);
-    let since = since.format(&time::format_description::well_known::Rfc3339).expect("a time");
+    let since = OffsetDateTime::now_utc() - time::Duration::hours(3);
+    let since = since.format(&Rfc3339).expect("a time");
     let body = json!({ "hold_seconds": HOLD_SECONDS, "starts_at": since, "stock": 100 });
     let item = right.make_item(body).await;
     // One that is really wrong, not only the clock that tests can move.

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::gates::stream::purchase;
-use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with, until_figure};
+use crate::support::crowd::{metric, on, on_with, until_figure};
 use crate::support::prelude::*;
 
 /// Connections that a server grants while it lets nobody else in: the fewest that it accepts.

@@ -8,7 +8,7 @@ use mysql_connection::engine::Engine;
 use sqlx::{Executor, MySqlPool};
 
 use crate::ledger::reparents::{assert_told_once, can_start};
-use crate::support::crowd::{Crowd, RECOVERY_MAX, assert_nothing_lost, endless};
+use crate::support::crowd::{Crowd, assert_nothing_lost, endless};
 use crate::support::prelude::*;
 
 /// Items of each strategy.

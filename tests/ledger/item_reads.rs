@@ -2,11 +2,9 @@
 
 use gates::redis_store::Counters;
 use ledger::Ledger;
-use ledger::breaker::Breakers;
-use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use seckill::catalog::Catalog;
-use shop_domain::{Clock, ProductId};
+use shop_domain::ProductId;
 
 use crate::support::prelude::*;
 

@@ -2,7 +2,7 @@
 //!
 //! `SECKILL_TEST_ORDERS=1000000` is the whole run, with 10,000 items and 50 kills.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use dev_servers::VitessCluster;
@@ -10,7 +10,7 @@ use futures::StreamExt;
 use futures::stream;
 
 use crate::ledger::reparents::can_start;
-use crate::support::crowd::{RECOVERY_MAX, assert_nothing_lost, buy_for_sure};
+use crate::support::crowd::{assert_nothing_lost, buy_for_sure};
 use crate::support::prelude::*;
 use crate::support::shards::clustered_shop;
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use dev_servers::{VitessCluster, VitessServer};
 use mysql_connection::engine::Engine;
 
-use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost};
+use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost};
 use crate::support::prelude::*;
 use crate::support::shards::{clustered_shop, items_in};
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use mysql_connection::with_new_id;
 use sqlx::Executor;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 use web::token::{Holder, Tokens};
 
 use crate::http::{PASSWORD, sign_in, sign_up};

@@ -189,7 +189,7 @@ async fn items_in_two_shards_are_sold() {
     assert_payments_share_no_lock(&vitess, &shop).await;
     let instance = shop.start().await;
     let items = an_item_of_each(&vitess, &instance, 100).await;
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     // Each buyer is one person who buys one item: the lock of a buyer lets one purchase pass at a time.
     for (strategy, first) in [("mysql-atomic", 100), ("mysql-batch", 200), ("lock-redis", 300)] {
         for buyer in first..first + 16 {

@@ -1,11 +1,11 @@
 //! Batches of many items: trouble with one item is no trouble of the others, and a crowd at one item
 //! keeps nobody else waiting.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use ledger::rows::items;
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
-use shop_domain::{Item, Outcome, Purchase, Refusal, RequestKey};
+use shop_domain::{Item, Refusal, RequestKey};
 use sqlx::{Executor, Row};
 
 use crate::support::assert_clean;

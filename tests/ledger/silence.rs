@@ -40,7 +40,7 @@ async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &Fa
         assert!([201, 202].contains(&first.status), "{strategy}: {}", first.text);
         items.push((strategy, item));
     }
-    let mut buyers = tokio::task::JoinSet::new();
+    let mut buyers = JoinSet::new();
     for &(strategy, item) in &items {
         for id in 2..2 + BUYERS {
             let buyer = instance.buyer(id);

@@ -1,7 +1,7 @@
 //! An upgrade during a sale: the ledger is migrated by a later build while this one sells.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use ledger::schema;
 use sqlx::Executor;

@@ -1,6 +1,6 @@
 //! What the service makes of Vitess' words, said by a server that every run of the tests has.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use faulty_link::FaultyLink;
 use ledger::work::monitor;

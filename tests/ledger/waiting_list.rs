@@ -6,7 +6,6 @@ mod timeline;
 
 use std::ops::RangeInclusive;
 
-use crate::support::event_stream::Event;
 use crate::support::prelude::*;
 
 fn path(item: i64) -> String {

@@ -10,8 +10,6 @@ mod returns;
 mod steps;
 
 use seckill::failpoint::hold::Director;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::support::prelude::*;
 

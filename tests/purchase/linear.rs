@@ -6,15 +6,14 @@
 //! Redis by itself. Strategies that read and then write are the control: they must be caught. The
 //! memory of "sold out" is off, since it may be half a second old; I16 judges it (`in_time.rs`).
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use faulty_link::FaultyLink;
 use gates::redis_store::{Counters, RedisClient, Take};
 use linearizability::{Recorder, Specification};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use shop_domain::{OrderId, Purchase, RequestKey};
-use tokio::task::JoinSet;
+use shop_domain::{OrderId, RequestKey};
 use tokio::time::{Instant, sleep};
 
 use crate::support::prelude::*;

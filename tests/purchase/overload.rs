@@ -4,12 +4,10 @@
 //! The figures of docs/security.md come from `SECKILL_TEST_DRIBBLERS=2000` and
 //! `SECKILL_TEST_OVERLOAD_SECONDS=15`; `SECKILL_TEST_UNDER_WAY_MAX` allows the buyers more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
 use web::token::Tokens;
 

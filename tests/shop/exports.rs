@@ -133,7 +133,7 @@ async fn an_export_can_be_of_some_time() {
     // One order is moved to an earlier hour.
     let moved = "UPDATE orders SET created_at = created_at - INTERVAL 2 HOUR ORDER BY id LIMIT 1";
     shop.change(sqlx::query(moved)).await;
-    let now = time::OffsetDateTime::now_utc();
+    let now = OffsetDateTime::now_utc();
     let hour_ago = web::problem::rfc3339(now - time::Duration::HOUR);
     let count = async |query: String| {
         let records = records(&instance, &query).await;

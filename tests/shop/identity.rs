@@ -100,8 +100,7 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
     claims["exp"] = json!(end);
     let session = exchange(&instance, &provider.key(1).token(&claims)).await;
     let expires_at = session.json["expires_at"].as_str().expect("a time");
-    let expires_at =
-        time::OffsetDateTime::parse(expires_at, &time::format_description::well_known::Rfc3339);
+    let expires_at = OffsetDateTime::parse(expires_at, &Rfc3339);
     assert_eq!(expires_at.expect("a time").unix_timestamp(), end + 60);
 
     // A token without an end in practice: the session ends as others do.
@@ -182,7 +181,7 @@ async fn keys_of_a_file_need_no_provider() {
         config.sections.set("identity", "jwks_file", path.to_string_lossy().into_owned());
     })
     .await;
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let now = OffsetDateTime::now_utc().unix_timestamp();
     let claims = |audience: Value| json!({ "iss": "https://id.example", "aud": audience, "sub": "1", "exp": now + 60 });
     for audience in [json!("shop"), json!("other-shop"), json!(["x", "shop"])] {
         user(&exchange(&instance, &key.token(&claims(audience))).await);

@@ -5,7 +5,6 @@ mod free;
 mod returns;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::StatusCode;
 use axum::routing::post;

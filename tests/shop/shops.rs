@@ -1,7 +1,5 @@
 //! Other shops: their numbers and tokens, on the command line and over HTTP, and their guests.
 
-use std::collections::HashSet;
-
 use crate::support::prelude::*;
 
 /// Runs `seckill shop`; answers the token that it prints.

@@ -1,8 +1,5 @@
 //! Buyers enter a draw, see their place, buy, and check the proof; and the checking page as a file.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-
 use super::*;
 use crate::ledger::draw::until_drawn;
 

@@ -5,8 +5,6 @@
 //! and fails with what was waited for. A page that writes an error to its console fails its test.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 

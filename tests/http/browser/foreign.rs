@@ -1,6 +1,5 @@
 //! The example of the TypeScript client: a page of another shop sells an item.
 
-use std::path::Path;
 use std::sync::OnceLock;
 
 use axum::Router;

@@ -1,7 +1,5 @@
 //! The scheduler's page, which works without a server: as a file.
 
-use std::net::SocketAddr;
-
 use super::*;
 
 /// What the page may weigh with all that it loads, in bytes.
@@ -69,7 +67,7 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
 
 #[test]
 fn the_page_is_small() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
     let mut files =
         vec![root.join("play.html"), root.join("css/base.css"), root.join("css/play.css")];
     let scripts = std::fs::read_dir(root.join("js/play")).expect("a folder");

@@ -1,11 +1,8 @@
 //! The places of deleted people: in waiting lists, in draws and among friends.
 
 use ledger::Ledger;
-use ledger::breaker::Breakers;
-use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use seckill::extensions;
-use shop_domain::Clock;
 
 use super::waiting;
 use super::{PASSWORD, delete, delete_by_admin, first_account, person};

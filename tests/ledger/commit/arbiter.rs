@@ -1,11 +1,10 @@
 //! What the arbiter does when COMMIT fails or is slow: it asks the ledger, retries within its budget,
 //! and begins nothing after the deadline.
 
-use faulty_link::Fault;
 use ledger::write::{
     Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite, order_routine,
 };
-use shop_domain::{OrderId, Outcome, Purchase, RequestKey, Unavailable};
+use shop_domain::{OrderId, RequestKey, Unavailable};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

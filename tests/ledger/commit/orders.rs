@@ -1,7 +1,6 @@
 //! COMMIT fails for a batch of orders, or for a step of an order: each order is decided once.
 
 use super::*;
-use crate::support::event_stream::Event;
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {

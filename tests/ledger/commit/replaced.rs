@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
-use shop_domain::{Outcome, Purchase};
 use sqlx::Executor;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode};
 

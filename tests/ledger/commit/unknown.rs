@@ -1,7 +1,5 @@
 //! A server is away after COMMIT. If it is the ledger, the outcome is unknown, and the key tells it later.
 
-use faulty_link::Fault;
-
 use super::*;
 
 #[tokio::test]

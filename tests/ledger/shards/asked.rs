@@ -2,7 +2,7 @@
 
 use ledger::rows::items;
 use sqlx::{Executor, MySqlConnection};
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
 use super::*;
 use crate::http::{PASSWORD, sign_in, sign_up};

@@ -1,11 +1,9 @@
 //! An item whose row is held, and an item with a long line: what the others notice of it.
 
-use ledger::breaker::Breakers;
 use ledger::rows;
-use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::{ItemPermit, Ledger};
-use shop_domain::{Clock, Item};
+use shop_domain::Item;
 use sqlx::MySqlConnection;
 
 use super::{all_join, join, leave, path, sold_out, status, until_status};

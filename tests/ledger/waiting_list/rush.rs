@@ -4,9 +4,6 @@
 //! `SECKILL_TEST_BUYERS=5000` is the whole run; without it there are some hundred buyers and a kill
 //! of each kind. What is asserted of the ledger is the same; the times are asserted in the whole run alone.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use futures::StreamExt;
 use rand::RngExt;
 use tokio::process::Child;
@@ -298,6 +295,6 @@ impl Rush {
 }
 
 fn micros_now() -> i64 {
-    let now = time::OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
+    let now = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
     i64::try_from(now).expect("before the year 294000")
 }

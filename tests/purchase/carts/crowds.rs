@@ -1,7 +1,6 @@
 //! Many carts with items in common, beside single purchases.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;

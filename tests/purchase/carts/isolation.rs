@@ -16,7 +16,6 @@ use mysql_connection::begin_snapshot;
 use sqlx::MySqlConnection;
 
 use super::*;
-use crate::support::crowd::RECOVERY_MAX;
 use crate::support::rounds;
 
 /// Items, of which each cart wants three.

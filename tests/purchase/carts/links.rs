@@ -1,7 +1,5 @@
 //! The connection breaks between the statements of a cart, or at COMMIT: it is whole or absent.
 
-use faulty_link::Fault;
-
 use super::*;
 
 const COMMIT: &[u8] = b"\x03COMMIT";

@@ -1,7 +1,5 @@
 //! Payment, cancellation, expiry and late payment of whole orders.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::*;
 
 pub(super) async fn statuses(shop: &Shop, order: &str) -> Vec<String> {

@@ -4,10 +4,9 @@
 mod compare;
 mod run;
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use proptest::test_runner::TestCaseError;
-use time::format_description::well_known::Rfc3339;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
@@ -299,7 +298,7 @@ impl Service {
         }
     }
 
-    fn purchase(&self, run: &Run, at: usize, buy: &Buy) -> (reqwest::RequestBuilder, Client) {
+    fn purchase(&self, run: &Run, at: usize, buy: &Buy) -> (RequestBuilder, Client) {
         let buyer = self.instances[at].buyer(run.buyers + buy.buyer);
         let request = buyer.request(Method::POST, &purchase_path(buy.strategy, run.item));
         let request = request.json(&json!({ "quantity": buy.quantity }));

@@ -3,7 +3,6 @@
 use seckill::failpoint::hold::Director;
 
 use super::*;
-use crate::support::crowd::RECOVERY_MAX;
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
     subscribe_by(instance, receiver, &json!({ "target": receiver.url(), "filter": filter })).await

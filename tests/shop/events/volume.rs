@@ -3,11 +3,10 @@
 //!
 //! `SECKILL_TEST_ORDERS=1000000` is the whole run; without it there are some thousand.
 
-use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use axum::extract::State;
 use forgetful_disk::{ForgetfulDisk, Survives};
@@ -15,7 +14,6 @@ use futures::TryStreamExt;
 use rand::RngExt;
 use serde::Deserialize;
 use sqlx::Row;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 

@@ -207,7 +207,7 @@ async fn each_attack_on_a_token_is_refused() {
     assert_eq!(user(&exchange(&instance, &honest).await), victim);
     assert_eq!(shop.number("SELECT COUNT(*) FROM subjects").await, 1, "an attack made a user");
     // Within the clocks' difference a token is good.
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let now = OffsetDateTime::now_utc().unix_timestamp();
     for (name, at) in [("exp", now - 30), ("nbf", now + 30), ("iat", now + 30)] {
         let token = provider.key(1).token(&changed(provider.claims("victim"), name, json!(at)));
         assert_eq!(user(&exchange(&instance, &token).await), victim, "{name}");

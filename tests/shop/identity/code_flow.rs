@@ -1,7 +1,5 @@
 //! Sign-in by the provider's page, as a browser does it, and what an attacker can try on the way.
 
-use std::net::SocketAddr;
-
 use reqwest::{Client as Http, redirect::Policy};
 
 use crate::support::identity_provider::serve_at;

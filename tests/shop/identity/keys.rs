@@ -25,7 +25,7 @@ fn without(mut key: Value, names: &[&str]) -> Value {
 
 /// Signs a token by an algorithm; with the id of the key, or without one.
 fn token(key: &TestKey, algorithm: &str, id: Option<&str>) -> String {
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let now = OffsetDateTime::now_utc().unix_timestamp();
     let claims = json!({ "iss": ISSUER, "aud": "shop", "sub": "1", "exp": now + 600 });
     let mut header = json!({ "alg": algorithm, "typ": "JWT" });
     if let Some(id) = id {

@@ -33,7 +33,7 @@ struct Sent {
 }
 
 fn now() -> i64 {
-    time::OffsetDateTime::now_utc().unix_timestamp()
+    OffsetDateTime::now_utc().unix_timestamp()
 }
 
 /// `claims` with those that all providers send.

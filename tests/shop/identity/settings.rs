@@ -8,13 +8,13 @@ const ISSUER: &str = "https://id.example";
 const GROUP: &str = "cn=Shop Operators,ou=xyz,ou=123,o=def";
 
 fn token(key: &TestKey, claims: Value) -> String {
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let now = OffsetDateTime::now_utc().unix_timestamp();
     let all = json!({ "iss": ISSUER, "aud": "shop", "sub": "1", "iat": now, "exp": now + 600 });
     key.token(&changed(all, claims))
 }
 
 /// Writes the key's set, and answers its path.
-fn keys_of(key: &TestKey) -> std::path::PathBuf {
+fn keys_of(key: &TestKey) -> PathBuf {
     let path = std::env::temp_dir().join(unique("keys"));
     std::fs::write(&path, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
     path

@@ -210,7 +210,7 @@ impl<'a> Piece<'a> {
 }
 
 /// The status and the body of an answer.
-async fn send(request: reqwest::RequestBuilder) -> reqwest::Result<(u16, Value)> {
+async fn send(request: RequestBuilder) -> reqwest::Result<(u16, Value)> {
     let response = request.send().await?;
     let status = response.status().as_u16();
     Ok((status, response.json().await?))
