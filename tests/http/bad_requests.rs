@@ -3,9 +3,8 @@
 use time::Duration;
 use web::token::Tokens;
 
-use super::apart_from_the_request_id;
 use super::ledger::{Refused, assert_refused};
-use crate::support::prelude::*;
+use super::*;
 
 /// Well formed, and nobody's.
 const NO_ORDER: &str = "0190a0b0-0000-7000-8000-000000000000";

@@ -4,8 +4,7 @@ mod back;
 mod places;
 mod traces;
 
-use super::{PASSWORD, sign_in, sign_up};
-use crate::support::prelude::*;
+use super::*;
 
 async fn delete(client: &Client, proof: Value) -> Answer {
     Client::send(client.request(Method::DELETE, "/api/users/me").json(&proof)).await

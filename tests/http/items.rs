@@ -2,9 +2,8 @@
 
 use time::Duration;
 
-use super::SOON;
+use super::*;
 use crate::support::crowd::metric;
-use crate::support::prelude::*;
 
 async fn find(instance: &Instance, item: i64) -> Value {
     instance.stranger().get(&format!("/api/items/{item}")).await.json

@@ -1,7 +1,6 @@
 //! The stream of one's own orders.
 
-use super::SOON;
-use crate::support::prelude::*;
+use super::*;
 
 /// How long a try waits for an event before it buys once more.
 const PATIENCE: Duration = Duration::from_millis(300);

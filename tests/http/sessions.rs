@@ -2,8 +2,7 @@
 
 use lifecycle::StopResult;
 
-use super::{PASSWORD, sign_in, sign_up};
-use crate::support::prelude::*;
+use super::*;
 
 /// Signs up and in; answers the session and the cookie as a browser sends it.
 async fn session(instance: &Instance, name: &str) -> (Answer, String) {

@@ -2,8 +2,7 @@
 
 use time::Duration;
 
-use super::SOON;
-use crate::support::prelude::*;
+use super::*;
 
 async fn watch(instance: &Instance, item: i64) -> Events {
     Events::open(instance.stranger().request(Method::GET, &format!("/api/items/{item}/events")))

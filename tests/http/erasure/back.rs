@@ -2,8 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{delete, exchange};
-use crate::support::prelude::*;
+use super::*;
 
 /// A token of the provider for a subject with these roles.
 fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> String {

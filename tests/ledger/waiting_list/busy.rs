@@ -6,8 +6,7 @@ use ledger::{ItemPermit, Ledger};
 use shop_domain::Item;
 use sqlx::MySqlConnection;
 
-use super::{all_join, join, leave, path, sold_out, status, until_status};
-use crate::support::prelude::*;
+use super::*;
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
 const LONG: i64 = 5_000;
