@@ -98,14 +98,13 @@ async fn a_shop_moves_from_one_server() {
     }
     let old = OldServer::start_temporary().await.expect("the old server starts");
     let operator_url = old.operator_url();
-    let shop = Shop::with(|config| {
+    let (shop, direct) = Shop::open_with(|config| {
         config.database_url = Secret::new(old.url());
         // Refused purchases are repeated at once.
         config.limits.user_per_second = 0;
         config.events.enabled = true;
     })
     .await;
-    let direct = shop.start().await;
     let sales = sales(&direct).await;
     let first = Crowd::slow(&direct, sales.clone(), PAUSE);
     first.sells_on("on one server").await;

@@ -225,8 +225,7 @@ async fn items_in_two_shards_are_sold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn questions_over_two_shards_are_answered() {
     let Some(mut vitess) = two_shards().await else { return };
-    let shop = sharded_shop(&mut vitess).await;
-    let instance = shop.start().await;
+    let (shop, instance) = sharded_shop(&mut vitess).await.opened().await;
     let scarce = an_item_of_each(&vitess, &instance, 1).await;
     asked::assert_the_server_says_the_time(&vitess, &shop, scarce).await;
     let group = asked::make_group(&instance).await;

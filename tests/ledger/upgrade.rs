@@ -32,8 +32,7 @@ const LATER: &str = "INSERT INTO _sqlx_migrations \
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced() {
-    let shop = Shop::new().await;
-    let maker = shop.start().await;
+    let (shop, maker) = Shop::open().await;
     let mut items = Vec::new();
     for strategy in ["lock-redis", "mysql-batch", "mysql-atomic"] {
         items.push((strategy, maker.make_item(json!({ "stock": STOCK })).await));

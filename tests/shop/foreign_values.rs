@@ -102,8 +102,7 @@ impl Testbed {
             config.sections.set("payment", "refund_url", payments.refund_url());
             identity.configure(config);
         });
-        let shop = shop.await;
-        let instance = shop.start().await;
+        let (shop, instance) = shop.await.opened().await;
         let program = shop.make_program(&instance, "other").await;
         let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
         Self { shop, instance, payments, identity, program, item }

@@ -75,12 +75,11 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
 #[tokio::test]
 async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
     let identity = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let mut shop = Shop::with(|config| {
+    let (mut shop, instance) = Shop::open_with(|config| {
         identity.configure(config);
         serve_at(config);
     })
     .await;
-    let instance = shop.start().await;
     let chinese = Look { language: "zh-CN", ..DESKTOP };
     let dark = Look { dark: true, ..PHONE };
     for (name, look, said) in [

@@ -13,8 +13,7 @@ use crate::support::{purchase, statements_running};
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
 async fn linked_arbiter(stock: i64) -> (FaultyLink, Shop, Instance, i64, Arbiter, Metrics) {
-    let mut shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (mut shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "stock": stock, "per_buyer_limit": stock })).await;
     let link = link_before(&mut shop).await;
     shop.config.mysql.pool_max = 1;
@@ -198,8 +197,7 @@ async fn nothing_is_begun_for_a_purchase_that_is_late() {
 /// A COMMIT that is only slow is waited for: when nobody may try again, "it did not happen" would be
 /// a lie.
 async fn a_slow_commit_is_waited_for(buyers: i64) {
-    let mut shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (mut shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     let link = link_before(&mut shop).await;
     let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");

@@ -251,8 +251,7 @@ async fn long_lines_and_draws_cost_in_proportion_to_their_length() {
 async fn an_audit_of_a_draw_costs_in_proportion_to_its_entries(server: &MysqlServer) {
     const TIMES: i64 = 4;
     let url = server.url_of(&unique("seckill"));
-    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.database_url = Secret::new(url)).await;
     let few = instance.make_item(json!({ "stock": 0 })).await;
     let many = instance.make_item(json!({ "stock": 0 })).await;
     instance.stop().await;
@@ -283,12 +282,11 @@ async fn pages_of_offers(shop: &Shop, waitlist: &Waitlist, item: i64, buyers: i6
 async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone(server: &MysqlServer) {
     const TIMES: i64 = 10;
     let url = server.url_of(&unique("seckill"));
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.database_url = Secret::new(url);
         config.waiting_list.sweep_ms = 60_000;
     })
     .await;
-    let instance = shop.start().await;
     let few = instance.make_item(json!({ "stock": 2_000 })).await;
     let many = instance.make_item(json!({ "stock": 2_000 * TIMES })).await;
     let other = instance.make_item(json!({})).await;
