@@ -197,8 +197,7 @@ async fn nothing_is_begun_for_a_purchase_that_is_late() {
 /// A COMMIT that is only slow is waited for: when nobody may try again, "it did not happen" would be
 /// a lie.
 async fn a_slow_commit_is_waited_for(buyers: i64) {
-    let (mut shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let (mut shop, instance, item) = Shop::selling(json!({ "stock": 2 })).await;
     let link = link_before(&mut shop).await;
     let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
     // Connected before, since that is not what takes its time here.

@@ -282,12 +282,11 @@ async fn pages_of_offers(shop: &Shop, waitlist: &Waitlist, item: i64, buyers: i6
 async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone(server: &MysqlServer) {
     const TIMES: i64 = 10;
     let url = server.url_of(&unique("seckill"));
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, few) = Shop::selling_with(json!({ "stock": 2_000 }), |config| {
         config.database_url = Secret::new(url);
         config.waiting_list.sweep_ms = 60_000;
     })
     .await;
-    let few = instance.make_item(json!({ "stock": 2_000 })).await;
     let many = instance.make_item(json!({ "stock": 2_000 * TIMES })).await;
     let other = instance.make_item(json!({})).await;
     instance.stop().await;
