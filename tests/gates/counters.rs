@@ -271,8 +271,7 @@ async fn a_counter_that_changed_meanwhile_is_not_repaired() {
 /// of those buyers is refused, the next buyer gets the unit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_buyer_of_a_hold_leaves_the_unit_to_the_next() {
-    let (shop, instance) = Shop::open_with(patient).await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 2 }), patient).await;
     // The first purchase's transaction waits for this row; later purchases form one batch.
     let holder = hold_stock_row(&shop.pool, item).await;
     let mut presses = Vec::new();

@@ -25,8 +25,7 @@ struct DeadLetterTestbed {
 
 impl DeadLetterTestbed {
     async fn new() -> Self {
-        let (shop, instance) = Shop::open().await;
-        let item = instance.make_item(json!({ "per_buyer_limit": 2 })).await;
+        let (shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 2 })).await;
         let item = ItemId::new(item).expect("positive");
         instance.stop().await;
         let counters = shop.counters();

@@ -23,7 +23,7 @@ const BOTH: [&str; 2] = ["lock-redis?scope=market", "lock-redis"];
 
 /// A shop whose locks have this lease, and an item whose first unit is sold by the strategy.
 async fn open(lease: Duration, strategy: &str) -> (Shop, Instance, i64) {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({}), |config| {
         patient(config);
         config.lock.lease_ms = u64::try_from(lease.as_millis()).expect("a short lease");
         // Requests run on the test's own runtime, which the test can stop.
@@ -32,7 +32,6 @@ async fn open(lease: Duration, strategy: &str) -> (Shop, Instance, i64) {
         config.purchase.item_age_ms_max = 60_000;
     })
     .await;
-    let item = instance.make_item(json!({})).await;
     // On a busy machine a short lease may end before the write. Then nothing was written.
     instance.buyer(1).until_sold(strategy, item).await;
     (shop, instance, item)

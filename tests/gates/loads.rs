@@ -259,8 +259,7 @@ async fn a_gate_waits_for_the_rows_of_its_lists_no_longer_than_it_may() {
 /// The counter of an item cannot be loaded, and its buyers take all their turns: those of another item have their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_turns_of_an_item_are_its_own() {
-    let (shop, instance) = Shop::open_with(support::patient).await;
-    let stuck = instance.make_item(json!({})).await;
+    let (shop, instance, stuck) = Shop::selling_with(json!({}), support::patient).await;
     let other = instance.make_item(json!({})).await;
     instance.buyer(8).buy("redis-watch", other).await.expect_status(201);
     let holder = shop.hold(sqlx::query(FIRST_EPOCH).bind(stuck)).await;

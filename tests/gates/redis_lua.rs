@@ -27,8 +27,7 @@ async fn cancel(instance: &Instance, buyer: i64, order: &Answer) {
 /// The arbiter is off, so that only the gate decides, and two instances ask it at once.
 #[tokio::test]
 async fn the_limit_holds_at_the_gate() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     let body = json!({ "stock": 50, "per_buyer_limit": 2, "arbiter": "off" });
     let item = here.make_item(body).await;
     let clients = [here.buyer(1), there.buyer(1)];

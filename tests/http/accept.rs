@@ -1,11 +1,7 @@
 //! What a request accepts: each media type that the document names, in the forms in which clients name it.
 
-use reqwest::Method;
-
 use super::access::{Testbed, document, documented, operations};
-use super::{assert_problem, order_id};
-use crate::support::{Client, Shop};
-use serde_json::{Value, json};
+use crate::support::prelude::*;
 
 /// How clients write a media type.
 fn forms(media: &str) -> Vec<String> {
@@ -43,8 +39,7 @@ async fn each_operation_gives_what_its_description_names() {
             // Without a token: what is accepted is looked at before who asks.
             let request = testbed.request(known, &testbed.instance.stranger()).await;
             let answer = request.header("accept", &accept).send().await.expect("an answer");
-            let status = answer.status();
-            assert_ne!(status, 406, "{method} {path}, Accept: {accept}");
+            assert_ne!(answer.status(), 406, "{method} {path}, Accept: {accept}");
             asked += 1;
         }
     }

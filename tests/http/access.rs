@@ -1,12 +1,7 @@
 //! Who may do what: every operation of the document by every kind of caller.
 
-use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
-use web::token::Role;
-
 use super::ledger::Ledger;
-use super::{assert_clean, assert_problem, order_id};
-use crate::support::{Answer, Client, Instance, Shop, item_body};
+use crate::support::prelude::*;
 
 /// Who may use an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,14 +181,11 @@ async fn each_operation_is_for_those_it_is_for() {
         }
         assert_problem(&stranger, (401, "unauthenticated"), &what);
         let forged = instance.stranger().with_token("sk1.forged.token.x");
-        let forged = testbed.ask(&operation, &forged).await;
-        assert_problem(&forged, (401, "invalid_token"), &what);
-        let refused = Ledger::of(&shop).await;
-        assert_eq!(refused, before, "{what}: a stranger changed something");
+        assert_problem(&testbed.ask(&operation, &forged).await, (401, "invalid_token"), &what);
+        assert_eq!(Ledger::of(&shop).await, before, "{what}: a stranger changed something");
         let buyer = testbed.ask(&operation, &instance.buyer(2)).await;
         if operation.who != Who::Buyer {
-            let refused = Ledger::of(&shop).await;
-            assert_eq!(refused, before, "{what}: another buyer changed something");
+            assert_eq!(Ledger::of(&shop).await, before, "{what}: another buyer changed something");
         }
         let admin = instance.stranger().with_token(&instance.token(3, Role::Admin));
         let by_admin = testbed.ask(&operation, &admin).await;
@@ -317,8 +309,7 @@ fn a_document_that_says_something_else_is_found() {
             of.unwrap_or_else(|| panic!("{at}")).remove(&field);
         }
     };
-    let path = BUY.trim_end_matches("/post");
-    assert!(refuses(assert_same_operations, &without(path, "post")));
+    assert!(refuses(assert_same_operations, &without(BUY.trim_end_matches("/post"), "post")));
     let one_more = |document: &mut Value| document["paths"]["/api/nothing"]["get"] = Value::Null;
     assert!(refuses(assert_same_operations, &one_more));
     assert!(refuses(assert_says_who_may, &one_more));

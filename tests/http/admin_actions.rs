@@ -1,11 +1,6 @@
 //! The log of what operators did: complete, in order, and only for them.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use web::token::Role;
-
-use super::{assert_clean, assert_problem};
-use crate::support::{Client, Instance, Shop};
+use crate::support::prelude::*;
 
 async fn log(instance: &Instance, query: &str) -> Value {
     let answer =

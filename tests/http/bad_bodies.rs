@@ -1,11 +1,7 @@
 //! Bodies that are refused: of a purchase, of an account, of an item.
 
-use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
-
-use super::assert_clean;
 use super::ledger::{Refused, assert_refused};
-use crate::support::{Client, Instance, Shop, item_body};
+use crate::support::prelude::*;
 
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -106,14 +102,11 @@ async fn a_purchase_is_refused_by_what_is_wrong_with_its_body() {
     assert_eq!(assert_clean(&instance, item).await["available"], 10);
     // A permitted body is accepted.
     let buyer = instance.buyer(2);
-    let largest = Client::send(post(&buyer, &path, Some(JSON), padded(BODY_BYTES_MAX))).await;
-    assert_eq!(largest.status, 201, "the largest body: {}", largest.text);
+    Client::send(post(&buyer, &path, Some(JSON), padded(BODY_BYTES_MAX))).await.expect_status(201);
     for kind in ["Application/JSON", "application/json; charset=utf-8"] {
-        let answer = Client::send(post(&buyer, &path, Some(kind), "{}")).await;
-        assert_eq!(answer.status, 201, "{kind}: {}", answer.text);
+        assert_eq!(Client::send(post(&buyer, &path, Some(kind), "{}")).await.status, 201, "{kind}");
     }
-    let bare = Client::send(buyer.request(Method::POST, &path)).await;
-    assert_eq!(bare.status, 201, "no body at all: {}", bare.text);
+    Client::send(buyer.request(Method::POST, &path)).await.expect_status(201);
     assert_eq!(assert_clean(&instance, item).await["available"], 6);
 }
 

@@ -1,15 +1,10 @@
 //! Requests that are refused for their path, their query, their headers, or who sends them.
 
-use reqwest::{Method, RequestBuilder};
-use serde_json::json;
-use settings::Secret;
-use shop_domain::UserId;
-use time::{Duration, OffsetDateTime};
-use web::token::{Role, Tokens};
+use time::Duration;
+use web::token::Tokens;
 
 use super::ledger::{Refused, assert_refused};
-use super::{apart_from_the_request_id, assert_all_clean, assert_clean, assert_problem, order_id};
-use crate::support::{Client, Shop};
+use super::*;
 
 /// Well formed, and nobody's.
 const NO_ORDER: &str = "0190a0b0-0000-7000-8000-000000000000";
@@ -211,8 +206,7 @@ async fn a_token_that_is_not_good_is_refused() {
         );
     }
     assert_refused(&shop, cases).await;
-    let refused = stranger.buy("default", item).await;
-    assert_eq!(refused.headers["www-authenticate"], "Bearer");
+    assert_eq!(stranger.buy("default", item).await.headers["www-authenticate"], "Bearer");
     assert_eq!(stranger.with_token(&good).buy("default", item).await.status, 201);
     assert_clean(&instance, item).await;
 }
@@ -240,8 +234,7 @@ async fn anothers_order_is_as_good_as_none() {
         assert_eq!(theirs, nobodys, "{step}");
     }
     assert_refused(&shop, cases).await;
-    let listed = other.get(&format!("/api/orders?before={order}")).await.json;
-    assert_eq!(listed["orders"], json!([]));
+    assert_eq!(other.get(&format!("/api/orders?before={order}")).await.json["orders"], json!([]));
     assert_eq!(other.get("/api/orders").await.json["orders"], json!([]));
     assert_eq!(owner.get(&format!("/api/orders/{order}")).await.json["status"], "pending");
     assert_clean(&instance, item).await;
@@ -251,12 +244,12 @@ async fn anothers_order_is_as_good_as_none() {
 async fn one_purchase_more_than_there_is_room_for_is_refused() {
     let (shop, instance) = Shop::open_with(|config| config.purchase.in_flight_max = 1).await;
     let item = instance.make_item(json!({})).await;
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let first = tokio::spawn({
         let buyer = instance.buyer(1);
         async move { buyer.buy("mysql-atomic", item).await }
     });
-    crate::support::until_in_flight(&instance, 1).await;
+    until_in_flight(&instance, 1).await;
     let refused = instance.buyer(2).buy("mysql-atomic", item).await;
     assert_problem(&refused, (503, "overloaded"), "a purchase too many");
     refused.assert_fields(503, json!({ "outcome": "none", "retryable": true }));

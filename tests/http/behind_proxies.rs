@@ -1,14 +1,8 @@
 //! Behind reverse proxies: streams arrive, and what a proxy sets or sends is answered as for anybody.
 
-use reqwest::Method;
-use serde_json::json;
-use web::token::Role;
-
-use super::assert_clean;
-use crate::support::event_stream::Events;
 use crate::support::nginx::Nginx;
+use crate::support::prelude::*;
 use crate::support::raw::Raw;
-use crate::support::{BOUND, Client, Instance, Shop};
 
 /// nginx keeps an answer until it has 4 KiB, unless a header asks it not to (nginx#1505).
 #[tokio::test]
@@ -35,8 +29,7 @@ async fn events_arrive_behind_nginx_with_its_defaults() {
     assert_eq!(answer.headers()["x-accel-buffering"], "no");
     assert_eq!(answer.headers()["cache-control"], "no-store, no-transform");
     let first = tokio::time::timeout(BOUND, answer.chunk()).await.expect("in time");
-    let first = first.expect("a stream").expect("an event");
-    assert_eq!(first, "event: alive\ndata: {}\n\n");
+    assert_eq!(first.expect("a stream").expect("an event"), "event: alive\ndata: {}\n\n");
 }
 
 /// A request byte by byte, as a proxy sends it, and the status of its answer.
@@ -89,8 +82,7 @@ async fn a_purchase_is_read_in_each_form_of_a_proxy() {
         let parts: Vec<&str> = form.splitn(3, ' ').collect();
         let [version, expected, headers] = parts[..] else { panic!("{line}") };
         let request = head(version, &headers.replace('|', "\r\n"));
-        let answered = status(&instance, &request).await.to_string();
-        assert_eq!(answered, expected, "{source}:\n{request}");
+        assert_eq!(status(&instance, &request).await.to_string(), expected, "{source}:\n{request}");
         sold += i64::from(expected == "201");
     }
     // nginx with proxy_request_buffering off, Envoy, Google Cloud: the body in chunks.
@@ -98,7 +90,7 @@ async fn a_purchase_is_read_in_each_form_of_a_proxy() {
         "Host: shop.example\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json";
     let request = head("1.1", chunked) + "e\r\n{\"quantity\":1}\r\n0\r\n\r\n";
     assert_eq!(status(&instance, &request).await, 201, "{request}");
-    assert_eq!(super::available(&instance, item).await, 90 - sold - 1);
+    assert_eq!(available(&instance, item).await, 90 - sold - 1);
 }
 
 /// The service does not read the PROXY protocol (v1 is a line, v2 is binary; haproxy.org's proxy-protocol.txt): it
@@ -120,5 +112,5 @@ async fn the_proxy_protocol_is_refused() {
         assert_eq!(raw.answer().await.status, 400, "{head:?}");
         assert!(raw.ends().await, "{head:?}");
     }
-    assert_eq!(super::available(&instance, item).await, 3);
+    assert_eq!(available(&instance, item).await, 3);
 }

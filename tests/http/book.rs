@@ -1,12 +1,11 @@
 //! The documents as pages of the running shop.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use seckill::http::pages::NO_PAGES;
 
-use crate::support::{Answer, Shop, project, unique};
+use super::*;
+use crate::support::project;
 
 /// Every link is followed, beginning at the first page. What it names is there, and nothing is asked of another host.
 #[tokio::test]

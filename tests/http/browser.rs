@@ -21,10 +21,11 @@ mod shop;
 mod silent;
 mod waiting;
 
-use serde_json::{Value, json};
-use time::{Duration, OffsetDateTime};
+use driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
+use thirtyfour::Key;
+use time::Duration;
 
-use crate::support::{Instance, changed};
+use crate::support::prelude::*;
 
 /// Makes a sale of the shop that is open now; `changes` replaces fields of the request.
 async fn make_sale(instance: &Instance, changes: Value) -> i64 {
@@ -37,6 +38,13 @@ async fn make_sale(instance: &Instance, changes: Value) -> i64 {
         "strategy": "mysql-atomic",
     });
     instance.make_item(changed(sale, changes)).await
+}
+
+/// A shop with one instance, and a sale as [`make_sale`] makes it.
+async fn selling(changes: Value) -> (Shop, Instance, i64) {
+    let (shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, changes).await;
+    (shop, instance, item)
 }
 
 /// The instant `seconds` from now, as requests write it.

@@ -1,9 +1,6 @@
 //! Pages of other sites: those of configured origins may use the API with tokens, others may not.
 
-use reqwest::Method;
-use serde_json::json;
-
-use crate::support::{Answer, Client, Shop};
+use crate::support::prelude::*;
 
 const OURS: &str = "https://shop.example";
 

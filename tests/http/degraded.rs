@@ -1,20 +1,11 @@
 //! What still works while a server is away, and that it is not waited for over and over.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use dev_servers::RedisServer;
-use faulty_link::Fault;
-use futures::future::join_all;
-use reqwest::Method;
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
 
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, until, when};
-use crate::support::{
-    Client, FaultyLink, Instance, Shop, independent_redis, is_breaker_open, item_body, link_to,
-    link_to_ledger, until_metric,
-};
+use crate::support::independent_redis;
+use crate::support::prelude::*;
 
 /// More than a breaker needs to see.
 const CALLS: i64 = 25;
@@ -23,7 +14,7 @@ const CALLS: i64 = 25;
 async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
     let (shop, whole) = Shop::open().await;
     let mysql = link_to_ledger(&shop).await;
-    let redis = link_to(&crate::support::redis_url().await).await;
+    let redis = link_to(&redis_url().await).await;
     let mut config: Config = shop.config.clone();
     config.database_url = Secret::new(mysql.url());
     config.redis_url = Secret::new(redis.url());
@@ -39,8 +30,7 @@ async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
 
 /// Waits until the metrics of an instance call its ledger away, or not.
 async fn until_ledger_is_away(instance: &Instance, is_away: bool) {
-    let line = format!("seckill_ledger_away {}", u8::from(is_away));
-    until_metric(&instance.stranger(), &line).await;
+    until_metric(&instance.stranger(), &format!("seckill_ledger_away {}", u8::from(is_away))).await;
 }
 
 /// Waits until the breaker of a server is open in the instance, or closed.
@@ -52,8 +42,7 @@ async fn until_breaker_is(instance: &Instance, dependency: &str, open: bool) {
 async fn until_probed(instance: &Instance, strategy: &str, item: i64, dependency: &str) {
     let next = AtomicI64::new(200);
     eventually(BOUND, || async {
-        let id = next.fetch_add(1, Ordering::Relaxed);
-        let answer = instance.buyer(id).buy(strategy, item).await;
+        let answer = instance.buyer(next.fetch_add(1, Ordering::Relaxed)).buy(strategy, item).await;
         when(answer.status == 201 && !is_breaker_open(instance, dependency).await, answer.text)
     })
     .await;
@@ -90,8 +79,7 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     let listed = stranger.get("/api/items").await.json;
     assert!(listed["items"].as_array().is_some_and(|items| items.len() == 2), "{listed}");
     assert_eq!(stranger.get(&paths[1]).await.json["available"], 10);
-    let unknown = stranger.get("/api/items/4711").await;
-    assert_problem(&unknown, (503, "dependency_unavailable"), "an item that was never seen");
+    stranger.get("/api/items/4711").await.expect_problem(503, "dependency_unavailable");
     // Sold out stays sold out; what may be left is not sold by a copy; a key asks for the truth.
     let buyer = instance.buyer(1);
     let unavailable = (503, "dependency_unavailable");
@@ -201,8 +189,7 @@ async fn without_the_ledger_orders_are_refused_at_once_and_left_as_they_are() {
     assert!(asked < 40, "{asked} connections for 80 requests");
     // A token needs no ledger, and one that is signed out is so here at once.
     let leaving = instance.buyer(2);
-    let left = Client::send(leaving.request(Method::DELETE, "/api/session")).await;
-    assert_problem(&left, unavailable, "a sign-out");
+    assert_problem(&leaving.delete("/api/session").await, unavailable, "a sign-out");
     assert_problem(&leaving.get("/api/orders").await, (401, "invalid_token"), "after it");
     mysql.mend();
     // Although nobody asks for anything.
@@ -224,13 +211,12 @@ async fn without_the_ledger_nobody_says_that_an_order_is_still_queued() {
     let item = whole.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     // Its consumer, in whichever instance, cannot get at the stock.
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let queued = buyer.buy("redis-stream", item).await.expect_status(202);
     let path = format!("/api/orders/{}", order_id(&queued));
     mysql.cut();
     for of in [1, 2] {
-        let seen = instance.buyer(of).get(&path).await;
-        assert_problem(&seen, (503, "dependency_unavailable"), "nobody knows what it is by now");
+        instance.buyer(of).get(&path).await.expect_problem(503, "dependency_unavailable");
     }
     holder.rollback().await.expect("the row is free");
     mysql.mend();
@@ -244,16 +230,12 @@ async fn without_redis_nobody_says_that_a_queued_order_does_not_exist() {
     let (shop, whole, instance, _mysql, redis) = place().await;
     let item = whole.make_item(json!({})).await;
     let buyer = instance.buyer(1);
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let order = order_id(&buyer.buy("redis-stream", item).await.expect_status(202));
     redis.cut();
     // A try of the other instance's consumer may have the order's row just then.
-    eventually(BOUND, || async {
-        let refused = buyer.step(&order, "cancellation").await;
-        assert_eq!(refused.status, 503, "{}", refused.text);
-        when(refused.code() == "dependency_unavailable", refused.text)
-    })
-    .await;
+    let look = || async { buyer.step(&order, "cancellation").await.expect_status(503) };
+    until(BOUND, look, |refused| refused.code() == "dependency_unavailable").await;
     holder.rollback().await.expect("the row is free");
     redis.mend();
     until(BOUND, || buyer.step(&order, "cancellation"), |cancelled| cancelled.status == 200).await;
@@ -271,13 +253,10 @@ async fn without_the_servers_of_a_lock(
     let (shop, whole) = Shop::open().await;
     let links = join_all(servers.iter().map(|server| link_to(server))).await;
     let attempts = || links.iter().map(FaultyLink::connections).max().unwrap_or_default();
-    let mut config: Config = shop.config.clone();
-    reach_by(&mut config, &links);
-    let instance = Shop { config, pool: shop.pool.clone() }.start().await;
+    let instance = shop.start_with(|config| reach_by(config, &links)).await;
     let item = whole.make_item(json!({ "stock": 1_000 })).await;
     assert_eq!(instance.buyer(1).buy(strategy, item).await.status, 201);
-    let ready = instance.stranger().get("/readyz").await;
-    assert_eq!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
+    assert_eq!(instance.stranger().get("/readyz").await.json["dependencies"][dependency], "ok");
     links.iter().for_each(|link| link.set(Fault::Silence));
     let buyers: Vec<_> = (2..2 + CALLS).map(|id| instance.buyer(id)).collect();
     for answer in join_all(buyers.iter().map(|buyer| buyer.buy(strategy, item))).await {
@@ -292,8 +271,7 @@ async fn without_the_servers_of_a_lock(
     }
     let before = attempts();
     for buyer in &buyers {
-        let refused = buyer.buy(strategy, item).await;
-        assert_problem(&refused, (503, "dependency_unavailable"), "while the breaker is open");
+        buyer.buy(strategy, item).await.expect_problem(503, "dependency_unavailable");
     }
     let asked = attempts() - before;
     assert!(asked < buyers.len(), "{asked} connections for {} requests", buyers.len());

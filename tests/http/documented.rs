@@ -2,10 +2,9 @@
 
 use gates::{Scope, Store, WaitFor};
 use ledger::rows::actions::NAMES;
-use serde_json::json;
 
-use super::assert_problem;
-use crate::support::{Client, Shop, files_below};
+use crate::support::files_below;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn the_document_is_served_and_shown() {
@@ -119,17 +118,17 @@ async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
         let plain = stranger.get(path).await;
         assert_eq!(plain.headers["cache-control"], "no-cache", "{path}");
         let tag = plain.headers["etag"].clone();
-        let request = stranger.request(reqwest::Method::GET, path);
+        let request = stranger.request(Method::GET, path);
         let known = format!("\"another\", {}", tag.to_str().expect("text"));
         let again = Client::send(request.header("if-none-match", known)).await;
         assert_eq!((again.status, again.text.len()), (304, 0), "{path}");
-        let request = stranger.request(reqwest::Method::GET, path);
+        let request = stranger.request(Method::GET, path);
         let refuses = Client::send(request.header("accept-encoding", "gzip;q=0")).await;
         assert!(!refuses.headers.contains_key("content-encoding"), "{path}");
-        let head = Client::send(stranger.request(reqwest::Method::HEAD, path)).await;
+        let head = Client::send(stranger.request(Method::HEAD, path)).await;
         assert_eq!((head.status, head.text.len()), (200, 0), "{path}");
         assert_eq!(head.headers["etag"], plain.headers["etag"], "{path}");
-        let request = stranger.request(reqwest::Method::GET, path);
+        let request = stranger.request(Method::GET, path);
         let response = request.header("accept-encoding", "gzip").send().await.expect("an answer");
         assert_eq!(response.headers()["content-encoding"], "gzip", "{path}");
         assert_eq!(response.headers()["vary"], "accept-encoding", "{path}");

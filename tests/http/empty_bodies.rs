@@ -1,15 +1,9 @@
 //! Requests without a body, in the forms in which tools send them: no operation whose body may be left out minds what
 //! they call it.
 
-use std::collections::BTreeSet;
-
-use reqwest::Method;
-use serde_json::{Value, json};
-use web::token::Role;
-
 use super::access::{document, documented};
+use crate::support::prelude::*;
 use crate::support::raw::Raw;
-use crate::support::{Client, Instance, Shop};
 
 /// What tools name the type of a body that they do not have.
 const TYPES: [(&str, Option<&str>); 9] = [

@@ -4,23 +4,14 @@ mod back;
 mod places;
 mod traces;
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use web::token::Role;
-
-use super::{PASSWORD, assert_all_clean, assert_problem, order_id, sign_in, sign_up};
-use crate::process::program::run;
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean};
+use super::*;
 
 async fn delete(client: &Client, proof: Value) -> Answer {
     Client::send(client.request(Method::DELETE, "/api/users/me").json(&proof)).await
 }
 
 async fn delete_by_admin(instance: &Instance, user: i64) -> Answer {
-    let path = format!("/api/admin/users/{user}");
-    Client::send(instance.admin().request(Method::DELETE, &path)).await
+    instance.admin().delete(&format!("/api/admin/users/{user}")).await
 }
 
 /// Signs somebody up and in; answers the user id and the session.
@@ -65,8 +56,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     first_account(&one).await;
     let (id, paula) = person(&one, "Paula").await;
     let second = session(&two, "paula").await;
-    let guess = sign_in(&one.stranger(), "paula", "wrong").await;
-    assert_problem(&guess, (401, "invalid_credentials"), "a guess");
+    sign_in(&one.stranger(), "paula", "wrong").await.expect_problem(401, "invalid_credentials");
 
     // She has bought one item, and waits for another one in front of another buyer.
     let bought = order_id(&paula.buy("mysql-atomic", many).await);
@@ -85,8 +75,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     assert_problem(&delete(&paula, json!({})).await, (422, "missing_field"), "no proof");
     let both = json!({ "password": PASSWORD, "token": "x" });
     assert_problem(&delete(&paula, both).await, (422, "unknown_field"), "two proofs");
-    let off = delete(&paula, json!({ "token": "x" })).await;
-    assert_problem(&off, (409, "identity_off"), "no provider");
+    delete(&paula, json!({ "token": "x" })).await.expect_problem(409, "identity_off");
     let deleted = delete(&paula, mine.clone()).await.expect_status(204);
     assert!(deleted.headers["set-cookie"].to_str().expect("text").contains("Max-Age=0"));
 
@@ -94,8 +83,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     assert_problem(&delete(&paula, mine.clone()).await, (401, "invalid_token"), "again");
     second.until("/api/session", |seen| seen.brief() == (401, "invalid_token")).await;
     assert_eq!(status_of_place(&one.buyer(72), single).await, "offered");
-    let gone = sign_in(&two.stranger(), "paula", PASSWORD).await;
-    assert_problem(&gone, (401, "invalid_credentials"), "no account");
+    sign_in(&two.stranger(), "paula", PASSWORD).await.expect_problem(401, "invalid_credentials");
     assert_eq!(shop.number("SELECT COUNT(*) FROM users").await, 1);
     assert_eq!(shop.number("SELECT COUNT(*) FROM orders WHERE status = 'paid'").await, 1);
     assert_all_clean(&one, &[many, single]).await;
@@ -105,9 +93,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
         assert_eq!(delete_by_admin(&one, id).await.status, 204);
     }
     let operator = one.stranger().with_token(&one.token(5, Role::Operator));
-    let path = format!("/api/admin/users/{id}");
-    let refused = Client::send(operator.request(Method::DELETE, &path)).await;
-    assert_problem(&refused, (403, "forbidden"), "an operator");
+    operator.delete(&format!("/api/admin/users/{id}")).await.expect_problem(403, "forbidden");
     let actions = one.admin().get("/api/admin/actions").await;
     assert_eq!(actions.text.matches("user_erased").count(), 2, "{}", actions.text);
     assert!(!actions.text.to_lowercase().contains("paula"), "{}", actions.text);
@@ -124,28 +110,22 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     let (id, _) = person(&instance, "Grace").await;
     let user = id.to_string();
     let by_a_buyer = ["user", "erase", "--id", &user, "--operator", "1"];
-    let (code, text) = run(&shop, &by_a_buyer).await;
-    assert_eq!((code, text.contains("user 1 is no operator")), (2, true), "{text}");
+    run_says(&shop, &by_a_buyer, (2, "user 1 is no operator")).await;
     let operator = shop.make_operator().await;
     let erase = ["user", "erase", "--id", &user, "--operator", &operator];
     assert_eq!(run(&shop, &["operator", "grant", "grace"]).await.0, 0);
-    let refused = delete_by_admin(&instance, id).await;
-    assert_problem(&refused, (409, "operator_account"), "an operator");
-    let (code, text) = run(&shop, &erase).await;
-    assert_eq!((code, text.contains("may run sales")), (1, true), "{text}");
+    assert_problem(&delete_by_admin(&instance, id).await, (409, "operator_account"), "an operator");
+    run_says(&shop, &erase, (1, "may run sales")).await;
     assert_eq!(run(&shop, &["operator", "revoke", "grace"]).await.0, 0);
     let item = instance.make_item(json!({})).await;
     // The end of the role ends the sessions before it. A token without a sign-in counts as one of them.
     instance.buyer(id).until("/api/session", |seen| seen.brief() == (401, "invalid_token")).await;
     let grace = session(&instance, "grace").await;
     let order = order_id(&grace.buy("mysql-atomic", item).await);
-    let (code, text) = run(&shop, &erase).await;
-    assert_eq!((code, text.contains("open order")), (1, true), "{text}");
+    run_says(&shop, &erase, (1, "open order")).await;
     grace.step(&order, "cancellation").await.expect_status(200);
-    let (code, text) = run(&shop, &erase).await;
-    assert_eq!((code, text.contains("is deleted")), (0, true), "{text}");
-    let (code, text) = run(&shop, &erase).await;
-    assert_eq!((code, text.contains("has no account")), (0, true), "{text}");
+    run_says(&shop, &erase, (0, "is deleted")).await;
+    run_says(&shop, &erase, (0, "has no account")).await;
     assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE username = 'Grace'").await, 0);
     assert_clean(&instance, item).await;
 }
@@ -162,8 +142,7 @@ async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
         [(404, "account_not_found"), (403, "passwords_off")].contains(&password.brief());
     assert!(is_refused, "{}", password.text);
     for proof in [token("two"), token("nobody"), "forged".to_owned()] {
-        let refused = delete(&client, json!({ "token": proof })).await;
-        assert_problem(&refused, (401, "identity_refused"), "another user's token");
+        delete(&client, json!({ "token": proof })).await.expect_problem(401, "identity_refused");
     }
     assert_eq!(delete(&client, json!({ "token": token("one") })).await.status, 204);
     assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "the session");

@@ -13,24 +13,22 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::IntoResponse;
 use gates::Options;
-use seckill::config::{Config, DEFAULTS};
+use seckill::config::DEFAULTS;
 use seckill::http::route::admin::{CreateItemBody, EditItemBody};
 use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::session::CredentialsBody;
 use seckill::purchase::waiting_room::{QueueStatus, Tickets};
-use serde_json::json;
-use settings::Secret;
-use shop_domain::{ItemId, UserId, username};
-use time::{Duration, OffsetDateTime};
+use shop_domain::username;
+use time::Duration;
 use web::address::Proxies;
 use web::body::{BodyLimits, JsonBody, OptionalJsonBody};
 use web::cross_site::refuse_cross_site;
 use web::extract::{IdempotencyKey, QueryPairs, cookie};
 use web::hosts::Hosts;
 use web::problem::Problem;
-use web::token::{Role, Tokens};
+use web::token::Tokens;
 
-use crate::support::item_body;
+use crate::support::prelude::*;
 
 /// A refusal is the client's fault and has a body; whatever else is a fault of ours.
 fn assert_refusal(problem: Problem, what: &str) {
@@ -201,7 +199,7 @@ fn settings_are_understood_or_refused_and_secrets_do_not_show() {
         b"redis://:planted@[::1]:6379",
         b"sample-secret,empty-password",
     ];
-    let file = std::env::temp_dir().join(crate::support::unique("seckill-fuzz.toml"));
+    let file = std::env::temp_dir().join(unique("seckill-fuzz.toml"));
     let files: [&[u8]; 3] = [
         DEFAULTS.as_bytes(),
         b"[http]\naddr = \"[::]:0\"\n[lock]\nlease_ms = 1e3\n",

@@ -3,8 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::BOUND;
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 /// Streams that the flood opens and resets.
 const STREAMS: u32 = 10_000;

@@ -1,12 +1,9 @@
 //! Items: what the operator edits, and when every instance goes by it.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
-use super::{BOUND, SOON, assert_clean, assert_problem, available, order_id, until};
+use super::*;
 use crate::support::crowd::metric;
-use crate::support::{Answer, Client, Instance, Shop, hold_stock_row, item_body, until_running};
 
 async fn find(instance: &Instance, item: i64) -> Value {
     instance.stranger().get(&format!("/api/items/{item}")).await.json
@@ -43,8 +40,7 @@ async fn an_item_reads_back_as_it_was_created_and_may_last_until_the_year_9999()
         "kind": "shop", "arbiter": "on", "paused": false,
     });
     made.assert_fields(201, expected);
-    let id = made.json["id"].as_i64().expect("an id");
-    let mut found = find(&instance, id).await;
+    let mut found = find(&instance, made.json["id"].as_i64().expect("an id")).await;
     found["server_time"] = made.json["server_time"].clone();
     assert_eq!(found, made.json);
     // What is left out has the documented default.
@@ -60,8 +56,7 @@ async fn an_item_reads_back_as_it_was_created_and_may_last_until_the_year_9999()
         let item = instance.make_item(json!({ "ends_at": ends_at })).await;
         assert_eq!(find(&instance, item).await["ends_at"], ends_at);
         let later = json!({ "starts_at": "2037-01-01T00:00:00Z", "ends_at": ends_at });
-        let edited = edit(&instance, item, later).await;
-        edited.assert_fields(200, json!({ "ends_at": ends_at }));
+        edit(&instance, item, later).await.assert_fields(200, json!({ "ends_at": ends_at }));
     }
 }
 
@@ -100,13 +95,11 @@ async fn the_state_follows_the_clock_and_the_stock() {
     assert_eq!(find(&instance, item).await["state"], "open");
     let order = order_id(&buy_until(&instance, item, (201, "")).await);
     assert_eq!(find(&instance, item).await["state"], "sold_out");
-    let second = instance.buyer(2).buy("default", item).await;
-    assert_problem(&second, (409, "sold_out"), "the second buyer");
+    instance.buyer(2).buy("default", item).await.expect_problem(409, "sold_out");
     instance.buyer(1).step(&order, "payment").await.expect_status(200);
     instance.clock.shift(Duration::HOUR * 2);
     assert_eq!(find(&instance, item).await["state"], "ended");
-    let third = instance.buyer(3).buy("default", item).await;
-    assert_problem(&third, (409, "sale_ended"), "after the end");
+    instance.buyer(3).buy("default", item).await.expect_problem(409, "sale_ended");
     // Paying and looking are still possible after the end.
     assert_eq!(instance.buyer(1).get(&format!("/api/orders/{order}")).await.json["status"], "paid");
     assert_clean(&instance, item).await;
@@ -114,14 +107,12 @@ async fn the_state_follows_the_clock_and_the_stock() {
 
 #[tokio::test]
 async fn a_pause_and_a_new_schedule_reach_every_instance() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000 })).await;
     buy_until(&there, item, (201, "")).await;
     assert_eq!(edit(&here, item, json!({ "paused": true })).await.json["paused"], true);
     for instance in [&here, &there] {
-        let refused = buy_until(instance, item, (409, "sale_paused")).await;
-        assert_problem(&refused, (409, "sale_paused"), "a paused sale");
+        buy_until(instance, item, (409, "sale_paused")).await.expect_problem(409, "sale_paused");
         // Once it is known it stays known.
         assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.brief(), (409, "sale_paused"));
     }
@@ -140,8 +131,7 @@ async fn a_pause_and_a_new_schedule_reach_every_instance() {
 
 #[tokio::test]
 async fn a_restock_reopens_a_sold_out_item_everywhere() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     for strategy in ["lock-redis", "redis-watch"] {
         let item =
             here.make_item(json!({ "stock": 1, "per_buyer_limit": 9, "strategy": strategy })).await;
@@ -173,12 +163,10 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
     let first = order_id(&buy(1).await);
     sold_out("the only unit is held").await;
     assert_eq!(instance.buyer(1).step(&first, "cancellation").await.status, 200);
-    let second = buy(2).await;
-    assert_eq!(second.status, 201, "cancelled: {}", second.text);
+    let second = buy(2).await.expect_status(201);
     sold_out("it is held again").await;
     assert_eq!(edit(&instance, item, json!({ "stock_delta": 1 })).await.status, 200);
-    let third = buy(3).await;
-    assert_eq!(third.status, 201, "restocked: {}", third.text);
+    buy(3).await.expect_status(201);
     sold_out("both are held").await;
     let end = "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?";
     shop.change(sqlx::query(end).bind(order_id(&second))).await;
@@ -221,15 +209,14 @@ async fn what_brings_no_unit_back_leaves_the_memory_of_a_sold_out_item() {
     let by_the_ledger = refused().await;
     assert_eq!(cancel().await.status, 200, "a repetition");
     let path = format!("/api/items/{item}/waiting");
-    let left = Client::send(instance.buyer(4).request(Method::DELETE, &path)).await;
+    let left = instance.buyer(4).delete(&path).await;
     assert_eq!(left.status, 204, "a buyer who does not wait");
     assert!(refused().await > by_the_ledger, "the ledger was asked again");
 }
 
 #[tokio::test]
 async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here
         .make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000, "kind": "shop" }))
         .await;
@@ -268,15 +255,13 @@ async fn an_edit_is_refused_when_somebody_else_was_quicker() {
         assert_problem(&refused, (412, "precondition_failed"), stale);
         assert!(stale != weak || refused.text.contains("W/"), "{}", refused.text);
     }
-    let found = find(&instance, item).await;
-    assert_eq!((&found["paused"], &found["total"]), (&json!(true), &json!(10)));
+    assert_has(&find(&instance, item).await, json!({ "paused": true, "total": 10 }));
     assert_eq!(edit_if(&instance, item, "*", json!({ "paused": false })).await.status, 200);
     assert_eq!(edit(&instance, item, json!({ "paused": true })).await.status, 200);
     // Of many who saw the same only one gets through.
     let seen = tag(&instance.stranger().get(&path).await);
     let edits = (0..8).map(|_| edit_if(&instance, item, &seen, json!({ "stock_delta": 1 })));
-    let answers = futures::future::join_all(edits).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!(join_all(edits).await.iter().filter(|answer| answer.status == 200).count(), 1);
     assert_eq!(available(&instance, item).await, 11);
     assert_clean(&instance, item).await;
 }
@@ -298,8 +283,6 @@ async fn stock_that_is_sold_cannot_be_taken_out() {
     let edited = edit(&instance, item, json!({ "stock_delta": -6 })).await;
     assert_eq!((&edited.json["total"], &edited.json["available"]), (&json!(4), &json!(0)));
     assert_eq!(edited.json["state"], "sold_out");
-    let late = instance.buyer(2).buy("redis-watch", item).await;
-    assert_problem(&late, (409, "sold_out"), "all taken out");
-    let audit = assert_clean(&instance, item).await;
-    assert_eq!((&audit["total"], &audit["redis_available"]), (&json!(4), &json!(0)));
+    instance.buyer(2).buy("redis-watch", item).await.expect_problem(409, "sold_out");
+    assert_has(&assert_clean(&instance, item).await, json!({ "total": 4, "redis_available": 0 }));
 }

@@ -1,12 +1,9 @@
 //! `Idempotency-Key`: a retry is the same purchase, and nobody else's.
 
-use reqwest::Method;
 use reqwest::header::HeaderValue;
-use serde_json::json;
 
 use super::ledger::{Refused, assert_refused};
-use super::{assert_clean, assert_problem, order_id};
-use crate::support::{Answer, Client, Shop};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_key_that_is_none_is_refused() {
@@ -71,8 +68,7 @@ async fn a_key_belongs_to_one_buyer_and_one_item() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_requests_with_one_key_are_one_order_on_two_instances() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     for strategy in
         ["lock-redis", "lock-redis?store=redis", "mysql-atomic", "mysql-version", "redis-watch"]
     {
@@ -81,7 +77,7 @@ async fn many_requests_with_one_key_are_one_order_on_two_instances() {
             let client = if number % 2 == 0 { here.buyer(1) } else { there.buyer(1) };
             async move { client.buy_with_key(strategy, item, "one").await }
         });
-        let answers = futures::future::join_all(requests).await;
+        let answers = join_all(requests).await;
         let mut orders: Vec<String> = Vec::new();
         for answer in &answers {
             match answer.brief() {
@@ -93,8 +89,7 @@ async fn many_requests_with_one_key_are_one_order_on_two_instances() {
         assert!(!orders.is_empty(), "{strategy}: nobody got through");
         orders.dedup();
         assert_eq!(orders.len(), 1, "{strategy}: {orders:?}");
-        let retry = there.buyer(1).buy_with_key(strategy, item, "one").await;
-        assert_eq!(order_id(&retry), orders[0]);
+        assert_eq!(order_id(&there.buyer(1).buy_with_key(strategy, item, "one").await), orders[0]);
         let audit = assert_clean(&here, item).await;
         assert_eq!((&audit["orders"], &audit["available"]), (&json!(1), &json!(9)), "{strategy}");
     }

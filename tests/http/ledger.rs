@@ -1,9 +1,6 @@
 //! The ledger as a whole, to see that a refused request changed nothing of it.
 
-use reqwest::RequestBuilder;
-
-use super::assert_problem;
-use crate::support::{Client, Shop};
+use crate::support::prelude::*;
 
 /// The rows of the ledger, to compare before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]

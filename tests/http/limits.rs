@@ -1,16 +1,9 @@
 //! How much one user, one address may ask.
 
-use std::time::Duration;
-
-use futures::future::join_all;
-use reqwest::Method;
-use seckill::config::Config;
-use serde_json::json;
 use tokio::time::Instant;
 
-use super::{BOUND, assert_problem, eventually, when};
+use crate::support::prelude::*;
 use crate::support::raw::Raw;
-use crate::support::{Answer, Client, Instance, Shop};
 
 /// Requests at once, far more than the bursts of these tests.
 const MANY: usize = 30;
@@ -33,12 +26,11 @@ async fn press(ask: impl AsyncFn() -> Answer) -> (Vec<Answer>, Vec<Answer>) {
 
 #[tokio::test]
 async fn a_user_who_asks_too_often_has_to_wait_and_nobody_else() {
-    let (_shop, instance) = Shop::open_with(|config| {
+    let (_shop, instance, item) = Shop::selling_with(json!({}), |config| {
         config.limits.user_per_second = 1;
         config.limits.user_burst = BURST;
     })
     .await;
-    let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     let (_, limited) = press(async || buyer.buy("mysql-atomic", item).await).await;
     for answer in &limited {

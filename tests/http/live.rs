@@ -1,9 +1,6 @@
 //! What the operator's console asks for again and again.
 
-use serde_json::json;
-
-use super::{BOUND, order_id, until};
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_sale_is_seen_with_its_orders_outcomes_and_counters() {
@@ -38,8 +35,7 @@ async fn a_sale_is_seen_with_its_orders_outcomes_and_counters() {
 
 #[tokio::test]
 async fn the_arbiters_refusals_and_the_instance_are_named() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "strategy": "mysql-atomic" })).await;
     let path = format!("/api/admin/items/{item}/live");
     for _ in 0..2 {

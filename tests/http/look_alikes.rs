@@ -24,8 +24,7 @@ async fn names_that_look_the_same_are_given_once() {
     for name in
         ["zoe", "user-2.b_c", "王小明", "Иван", "さくら", "김철수", "محمد", "สมชาย", "王小明abc"]
     {
-        let made = sign_up(&stranger, name, PASSWORD).await;
-        assert_eq!(made.status, 201, "{name}: {}", made.text);
+        assert_eq!(sign_up(&stranger, name, PASSWORD).await.status, 201, "{name}");
         assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name}");
     }
 }
@@ -47,8 +46,7 @@ async fn accounts_from_before_are_compared_too_and_still_open() {
     for name in ["operator", "operator\u{3164}"] {
         assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name:?}");
     }
-    let taken = sign_up(&stranger, "0perator", PASSWORD).await;
-    assert_problem(&taken, (409, "username_taken"), "a look-alike of an older account");
+    sign_up(&stranger, "0perator", PASSWORD).await.expect_problem(409, "username_taken");
 }
 
 #[tokio::test]

@@ -2,16 +2,13 @@
 //! docs/browser.md states come from 2,000.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
-use crate::process::program::{free_addr, serve};
-use crate::support::{Client, Shop};
+use crate::support::prelude::*;
 
 /// Streams in the normal run.
 const STREAMS: usize = 200;
@@ -36,8 +33,7 @@ async fn watch_item(addr: String, item: i64, heard: watch::Sender<i64>) {
                 heard.send_replace(available);
             }
         }
-        let keep = text.len().saturating_sub(300);
-        text.drain(..text.ceil_char_boundary(keep));
+        text.drain(..text.ceil_char_boundary(text.len().saturating_sub(300)));
     }
 }
 
@@ -75,7 +71,7 @@ async fn many_pages_watch_one_item() {
     let addr = free_addr();
     let service = serve(&shop, &addr, &[]).await;
     let pid = service.id().expect("it runs");
-    let token = instance.token(1, web::token::Role::Buyer);
+    let token = instance.token(1, Role::Buyer);
     let buyer = Client::new(addr.parse().expect("an address"), Some(token));
     buyer.get(&format!("/api/items/{item}")).await;
 

@@ -45,51 +45,17 @@ mod throttling;
 pub mod typescript;
 mod waiting_room;
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-
-use crate::support::{Answer, Client, Instance};
-pub use crate::support::{BOUND, assert_all_clean, assert_clean, eventually, until, when};
+use crate::support::prelude::*;
+pub use crate::support::{BOUND, assert_clean, assert_problem, order_id};
 
 /// What the contract calls "within a second", with room for a busy machine.
 pub const SOON: Duration = Duration::from_secs(4);
-/// Asserts that an answer is a whole problem with this status and code.
-#[track_caller]
-pub fn assert_problem(answer: &Answer, (status, code): (u16, &str), what: &str) {
-    assert_eq!(answer.brief(), (status, code), "{what}: {}", answer.text);
-    assert_eq!(answer.headers["content-type"], "application/problem+json", "{what}");
-    let body = &answer.json;
-    assert_eq!(body["type"], format!("/problems/{code}"), "{what}");
-    assert_eq!(body["status"], status, "{what}");
-    for field in ["title", "detail"] {
-        assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: no {field}");
-    }
-    let outcome = body["outcome"].as_str().unwrap_or_default();
-    assert!(["none", "unknown"].contains(&outcome), "{what}: outcome {outcome:?}");
-    assert!(body["retryable"].is_boolean(), "{what}: no retryable");
-    let request_id = body["request_id"].as_str().expect("a request id");
-    assert_eq!(answer.headers["x-request-id"], request_id, "{what}");
-}
 
 /// The problem without what differs from request to request.
 pub fn apart_from_the_request_id(answer: &Answer) -> Value {
     let mut body = answer.json.clone();
     body.as_object_mut().expect("a problem").remove("request_id");
     body
-}
-
-/// Units left of an item, as everyone sees them.
-pub async fn available(instance: &Instance, item: i64) -> i64 {
-    let answer = instance.stranger().get(&format!("/api/items/{item}")).await;
-    answer.json["available"].as_i64().unwrap_or_else(|| panic!("no stock: {}", answer.text))
-}
-
-/// The id of the order in an answer.
-#[track_caller]
-pub fn order_id(answer: &Answer) -> String {
-    assert!((200..300).contains(&answer.status), "no order: {} {}", answer.status, answer.text);
-    answer.json["id"].as_str().expect("an order").to_owned()
 }
 
 /// A password that may be one.

@@ -1,24 +1,16 @@
 //! One line for all instances: numbers, the rate, the limit inside, and the places of buyers who came before the opening.
 
-use std::collections::HashSet;
-
-use futures::future::join_all;
 use gates::redis_store::room::{Leaving, Left, Room, RoomLimits, RoomPoll, RoomStatus};
 use gates::redis_store::{RedisClient, SharedConnection};
-use reqwest::Method;
-use seckill::config::Config;
 use seckill::failpoint::ROOM_POINT;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::{ItemId, SaleWindow, UserId};
-use time::{Duration, OffsetDateTime};
+use shop_domain::SaleWindow;
+use time::Duration;
 
 use super::waiting_room::{
     buy, item, leave, place, shop_with, stand, text, ticket, until_admitted, until_told,
 };
-use super::{BOUND, assert_clean, assert_problem, eventually, order_id, until, when};
-use crate::process::program::{free_addr, program, serve};
-use crate::support::{Client, Instance, Shop, link_to, redis_of, redis_url};
+use crate::support::prelude::*;
+use crate::support::redis_of;
 
 /// The key of a part of an item's room.
 fn key(shop: &Shop, item: i64, part: &str) -> String {
@@ -102,8 +94,7 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
     let buyer = one.buyer(in_shop[0]);
     let held = ticket(&stand(&buyer, sold, json!({})).await).to_owned();
     order_id(&buy(&buyer, sold, &held).await);
-    let again = buy(&two.buyer(in_shop[0]), sold, &held).await;
-    assert_problem(&again, (409, "limit_reached"), "refused for good, and out already");
+    buy(&two.buyer(in_shop[0]), sold, &held).await.expect_problem(409, "limit_reached");
     for id in [in_shop[1], waiting[30], in_shop[0]] {
         for instance in [&two, &one] {
             leave(&instance.buyer(id), sold).await;
@@ -196,8 +187,7 @@ async fn a_silent_buyer_is_passed_by_and_keeps_the_number_for_a_while() {
     let told = poll(4).await;
     assert_eq!((&told.json["position"], &told.json["number"]), (&json!(0), &json!(4)));
     assert_eq!(told.json["people"], 3, "silent buyers count, because they may come back");
-    let back = poll(2).await;
-    assert_eq!((&back.json["position"], &back.json["number"]), (&json!(0), &json!(2)));
+    assert_has(&poll(2).await.json, json!({ "position": 0, "number": 2 }));
     assert_eq!(poll(4).await.json["position"], 1);
     // Buyer 3 is silent for longer than places are kept, and the others are not.
     for _ in 0..17 {
@@ -205,8 +195,7 @@ async fn a_silent_buyer_is_passed_by_and_keeps_the_number_for_a_while() {
         poll(2).await;
         poll(4).await;
     }
-    let late = poll(3).await;
-    assert!(late.json["number"].as_u64() > Some(4), "{}", late.text);
+    assert!(poll(3).await.json["number"].as_u64() > Some(4));
 }
 
 #[tokio::test]
@@ -221,10 +210,9 @@ async fn without_redis_nobody_joins_and_who_has_a_ticket_buys() {
     let sold = item(&instance, json!({})).await;
     let held = ticket(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
     link.cut();
-    let refused = stand(&instance.buyer(2), sold, json!({})).await;
-    assert_problem(&refused, (503, "dependency_unavailable"), "no line of its own");
+    stand(&instance.buyer(2), sold, json!({})).await.expect_problem(503, "dependency_unavailable");
     let path = format!("/api/items/{sold}/ticket");
-    let left = Client::send(instance.buyer(3).request(Method::DELETE, &path)).await;
+    let left = instance.buyer(3).delete(&path).await;
     left.assert_fields(503, json!({ "code": "dependency_unavailable", "outcome": "unknown" }));
     order_id(&buy(&instance.buyer(1), sold, &held).await);
     link.mend();
@@ -282,8 +270,7 @@ async fn who_came_before_the_opening_gets_a_place_by_chance() {
     let ended = tokio::time::timeout(BOUND, async {
         loop {
             // It does not answer the poll in which it dies.
-            let poll = client.request(Method::POST, &format!("/api/items/{sold}/ticket"));
-            let _ = poll.send().await;
+            let _ = client.request(Method::POST, &format!("/api/items/{sold}/ticket")).send().await;
             if let Some(ended) = doomed.try_wait().expect("a child") {
                 return ended;
             }
@@ -355,11 +342,7 @@ async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
     let late = instance.buyer(EARLY + 1);
     let opened = async || {
         place(&stand(&late, sold, json!({})).await);
-        eventually("the places", || async {
-            let state = field(&shop, &room, "state").await;
-            when(state == "open", state)
-        })
-        .await;
+        until("the places", || field(&shop, &room, "state"), |state| state == "open").await;
     };
     instance.clock.shift(Duration::minutes(11));
     opened().await;
@@ -377,8 +360,7 @@ async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
     let aside: i64 =
         redis::cmd("ZCARD").arg(&silent).query_async(&mut redis).await.expect("a number");
     assert_eq!(aside, EARLY);
-    let back = stand(&instance.buyer(1), sold, json!({})).await;
-    assert_eq!(back.json["state"], "admitted", "{}", back.text);
+    assert_eq!(stand(&instance.buyer(1), sold, json!({})).await.json["state"], "admitted");
 }
 
 /// Two instances write the places, and a buyer leaves after one of them has read the list.

@@ -1,11 +1,6 @@
 //! What the operator's tools see: alive, ready, metrics; and no secret in any of them.
 
-use futures::future::join_all;
-use serde_json::{Value, json};
-use web::token::Role;
-
-use super::{BOUND, assert_problem, eventually, when};
-use crate::support::{Instance, Shop, until_running};
+use crate::support::prelude::*;
 
 const JOBS: [&str; 3] = ["expire", "reconcile", "revocations"];
 
@@ -14,8 +9,7 @@ async fn an_instance_is_alive_and_ready_and_says_what_its_jobs_did() {
     let shop = Shop::with_lock_servers(|config| config.session.revocation_period_ms = 200).await;
     let instance = shop.start().await;
     let stranger = instance.stranger();
-    let alive = stranger.get("/healthz").await;
-    assert_eq!((alive.status, &alive.json["status"]), (200, &json!("alive")));
+    stranger.get("/healthz").await.assert_fields(200, json!({ "status": "alive" }));
     // Sessions with the locks' servers are opened by the first look.
     let servers = ["mysql", "redis", "redlock", "etcd", "zookeeper"];
     let all_well: Value = servers.iter().map(|name| (*name, json!("ok"))).collect();
@@ -57,21 +51,18 @@ async fn an_operator_reads_the_state_by_a_route_that_proxies_pass() {
     assert_eq!(answer.headers["content-type"], "application/json");
     assert_eq!(answer.json["dependencies"]["mysql"], "ok", "{}", answer.text);
     // What axum answers by itself still becomes a problem, there too.
-    let wrong = instance.stranger().post("/readyz", &json!({})).await;
-    assert_problem(&wrong, (405, "method_not_allowed"), "a method that is none");
-    let buyer = instance.buyer(2).get(path).await;
-    assert_problem(&buyer, (403, "forbidden"), "a buyer");
+    instance.stranger().post("/readyz", &json!({})).await.expect_problem(405, "method_not_allowed");
+    assert_problem(&instance.buyer(2).get(path).await, (403, "forbidden"), "a buyer");
 }
 
 /// Anybody may ask, and a server that answers late makes each answer late.
 #[tokio::test]
 async fn many_who_ask_for_the_state_stop_no_purchase() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({}), |config| {
         config.mysql.pool_max = 3;
         config.mysql.acquire_timeout_ms = 500;
     })
     .await;
-    let item = instance.make_item(json!({})).await;
     let mut holder = shop.pool.acquire().await.expect("a connection");
     let lock = sqlx::raw_sql("LOCK TABLES _sqlx_migrations WRITE");
     lock.execute(&mut *holder).await.expect("the probe waits");
@@ -100,10 +91,9 @@ async fn purchases_refusals_and_the_times_of_locks_are_counted() {
     let (_shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     // This strategy has no gate of its own that counts buyers: the arbiter refuses.
-    let again = instance.buyer(1).buy("mysql-atomic", item).await;
-    assert_problem(&again, (409, "limit_reached"), "again");
+    instance.buyer(1).buy("mysql-atomic", item).await.expect_problem(409, "limit_reached");
     assert_eq!(instance.buyer(1).buy("no-such-strategy", item).await.status, 404);
-    let put = instance.stranger().request(reqwest::Method::PUT, "/api/session/password");
+    let put = instance.stranger().request(Method::PUT, "/api/session/password");
     assert_eq!(put.send().await.expect("an answer").status(), 401);
     let answer = instance.stranger().get("/metrics").await;
     let kind = answer.headers["content-type"].to_str().expect("text");

@@ -1,13 +1,6 @@
 //! The stream of one's own orders.
 
-use std::time::Duration;
-
-use reqwest::Method;
-use serde_json::json;
-
-use super::{BOUND, SOON, eventually, order_id};
-use crate::support::event_stream::{Event, Events};
-use crate::support::{Client, Shop};
+use super::*;
 
 /// How long a try waits for an event before it buys once more.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -25,8 +18,7 @@ fn tells(order: &str, status: &str) -> impl Fn(&Event) -> bool {
 /// On the instance that sells, and on another one.
 #[tokio::test]
 async fn an_owner_hears_of_purchase_payment_and_expiry() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
     let buyer = here.buyer(1);
     let mut streams = [watch(&buyer).await, watch(&there.buyer(1)).await];
@@ -68,14 +60,13 @@ async fn one_stream_more_than_there_is_room_for_is_refused() {
     let first = watch(&instance.buyer(1)).await;
     let of_item = format!("/api/items/{item}/events");
     let _second = Events::open(instance.stranger().request(Method::GET, &of_item)).await;
-    let refused = instance.buyer(2).get("/api/orders/events").await;
-    super::assert_problem(&refused, (503, "overloaded"), "a third stream");
+    instance.buyer(2).get("/api/orders/events").await.expect_problem(503, "overloaded");
     drop(first);
     let buyer = instance.buyer(2);
     eventually(BOUND, || async {
         let response =
             buyer.request(Method::GET, "/api/orders/events").send().await.expect("an answer");
-        super::when(response.status() == 200, response.status())
+        when(response.status() == 200, response.status())
     })
     .await;
 }

@@ -1,19 +1,13 @@
 //! Answers when a server that is needed is gone or slow: what changed is never a guess.
 
-use faulty_link::Fault;
-use serde_json::json;
-use settings::Secret;
-
-use super::{assert_clean, assert_problem};
-use crate::support::{
-    Answer, Instance, Shop, hold_stock_row, link_to, redis_url, send_and_leave, until_running,
-};
+use crate::support::prelude::*;
+use crate::support::send_and_leave;
 
 /// Nothing listens there.
 const NOWHERE: &str = "127.0.0.1:1";
 
 /// An instance of the same shop that does not find one of its servers.
-async fn without(shop: &Shop, change: impl FnOnce(&mut seckill::config::Config)) -> Instance {
+async fn without(shop: &Shop, change: impl FnOnce(&mut Config)) -> Instance {
     let mut config = shop.config.clone();
     config.mysql.acquire_timeout_ms = 500;
     config.redis.command_timeout_ms = 500;
@@ -28,7 +22,6 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     let instance = without(&shop, |config| config.database_url = url).await;
     let buyer = instance.buyer(1);
     let credentials = json!({ "username": "somebody", "password": "long enough" });
-    let order = "0190a0b0-0000-7000-8000-000000000000";
     let mut answers = Vec::new();
     for strategy in ["default", "mysql-atomic", "redis-watch"] {
         answers.push((strategy, buyer.buy(strategy, item).await));
@@ -36,7 +29,7 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     answers.push(("list", instance.stranger().get("/api/items").await));
     answers.push(("item", instance.stranger().get(&format!("/api/items/{item}")).await));
     answers.push(("orders", buyer.get("/api/orders").await));
-    answers.push(("pay", buyer.step(order, "payment").await));
+    answers.push(("pay", buyer.step("0190a0b0-0000-7000-8000-000000000000", "payment").await));
     answers.push(("sign in", instance.stranger().post("/api/session", &credentials).await));
     answers.push(("sign up", instance.stranger().post("/api/users", &credentials).await));
     for (what, answer) in &answers {
@@ -106,7 +99,7 @@ mod a_refusal_is_told_while_redis_is_silent {
 /// The ledger refuses, and the units cannot be given back before the buyer's time is over.
 async fn a_refusal_is_told_while_redis_is_silent(strategy: &str) {
     let redis = link_to(&redis_url().await).await;
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 2 }), |config| {
         config.redis_url = Secret::new(redis.url());
         // As if the ledger had used up most of the time.
         config.purchase.deadline_ms = 4_000;
@@ -116,7 +109,6 @@ async fn a_refusal_is_told_while_redis_is_silent(strategy: &str) {
         config.mysql.order_routine = false;
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
     // The counter is loaded.
     assert_eq!(instance.buyer(2).buy(strategy, item).await.status, 201);
     let mut holder = hold_stock_row(&shop.pool, item).await;
@@ -128,8 +120,7 @@ async fn a_refusal_is_told_while_redis_is_silent(strategy: &str) {
     let take = "UPDATE stock SET available = available - 1 WHERE item_id = ?";
     sqlx::query(take).bind(item).execute(&mut *holder).await.expect("the unit is taken");
     holder.commit().await.expect("committed");
-    let answer = buying.await.expect("no panic");
-    assert_problem(&answer, (409, "sold_out"), strategy);
+    assert_problem(&buying.await.expect("no panic"), (409, "sold_out"), strategy);
     redis.mend();
     let give = "UPDATE stock SET available = available + 1 WHERE item_id = ?";
     sqlx::query(give).bind(item).execute(&shop.pool).await.expect("the unit is back");

@@ -3,12 +3,9 @@
 use axum::http::request::Builder;
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, ORIGIN};
-use serde_json::json;
-use web::token::Role;
 
-use super::assert_problem;
 use crate::support::h2::{Carried, Http2};
-use crate::support::{Shop, purchase_path};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_body_counts_whether_or_not_a_header_announces_it() {
@@ -21,26 +18,22 @@ async fn a_body_counts_whether_or_not_a_header_announces_it() {
         client.request(Method::POST, &path).header(AUTHORIZATION, &token)
     };
     let thousand = || Carried::Bytes(r#"{"quantity":1000}"#);
-    let untyped = client.ask(purchase(), thousand()).await;
-    assert_problem(&untyped, (415, "unsupported_media_type"), "a body without a Content-Type");
+    client.ask(purchase(), thousand()).await.expect_problem(415, "unsupported_media_type");
     assert_eq!(instance.audit(item).await["orders"], 0, "nothing was bought");
     let typed = client.ask(purchase().header(CONTENT_TYPE, "application/json"), thousand()).await;
     assert_eq!((typed.status, &typed.json["quantity"]), (201, &json!(1_000)), "{}", typed.text);
     // No body, however that is said, is one unit.
     for nothing in [Carried::Nothing, Carried::Bytes("")] {
-        let plain = client.ask(purchase(), nothing).await;
-        assert_eq!((plain.status, &plain.json["quantity"]), (201, &json!(1)), "{}", plain.text);
+        client.ask(purchase(), nothing).await.assert_fields(201, json!({ "quantity": 1 }));
     }
     let form = purchase().header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-    let form = client.ask(form, Carried::Bytes("")).await;
-    assert_eq!(form.status, 201, "an empty form: {}", form.text);
+    client.ask(form, Carried::Bytes("")).await.expect_status(201);
     let empty = client.ask(purchase().header(CONTENT_TYPE, "application/json"), Carried::Nothing);
     assert_problem(&empty.await, (400, "malformed_json"), "a type without a body");
     // A head may be as long as in HTTP/1.1: a token of an identity provider with 200 groups has 12 to 24 KB.
     let bearer = format!("Bearer eyJ.{}.x", "x".repeat(24 << 10));
     let request = client.request(Method::GET, "/api/orders").header(AUTHORIZATION, bearer);
-    let answer = client.ask(request, Carried::Nothing).await;
-    assert_problem(&answer, (401, "invalid_token"), "a long token");
+    let answer = client.ask(request, Carried::Nothing).await.expect_problem(401, "invalid_token");
     assert!(answer.text.contains("POST /api/session"), "{}", answer.text);
 }
 
@@ -65,7 +58,6 @@ async fn our_own_pages_are_known_by_the_authority() {
     }
     assert_eq!(instance.audit(item).await["orders"], 0, "another site's page bought");
     for own in [Some(ours.as_str()), None] {
-        let bought = client.ask(purchase(own), Carried::Nothing).await;
-        assert_eq!(bought.status, 201, "{own:?}: {}", bought.text);
+        assert_eq!(client.ask(purchase(own), Carried::Nothing).await.status, 201, "{own:?}");
     }
 }

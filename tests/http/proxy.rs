@@ -1,16 +1,10 @@
 //! The proxy of `docker-compose.yml`: what a client says of its own address does not get past it, and
 //! the purchases of one item go to one instance.
 
-use std::net::SocketAddr;
-use std::path::Path;
-
 use loadtest::haproxy::{self, Haproxy};
-use reqwest::Method;
-use serde_json::json;
 
-use super::{BOUND, until};
 use crate::house::docs::read;
-use crate::support::{Client, Instance, Shop, unique};
+use crate::support::prelude::*;
 
 /// How many sign-ins one address may ask for at once.
 const BURST: usize = 3;

@@ -1,14 +1,9 @@
 //! What no decent client sends: half requests, endless ones, ambiguous ones.
 
-use std::time::Duration;
-
-use serde_json::json;
-use web::token::Role;
-
 use super::assert_clean;
 use super::ledger::Ledger;
+use crate::support::prelude::*;
 use crate::support::raw::{Heard, Raw};
-use crate::support::{Instance, Shop};
 
 /// How long the instances of these tests wait for a head or a body.
 const PATIENCE_MS: u64 = 400;

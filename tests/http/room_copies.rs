@@ -46,8 +46,7 @@ async fn number(instance: &Instance, buyer: i64, item: i64, body: Value) -> i64 
 /// again; and what was given comes back once.
 #[tokio::test]
 async fn an_older_copy_of_redis_gives_no_number_twice() {
-    let shop = shop_with(|room| room.silent_seconds = 3_000).await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (shop, one, two) = shop_with(|room| room.silent_seconds = 3_000).await.opened_twice().await;
     let mut redis = redis_of(&shop);
     let sold = item(&one, json!({})).await;
     assert_eq!(one.admin().edit(sold, json!({ "paused": true })).await.status, 200);
@@ -116,7 +115,6 @@ async fn a_queue_token_brings_the_number_back_when_redis_has_lost_it() {
     }
     let told = stand(&one.buyer(9), sold, json!({})).await;
     assert_eq!(told.json["position"], 6, "behind 3 to 8, and before 31");
-    let told = stand(&one.buyer(31), sold, json!({})).await;
-    assert_eq!(told.json["position"], 7);
+    assert_eq!(stand(&one.buyer(31), sold, json!({})).await.json["position"], 7);
     assert_eq!(buy(&two.buyer(1), sold, &good).await.status, 201, "a ticket is its signature");
 }

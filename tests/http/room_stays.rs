@@ -1,12 +1,10 @@
 //! A queue token, a proof of work and a ticket are of one stay in the line: what it has ended with is worth nothing
 //! in the next.
 
-use serde_json::json;
-
 use super::one_line::{inside, redis_time};
 use super::waiting_room::{buy, item, leave, place, shop_with, solved, stand, ticket};
-use super::{BOUND, assert_problem, until};
-use crate::support::{Shop, redis_of};
+use crate::support::prelude::*;
+use crate::support::redis_of;
 
 /// Eight buyers join while nobody is there, at the price of nothing, and leave. When the line is long, they show what
 /// they have kept.
@@ -52,8 +50,7 @@ async fn what_a_stay_of_before_cost_makes_no_turn_cheaper() {
         for shown in
             [json!({ "place": held }), json!({ "place": held, "altcha": cheap }), json!({})]
         {
-            let refused = stand(&buyer, sold, shown).await;
-            assert_problem(&refused, (403, "challenge_failed"), "no work, or too little");
+            stand(&buyer, sold, shown).await.expect_problem(403, "challenge_failed");
         }
         let refused = stand(&buyer, sold, json!({})).await;
         ticket(&stand(&buyer, sold, json!({ "altcha": solved(&refused) })).await);
@@ -98,13 +95,11 @@ async fn a_ticket_that_was_given_back_buys_nothing() {
     }
     for (id, held) in &given_back {
         for instance in [&one, &two] {
-            let refused = buy(&instance.buyer(*id), sold, held).await;
-            assert_problem(&refused, (403, "ticket_expired"), "given back");
+            buy(&instance.buyer(*id), sold, held).await.expect_problem(403, "ticket_expired");
         }
     }
     let line = json!({ "lines": [{ "item_id": sold, "quantity": 1, "ticket": given_back[0].1 }] });
-    let refused = one.buyer(1).post("/api/reservations", &line).await;
-    assert_problem(&refused, (403, "ticket_expired"), "in a reservation");
+    one.buyer(1).post("/api/reservations", &line).await.expect_problem(403, "ticket_expired");
     assert_eq!(one.audit(sold).await["orders"], 0);
     // Whoever joins again has another ticket, which is good until its end, also after a purchase.
     let again = ticket(&stand(&one.buyer(1), sold, json!({})).await).to_owned();
@@ -112,8 +107,7 @@ async fn a_ticket_that_was_given_back_buys_nothing() {
     for instance in [&one, &two] {
         assert_eq!(buy(&instance.buyer(1), sold, &again).await.status, 201);
     }
-    let refused = buy(&two.buyer(1), sold, &given_back[0].1).await;
-    assert_problem(&refused, (403, "ticket_expired"), "the one of before");
+    buy(&two.buyer(1), sold, &given_back[0].1).await.expect_problem(403, "ticket_expired");
 }
 
 /// Waits by the clock of Redis until a key that lives for a second from now on is gone.
@@ -137,8 +131,7 @@ async fn a_ticket_that_was_given_back_stays_so_when_others_end() {
     seconds(99);
     leave(&instance.buyer(1), sold).await;
     two_seconds_pass(&shop).await;
-    let refused = buy(&instance.buyer(2), sold, &held).await;
-    assert_problem(&refused, (403, "ticket_expired"), "given back");
+    buy(&instance.buyer(2), sold, &held).await.expect_problem(403, "ticket_expired");
 }
 
 /// A buyer is out after a purchase. The tickets in hand are given back all the same, also those of earlier stays.
@@ -159,8 +152,7 @@ async fn whoever_has_bought_gives_all_tickets_back() {
     assert_eq!(buy(&buyer, sold, &held[0]).await.status, 201, "good until its end");
     leave(&instance.buyer(1), sold).await;
     for given_back in &held {
-        let refused = buy(&buyer, sold, given_back).await;
-        assert_problem(&refused, (403, "ticket_expired"), "given back");
+        assert_problem(&buy(&buyer, sold, given_back).await, (403, "ticket_expired"), "given back");
     }
     let again = ticket(&stand(&buyer, sold, json!({})).await).to_owned();
     assert_eq!(buy(&buyer, sold, &again).await.status, 201, "a ticket of a new stay");

@@ -2,13 +2,10 @@
 
 use ledger::rows::users::{self, NewAccount};
 use seckill::account::password;
-use serde_json::json;
 use shop_domain::Username;
-use time::OffsetDateTime;
-use web::token::Role;
 
-use super::{PASSWORD, apart_from_the_request_id, assert_problem, sign_in, sign_up};
-use crate::support::Shop;
+use super::{PASSWORD, apart_from_the_request_id, sign_in, sign_up};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_name_is_given_once_however_it_is_written() {
@@ -21,8 +18,7 @@ async fn a_name_is_given_once_however_it_is_written() {
     for taken in ["Zoë", "ZOË", "zoe\u{308}", "Ｚｏë"] {
         assert_problem(&sign_up(&stranger, taken, PASSWORD).await, (409, "username_taken"), taken);
     }
-    let other = sign_up(&stranger, "Zoe", PASSWORD).await;
-    assert_eq!(other.status, 201, "another name: {}", other.text);
+    sign_up(&stranger, "Zoe", PASSWORD).await.expect_status(201);
     for name in ["zoë", "ＺＯË"] {
         let session = sign_in(&stranger, name, PASSWORD).await;
         assert_eq!((session.status, session.json["user_id"].as_i64()), (200, Some(user)), "{name}");
@@ -30,8 +26,7 @@ async fn a_name_is_given_once_however_it_is_written() {
     }
     // One of many who ask for it at once gets it.
     let twins = ["Twin", "twin", "TWIN"].map(|name| sign_up(&stranger, name, PASSWORD));
-    let mut statuses =
-        futures::future::join_all(twins).await.iter().map(|made| made.status).collect::<Vec<_>>();
+    let mut statuses = join_all(twins).await.iter().map(|made| made.status).collect::<Vec<_>>();
     statuses.sort_unstable();
     assert_eq!(statuses, [201, 409, 409]);
 }
@@ -96,15 +91,14 @@ async fn after_ten_failures_a_name_has_to_wait() {
         let name = if number % 2 == 0 { "victim" } else { "VICTIM" };
         async move { sign_in(&client, name, "a guess of somebody").await }
     });
-    let answers = futures::future::join_all(tries).await;
+    let answers = join_all(tries).await;
     let guesses = answers.iter().filter(|answer| answer.status == 401).count();
     assert!((1..=10).contains(&guesses), "{guesses} passwords were tried");
     for answer in answers.iter().filter(|answer| answer.status != 401) {
         assert_problem(answer, (429, "too_many_attempts"), "one more guess");
         assert!(answer.headers.contains_key("retry-after"));
     }
-    let right = sign_in(&stranger, "victim", PASSWORD).await;
-    assert_problem(&right, (429, "too_many_attempts"), "the right password comes too late");
+    sign_in(&stranger, "victim", PASSWORD).await.expect_problem(429, "too_many_attempts");
     // An unknown name is answered like a known one, and other accounts stay open.
     assert_eq!(sign_in(&stranger, "bystander", PASSWORD).await.status, 200);
 }
@@ -122,10 +116,7 @@ async fn demo_accounts_work_only_where_they_are_allowed() {
     users::create(&shop.pool, &demo, OffsetDateTime::now_utc()).await.expect("made").expect("free");
     let refused = sign_in(&shop.start().await.stranger(), "admin", PASSWORD).await;
     assert_problem(&refused, (401, "invalid_credentials"), "a demo account");
-    let mut config = shop.config.clone();
-    config.demo_accounts = true;
-    let demo_shop = Shop { config, pool: shop.pool.clone() };
-    let instance = demo_shop.start().await;
+    let instance = shop.start_with(|config| config.demo_accounts = true).await;
     let session = sign_in(&instance.stranger(), "admin", PASSWORD).await;
     session.assert_fields(200, json!({ "role": "admin" }));
     let operator = instance.stranger().with_token(session.json["token"].as_str().expect("a token"));

@@ -1,23 +1,17 @@
 //! A page that does not read its events is dropped, and little is kept for it until then.
 
-use std::time::Duration;
-
-use reqwest::Method;
-use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::{BOUND, until};
-use crate::support::Shop;
 use crate::support::crowd::metric;
-use crate::support::event_stream::Events;
+use crate::support::prelude::*;
 
 /// Bytes of a 16 KiB reserve in the kernel, a small window of the client, and what the service
 /// itself keeps, twice over.
 const KEPT_BYTES_MAX: usize = 96 * 1024;
 
 /// Opens the stream of an item with a receive window of a few kilobytes.
-async fn open(addr: std::net::SocketAddr, item: i64) -> TcpStream {
+async fn open(addr: SocketAddr, item: i64) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(2_048).expect("a small window");
     let mut stream = socket.connect(addr).await.expect("connected");
@@ -28,12 +22,11 @@ async fn open(addr: std::net::SocketAddr, item: i64) -> TcpStream {
 
 #[tokio::test]
 async fn a_slow_reader_is_dropped_and_not_buffered() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000_000 }), |config| {
         config.live.poll_ms = 2;
         config.http.write_timeout_ms = 500;
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 1_000_000 })).await;
     let stream_of_item = format!("/api/items/{item}/events");
     let mut slow = open(instance.addr, item).await;
     let mut reading = Events::open(instance.stranger().request(Method::GET, &stream_of_item)).await;

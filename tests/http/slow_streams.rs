@@ -4,14 +4,11 @@
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
 use loadtest::process::resident_mib_max;
-use serde_json::Value;
 
-use super::{BOUND, assert_problem, until};
 use crate::ledger::draw::{drawn_item, insert_entries};
-use crate::process::program::{free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::h2::{Carried, Http2};
-use crate::support::{Answer, Client, Instance, Shop};
+use crate::support::prelude::*;
 
 /// More bytes than a connection may hold, in many streams.
 const MANY: usize = 40;
@@ -75,8 +72,7 @@ async fn a_connection_holds_no_more_of_large_answers_than_it_may() {
     let answer = Answer { status: head.status.as_u16(), headers: head.headers, text, json };
     assert_problem(&answer, (503, "overloaded"), "too many bytes");
     // Small answers go on, here, and large ones elsewhere.
-    let small = client.ask(client.request(Method::GET, "/healthz"), Carried::Nothing).await;
-    assert_eq!(small.status, 200);
+    client.ask(client.request(Method::GET, "/healthz"), Carried::Nothing).await.expect_status(200);
     assert_eq!(instance.stranger().get(LARGE).await.status, 200);
     drop(held);
     until(BOUND, large, |answer| answer.status() == StatusCode::OK).await;

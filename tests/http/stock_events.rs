@@ -1,12 +1,8 @@
 //! The stream of an item: its stock and its state.
 
-use reqwest::Method;
-use serde_json::json;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
-use super::{BOUND, SOON, order_id};
-use crate::support::event_stream::{Event, Events};
-use crate::support::{Instance, Shop};
+use super::*;
 
 async fn watch(instance: &Instance, item: i64) -> Events {
     Events::open(instance.stranger().request(Method::GET, &format!("/api/items/{item}/events")))
@@ -23,8 +19,7 @@ fn state(word: &str) -> impl Fn(&Event) -> bool {
 
 #[tokio::test]
 async fn the_stock_falls_on_every_instance_and_comes_back() {
-    let shop = Shop::new().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 2 })).await;
     let mut streams = [watch(&here, item).await, watch(&there, item).await];
     for events in &mut streams {
@@ -45,8 +40,7 @@ async fn the_stock_falls_on_every_instance_and_comes_back() {
         events.seek(SOON, stock(0)).await.expect("none is left");
         events.seek(SOON, state("sold_out")).await.expect("sold out");
     }
-    let cancelled = there.buyer(2).step(&order, "cancellation").await;
-    assert_eq!(cancelled.status, 200);
+    there.buyer(2).step(&order, "cancellation").await.expect_status(200);
     for events in &mut streams {
         events.seek(SOON, stock(1)).await.expect("one came back");
         events.seek(SOON, state("open")).await.expect("open again");

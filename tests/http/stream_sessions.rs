@@ -1,19 +1,13 @@
 //! An event stream lives no longer than the session that opened it.
 
-use reqwest::Method;
-use serde_json::json;
-use web::token::Role;
-
-use super::BOUND;
-use crate::support::event_stream::Events;
-use crate::support::{Client, Instance, Shop};
+use crate::support::prelude::*;
 
 async fn watch(client: &Client, path: &str) -> Events {
     Events::open(client.request(Method::GET, path)).await
 }
 
 async fn sign_out(client: &Client) {
-    Client::send(client.request(Method::DELETE, "/api/session")).await.expect_status(204);
+    client.delete("/api/session").await.expect_status(204);
 }
 
 /// Starts a run of the lab that goes on for longer than a test; answers the path of its events.
@@ -46,9 +40,8 @@ async fn the_streams_of_a_session_end_with_it_and_no_others() {
     sign_out(&operator).await;
     assert!(ending.ends(BOUND).await, "the stream of an operator who signed out is open");
     let run = path.trim_end_matches("/events");
-    let still = instance.admin().get(run).await;
-    assert_eq!(still.json["state"], "running", "the run itself goes on: {}", still.text);
-    Client::send(instance.admin().request(Method::DELETE, run)).await;
+    assert_eq!(instance.admin().get(run).await.json["state"], "running", "the run itself goes on");
+    instance.admin().delete(run).await;
     instance.clock.shift(time::Duration::hours(2));
     assert!(other.ends(BOUND).await, "the stream of a token that has expired is open");
 }

@@ -1,12 +1,9 @@
 //! Password guessing is slowed down for the guesser, never for the account's owner.
 
 use ledger::rows::failures;
-use reqwest::Method;
-use seckill::config::Config;
-use serde_json::json;
 
-use super::{PASSWORD, assert_problem, sign_up};
-use crate::support::{Answer, Client, Shop};
+use super::{PASSWORD, sign_up};
+use crate::support::prelude::*;
 
 /// Believes the header that says where a request comes from.
 fn behind_a_proxy(config: &mut Config) {
@@ -21,8 +18,7 @@ async fn sign_in(client: &Client, from: &str, username: &str, password: &str) ->
 
 #[tokio::test]
 async fn failures_are_counted_across_instances() {
-    let shop = Shop::with(behind_a_proxy).await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = Shop::with(behind_a_proxy).await.opened_twice().await;
     let (here, there) = (here.stranger(), there.stranger());
     sign_up(&here, "victim", PASSWORD).await.expect_status(201);
     for instance in [&here, &there] {

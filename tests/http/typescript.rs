@@ -1,14 +1,10 @@
 //! The TypeScript client: its types are those of the API, and its example sells in a page of another
 //! shop.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use serde_json::json;
-use web::token::Role;
-
-use crate::support::{Instance, Shop, assert_clean};
+use crate::support::prelude::*;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/typescript")
@@ -73,8 +69,7 @@ async fn the_client_reserves_extends_and_buys() {
     let Some(folder) = build() else { return };
     let (_shop, instance, item) =
         Shop::selling(json!({ "per_buyer_limit": 9, "extend_seconds": 60 })).await;
-    let printed = "2 1 true order_state_conflict true\n";
-    assert_prints(&folder, PROGRAM, &instance, item, printed).await;
+    assert_prints(&folder, PROGRAM, &instance, item, "2 1 true order_state_conflict true\n").await;
     assert_clean(&instance, item).await;
 }
 
@@ -123,7 +118,7 @@ async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
 #[test]
 fn each_operation_has_an_id_of_its_own() {
     let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
-    let mut ids = std::collections::BTreeSet::new();
+    let mut ids = BTreeSet::new();
     for (path, item) in document["paths"].as_object().expect("paths") {
         for (method, operation) in item.as_object().expect("operations") {
             let id = operation["operationId"].as_str().expect("an id").to_owned();

@@ -3,15 +3,11 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use failpoint::hold::Director;
-use reqwest::Method;
 use seckill::config::WaitingRoom as RoomSettings;
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
-use super::{BOUND, assert_clean, assert_problem, order_id, until};
-use crate::support::{Answer, Client, Instance, Shop, changed, purchase_path};
+use crate::support::prelude::*;
 
 /// An item with a waiting room.
 pub(super) async fn item(instance: &Instance, changes: Value) -> i64 {
@@ -25,8 +21,7 @@ pub(super) async fn stand(buyer: &Client, item: i64, body: Value) -> Answer {
 
 /// Leaves the line, or gives the ticket back.
 pub(super) async fn leave(buyer: &Client, item: i64) {
-    let request = buyer.request(Method::DELETE, &format!("/api/items/{item}/ticket"));
-    Client::send(request).await.expect_status(204);
+    buyer.delete(&format!("/api/items/{item}/ticket")).await.expect_status(204);
 }
 
 pub(super) async fn buy(buyer: &Client, item: i64, ticket: &str) -> Answer {
@@ -97,16 +92,14 @@ async fn only_ones_own_ticket_gets_past_the_line() {
         ("cut", good[..good.len() - 4].to_owned()),
         ("empty", String::new()),
         ("long", "wr1.".repeat(500)),
-        ("a session", instance.token(1, web::token::Role::Buyer)),
+        ("a session", instance.token(1, Role::Buyer)),
         ("another item's", ticket(&elsewhere).to_owned()),
     ] {
         assert_problem(&buy(&first, sold, &ticket).await, (403, "ticket_invalid"), what);
     }
     assert_problem(&buy(&second, sold, good).await, (403, "ticket_invalid"), "another's");
-    let early = buy(&second, sold, place(&waiting)).await;
-    assert_problem(&early, (403, "ticket_not_yet_valid"), "a place");
-    let stolen = stand(&second, sold, json!({ "place": good })).await;
-    assert_problem(&stolen, (403, "ticket_invalid"), "a ticket shown as a place");
+    buy(&second, sold, place(&waiting)).await.expect_problem(403, "ticket_not_yet_valid");
+    stand(&second, sold, json!({ "place": good })).await.expect_problem(403, "ticket_invalid");
     // Past it, the ticket is no more than that: the limit is one.
     let keyed = first.request(Method::POST, &purchase_path("default", sold));
     let keyed = keyed.header("purchase-ticket", good).header("idempotency-key", "k1");
@@ -128,8 +121,7 @@ async fn nobody_has_a_ticket_before_the_sale_is_open() {
     let held = place(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
     let again = stand(&instance.buyer(1), sold, json!({ "place": held })).await;
     assert_eq!((place(&again), &again.json["position"]), (&*held, &json!(0)));
-    let early = buy(&instance.buyer(1), sold, &held).await;
-    assert_problem(&early, (409, "sale_not_started"), "before it opens");
+    buy(&instance.buyer(1), sold, &held).await.expect_problem(409, "sale_not_started");
     instance.clock.shift(Duration::minutes(10));
     let answer = until_admitted(&instance.buyer(1), sold, json!({ "place": held })).await;
     assert_eq!(buy(&instance.buyer(1), sold, ticket(&answer)).await.status, 201);
@@ -139,14 +131,12 @@ async fn nobody_has_a_ticket_before_the_sale_is_open() {
     assert_eq!(instance.admin().edit(sold, json!({ "paused": false })).await.status, 200);
     ticket(&stand(&instance.buyer(2), sold, json!({})).await);
     instance.clock.shift(Duration::DAY);
-    let over = stand(&instance.buyer(3), sold, json!({})).await;
-    assert_problem(&over, (409, "sale_ended"), "after the end");
+    stand(&instance.buyer(3), sold, json!({})).await.expect_problem(409, "sale_ended");
 }
 
 #[tokio::test]
 async fn the_line_keeps_its_order_and_places_count_on_every_instance() {
-    let shop = slow_shop().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = slow_shop().await.opened_twice().await;
     let sold = item(&here, json!({})).await;
     ticket(&stand(&here.buyer(1), sold, json!({})).await);
     let mut places = Vec::new();
@@ -183,8 +173,7 @@ async fn when_nothing_is_left_the_whole_line_is_told() {
     let order = order_id(&buy(&instance.buyer(1), sold, &first).await);
     until_told(&instance.buyer(299), sold, |told| told.brief() == (409, "sold_out")).await;
     for id in [2, 3, 150, 300] {
-        let told = stand(&instance.buyer(id), sold, json!({})).await;
-        assert_problem(&told, (409, "sold_out"), "everybody");
+        stand(&instance.buyer(id), sold, json!({})).await.expect_problem(409, "sold_out");
     }
     // A unit that comes back opens it again, for those whose turn it was first.
     assert_eq!(instance.buyer(1).step(&order, "cancellation").await.status, 200);
@@ -273,8 +262,7 @@ async fn work_is_asked_of_buyers_who_join_a_line() {
         stand(&there.buyer(id), sold, body).await
     };
     let held = place(&joined[17]).to_owned();
-    let unproved = turn(19, json!({ "place": held })).await;
-    assert_problem(&unproved, (403, "challenge_failed"), "without a proof");
+    let unproved = turn(19, json!({ "place": held })).await.expect_problem(403, "challenge_failed");
     // Whoever proves nothing is in nobody's way.
     let other = stand(&there.buyer(18), sold, json!({})).await;
     assert_problem(&other, (403, "challenge_failed"), "the work is by the line's length");
@@ -301,15 +289,12 @@ async fn a_room_can_be_opened_and_closed_during_a_sale() {
     let instance = Shop::new().await.start().await;
     let sold = item(&instance, json!({ "waiting_room": false })).await;
     let path = format!("/api/items/{sold}");
-    let none = stand(&instance.buyer(1), sold, json!({})).await;
-    assert_problem(&none, (409, "no_waiting_room"), "without one");
-    let unknown = stand(&instance.buyer(1), 4711, json!({})).await;
-    assert_problem(&unknown, (404, "item_not_found"), "no item");
+    stand(&instance.buyer(1), sold, json!({})).await.expect_problem(409, "no_waiting_room");
+    stand(&instance.buyer(1), 4711, json!({})).await.expect_problem(404, "item_not_found");
     assert_eq!(instance.stranger().get(&path).await.json["waiting_room"], false);
     let opened = instance.admin().edit(sold, json!({ "waiting_room": true })).await;
     assert_eq!((opened.status, &opened.json["waiting_room"]), (200, &json!(true)));
-    let refused = instance.buyer(1).buy("default", sold).await;
-    assert_problem(&refused, (403, "ticket_required"), "opened");
+    instance.buyer(1).buy("default", sold).await.expect_problem(403, "ticket_required");
     instance.admin().edit(sold, json!({ "waiting_room": false })).await;
     assert_eq!(instance.buyer(1).buy("default", sold).await.status, 201);
     let log = instance.admin().get("/api/admin/actions").await.json;

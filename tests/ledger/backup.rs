@@ -1,21 +1,13 @@
 //! The drill of `docs/operations.md`: back the ledger up during a sale, restore it elsewhere, audit
 //! it, and compare it with the record of accepted orders.
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Output;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use dev_servers::{MysqlOptions, MysqlServer};
-use serde_json::json;
-use settings::Secret;
 use tokio::process::Command;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::process::program::program;
-use crate::support::{Client, Shop, own_mysql, unique, until};
+use crate::support::prelude::*;
 
 /// An account that may do what a backup needs.
 const KEEPER: [&str; 2] = [
@@ -89,8 +81,7 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
         config.limits.user_per_second = 0;
     })
     .await;
-    let settings = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
-    let item = instance.make_item(settings).await;
+    let item = instance.make_item(json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 })).await;
     let (stops, sold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut buyers = JoinSet::new();
     for id in 1..=BUYERS {

@@ -1,23 +1,13 @@
 //! Batches of one item: a refusal follows from written orders, never from orders that were only planned.
 
-use std::sync::Arc;
-
-use futures::future::join_all;
 use ledger::rows::items;
 use ledger::write::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
-use serde_json::json;
 use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
-use shop_domain::{
-    Doubt, Item, ItemId, OrderId, Outcome, Purchase, Refusal, RequestKey, Unavailable,
-};
-use shop_metrics::Metrics;
+use shop_domain::{Doubt, Item, OrderId, Refusal, RequestKey, Unavailable};
 use sqlx::{MySql, Transaction};
 use tokio::time::{Instant, timeout};
-use tokio_util::task::TaskTracker;
 
-use crate::support::{
-    BOUND, Instance, Shop, eventually, patient, purchase_of, until_running, write_batch,
-};
+use crate::support::prelude::*;
 
 /// A buyer who has nothing left to buy.
 const AT_THE_LIMIT: i64 = 90;
@@ -96,8 +86,7 @@ async fn nobody_is_sold_out_for_a_unit_that_the_one_before_did_not_take() {
     let rival = testbed.count(1, 2).await;
     let purchases = [testbed.purchase(1, 1), testbed.purchase(2, 1), testbed.purchase(3, 1)];
     let answers = testbed.write_beside(&purchases, rival, "INSERT INTO buyer_limits%").await;
-    let limit = Ok(Outcome::Refused(Refusal::LimitReached { limit: 2 }));
-    assert_eq!(answers[0], limit, "{answers:?}");
+    assert_eq!(answers[0], Ok(Outcome::Refused(Refusal::LimitReached { limit: 2 })), "{answers:?}");
     assert!(matches!(answers[1], Ok(Outcome::Sold(_))), "a unit is left: {:?}", answers[1]);
     assert!(is_sold_out(&answers[2]), "{answers:?}");
 }
@@ -176,8 +165,7 @@ async fn a_connection_that_was_closed_between_two_batches_is_replaced() {
     let left = testbed.batches.available(testbed.item.id).await;
     assert_eq!(left.expect("read on another connection"), 5);
     let purchases = [testbed.purchase(1, 1), testbed.purchase(2, 1)];
-    let answers = write_batch(&testbed.batches, &purchases, None).await;
-    assert_sold(&answers);
+    assert_sold(&write_batch(&testbed.batches, &purchases, None).await);
 }
 
 /// What all orders of a batch have is no value of each row: the server would take longer for it.
@@ -189,8 +177,7 @@ async fn batch_binds_only_own_values() {
     // The first order's key is taken.
     let insert = "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, request_key, \
          created_at, expires_at) VALUES ('-', ?, 1, 1, 1, 'pending', '-', ?, NOW(), NOW())";
-    let insert = sqlx::query(insert).bind(testbed.item.id.get()).bind(key);
-    let rival = testbed.shop.hold(insert).await;
+    let rival = testbed.shop.hold(sqlx::query(insert).bind(testbed.item.id.get()).bind(key)).await;
     let looks = async {
         let text = eventually("the batch inserts its orders", || async {
             let running = "SELECT INFO FROM information_schema.PROCESSLIST \
@@ -215,14 +202,12 @@ async fn orders_of_a_batch_keep_their_own_values() {
     let testbed = BatchTestbed::new(4).await;
     let named = |buyer, strategy| Purchase { strategy, ..testbed.purchase(buyer, 1) };
     let purchases = [named(1, "mysql-batch"), named(2, "lock-redis"), named(3, "mysql-batch")];
-    let answers = write_batch(&testbed.batches, &purchases, None).await;
-    assert_sold(&answers);
+    assert_sold(&write_batch(&testbed.batches, &purchases, None).await);
     let rows =
         "SELECT user_id, strategy FROM orders WHERE item_id = ? AND user_id < 4 ORDER BY user_id";
     let rows = sqlx::query_as(rows).bind(testbed.item.id.get());
     let rows: Vec<(i64, String)> = rows.fetch_all(&testbed.shop.pool).await.expect("read");
-    let expected = purchases.map(|one| (one.buyer.get(), one.strategy.to_owned()));
-    assert_eq!(rows, expected);
+    assert_eq!(rows, purchases.map(|one| (one.buyer.get(), one.strategy.to_owned())));
 }
 
 /// A collector of traces that panics when an order ends to wait for a batch.

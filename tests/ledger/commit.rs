@@ -6,13 +6,9 @@ mod replaced;
 mod same_key;
 mod unknown;
 
-use faulty_link::Trap;
 use gates::LIST;
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
 
-use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, until, when};
+use crate::support::prelude::*;
 
 /// The call of the procedure that writes an order, its COMMIT included.
 const CALL: &[u8] = b"\x03CALL write_order_";
@@ -52,7 +48,7 @@ async fn linked_shop() -> (FaultyLink, Instance, Instance) {
 /// Like [`linked_shop`], with some settings changed; returns a connection pool of the ledger too.
 async fn linked_shop_with(
     change: impl FnOnce(&mut Config),
-) -> (FaultyLink, Instance, Instance, mysql_connection::Database) {
+) -> (FaultyLink, Instance, Instance, Database) {
     let mut shop = Shop::with_lock_servers(change).await;
     // The one beside leaves the queues to the linked one.
     shop.config.queue.claim_idle_ms = 7_200_000;
@@ -70,15 +66,7 @@ async fn linked_shop_with(
 
 /// Asserts that the audit of an item is clean at once, and that this number of its units is held.
 async fn assert_held(instance: &Instance, item: i64, units: i64) {
-    let audit = instance.audit(item).await;
-    assert_eq!((&audit["held"], &audit["clean"]), (&json!(units), &json!(true)), "{audit}");
-}
-
-/// Changes the shop's settings: new instances reach its ledger through the link.
-async fn link_before(shop: &mut Shop) -> FaultyLink {
-    let link = link_to_ledger(shop).await;
-    shop.config.database_url = Secret::new(link.url());
-    link
+    assert_has(&instance.audit(item).await, json!({ "held": units, "clean": true }));
 }
 
 /// Purchases that nothing disturbs: between them the faults of many strategies open no breaker.
@@ -120,11 +108,9 @@ async fn sells_one_although_the_link_breaks(
         assert_eq!(link.caught(), cuts + 1, "{strategy}: the fault bit more than once");
         assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
         // What was queued leaves the queue a moment after its COMMIT.
-        let audit = eventually(&format!("a clean audit of {strategy}"), || async {
-            let audit = beside.audit(item).await;
-            when(audit["redis_queued"] == 0 && audit["clean"] == true, audit)
-        })
-        .await;
+        let is_clean = |audit: &Value| audit["redis_queued"] == 0 && audit["clean"] == true;
+        let what = format!("a clean audit of {strategy}");
+        let audit = until(&what, || beside.audit(item), is_clean).await;
         assert_eq!(audit["held"], 1, "{strategy}: {audit}");
     }
 }

@@ -6,22 +6,11 @@ mod many;
 mod parties;
 mod pause;
 
-use std::collections::HashSet;
-
-use mysql_connection::Database;
-use reqwest::Method;
 use seckill::failpoint::DRAW_POINTS;
-use serde_json::{Value, json};
-use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 use verify::{Fault, Known, Proof};
 
-use crate::http::{BOUND, assert_problem};
-use crate::process::program::{free_addr, program, serve};
-use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{
-    Answer, Client, Instance, Shop, assert_clean, changed, hold_stock_row, item_body, until,
-};
+use crate::support::prelude::*;
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.
 pub(crate) async fn shop() -> Shop {
@@ -116,16 +105,13 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     }
     let gone = instance.buyer(5);
     for _ in 0..2 {
-        let left = Client::send(gone.request(Method::DELETE, &path)).await;
-        assert_eq!(left.status, 204);
+        gone.delete(&path).await.expect_status(204);
     }
-    let left = gone.get(&path).await.json;
-    assert_eq!((&left["status"], &left["promise"]), (&json!("none"), &Value::Null));
+    gone.get(&path).await.assert_fields(200, json!({ "status": "none", "promise": null }));
     // Nobody buys, and nobody stands in line without an entry.
     assert_problem(&instance.buyer(9).buy("default", item).await, (409, "draw_only"), "of a draw");
     let waiting = format!("/api/items/{item}/waiting");
-    let waits = instance.buyer(9).post(&waiting, &json!({})).await;
-    assert_problem(&waits, (409, "draw_only"), "of a draw");
+    instance.buyer(9).post(&waiting, &json!({})).await.expect_problem(409, "draw_only");
     let list = stranger.get(&format!("/api/items/{item}/draw/entries")).await;
     assert_problem(&list, (409, "entries_open"), "of a draw");
     // As if a writer had taken it whose clock was ahead.
@@ -203,7 +189,7 @@ async fn what_cannot_be_drawn_is_refused() {
     // For its row nobody waits.
     let held = hold_stock_row(&shop.pool, item).await;
     let path = format!("/api/items/{item}/entry");
-    let left = Client::send(instance.buyer(1).request(Method::DELETE, &path)).await;
+    let left = instance.buyer(1).delete(&path).await;
     assert_problem(&left, (409, "no_draw"), "of a draw");
     held.rollback().await.expect("rolled back");
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await;
@@ -237,8 +223,7 @@ async fn what_cannot_be_drawn_is_refused() {
         (json!({ "ends_at": from_now(610) }), "invalid_schedule"),
         (json!({ "offer_seconds": 0 }), "invalid_draw"),
     ] {
-        let refused = instance.admin().edit(item, edit).await;
-        assert_problem(&refused, (422, problem), "of a draw");
+        assert_problem(&instance.admin().edit(item, edit).await, (422, problem), "of a draw");
     }
     assert_eq!(instance.admin().edit(item, json!({ "ends_at": from_now(700) })).await.status, 200);
 }
@@ -252,8 +237,7 @@ async fn a_draw_that_is_made_again_is_the_same() {
         let request = instance.admin().request(Method::POST, "/api/admin/items");
         Client::send(request.header("idempotency-key", "one").json(&body))
     };
-    let made = make().await.expect_status(201);
-    let item = made.json["id"].as_i64().expect("an id");
+    let item = make().await.expect_status(201).json["id"].as_i64().expect("an id");
     until_drawn(&instance.stranger(), item).await;
     let again = make().await;
     assert_eq!((again.status, again.json["id"].as_i64()), (201, Some(item)), "{}", again.text);
@@ -272,10 +256,9 @@ pub(crate) async fn insert_entries(pool: &Database, item: i64, count: i64) {
             let id = hex::encode(rand::random::<[u8; 16]>());
             if party.1 == 0 {
                 let is_alone = rand::random_range(0..4) > 0;
-                let key = hex::encode(rand::random::<[u8; 16]>());
                 party = match is_alone {
                     true => (id.clone(), 1),
-                    false => (key, rand::random_range(2..=4)),
+                    false => (hex::encode(rand::random::<[u8; 16]>()), rand::random_range(2..=4)),
                 };
             }
             party.1 -= 1;
@@ -303,8 +286,7 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
     let stock = 700;
     let shop = shop().await;
     let maker = idle_instance(&shop).await;
-    let parties = json!({ "draw_party_max": 4 });
-    let item = drawn_with(&maker, stock, 5 + count / 20_000, parties).await;
+    let item = drawn_with(&maker, stock, 5 + count / 20_000, json!({ "draw_party_max": 4 })).await;
     insert_entries(&shop.pool, item, count).await;
     maker.stop().await;
     // Each process goes on where the one before was killed; the last point is reached with each part of the list.

@@ -3,8 +3,6 @@
 //! Three servers for a test are slow: `make test-all` runs them. `make test-engines` runs the walk of all strategies on
 //! each of them, and `writer.rs` a pair in every `make test`.
 
-use std::time::Duration;
-
 use dev_servers::{Replication, VitessServer};
 use leaselock::mysql::named;
 use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait};
@@ -12,17 +10,11 @@ use ledger::rows::audit;
 use ledger::schema;
 use mysql_connection::begin_snapshot;
 use mysql_connection::engine::Engine;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::ItemId;
 use sqlx::{Connection, MySqlPool};
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
 
-use crate::support::crowd::{
-    Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on, until_figure,
-};
-use crate::support::{Instance, Shop, eventually, when};
+use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost, metric, on, until_figure};
+use crate::support::prelude::*;
 
 /// What an instance says of a keyspace of one shard.
 const SERVES: &str = "Vitess, 1 of 1 primaries serve";

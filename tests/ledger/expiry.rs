@@ -1,31 +1,14 @@
 //! The sweep that ends holds: whose clock it goes by, whose errors it keeps apart, and what it must
 //! not overwrite.
 
-use std::time::Duration;
-
-use dev_servers::MysqlOptions;
-use faulty_link::Trap;
-use futures::future::join_all;
 use ledger::Ledger;
-use ledger::breaker::Breakers;
 use ledger::order::OrderSteps;
-use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use mysql_connection::Database;
-use serde_json::{Value, json};
-use settings::Secret;
-use shop_domain::Clock;
-use shop_metrics::Metrics;
 use sqlx::Executor;
-use web::token::Role;
 
-use crate::http::{BOUND, order_id};
-use crate::process::program::{faketime, free_addr, serve};
+use crate::process::program::faketime;
 use crate::support::crowd::metric;
-use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, is_whole, link_to_ledger, own_mysql, until,
-    until_running, when,
-};
+use crate::support::prelude::*;
 
 /// The hold of the orders that must not end yet.
 const HOLD_SECONDS: i64 = 900;
@@ -115,8 +98,7 @@ async fn an_order_that_cannot_expire_stops_no_other() {
     shop.change(sqlx::query(count).bind(1).bind(spoiled)).await;
     wait_for_status(&instance, 1, &stuck, "expired").await;
     for item in [spoiled, item] {
-        let audit = instance.audit(item).await;
-        assert_eq!((&audit["held"], &audit["available"]), (&json!(0), &json!(10)), "{audit}");
+        assert_has(&instance.audit(item).await, json!({ "held": 0, "available": 10 }));
     }
 }
 
@@ -125,12 +107,11 @@ async fn an_order_that_cannot_expire_stops_no_other() {
 #[tokio::test]
 async fn an_order_behind_many_stuck_ones_expires() {
     const STUCK: i64 = 10;
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({"stock": STUCK + 1}), |config| {
         config.job.expire_period_ms = 20;
         config.job.expire_batch_max = 1;
     })
     .await;
-    let item = instance.make_item(json!({"stock": STUCK + 1})).await;
     for buyer in 1..=STUCK {
         buy(&instance, buyer, item).await;
     }
@@ -155,18 +136,13 @@ async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
         buy(&beside, buyer, item).await;
     }
     shop.let_holds_pass(HOLD_SECONDS).await;
-    let link = link_to_ledger(&shop).await;
+    let link = link_before(&mut shop).await;
     link.trap(Trap::at(b"  ORDER BY expires_at LIMIT ? FOR UPDATE").hold().always());
-    shop.config.database_url = Secret::new(link.url());
     shop.config.job.expire_period_ms = 20;
     let _sweeping = shop.start().await;
     tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
     // Longer than a transaction may take.
-    eventually(2 * BOUND, || async {
-        let audit = beside.audit(item).await;
-        when(audit["held"] == 0, audit)
-    })
-    .await;
+    until(2 * BOUND, || beside.audit(item), |audit| audit["held"] == 0).await;
     assert_clean(&beside, item).await;
 }
 
@@ -182,17 +158,12 @@ async fn an_order_without_an_answer_stops_none_behind_it() {
     let spoil = "UPDATE buyer_limits SET bought = bought - 1 WHERE item_id = ? AND user_id = 1";
     assert_eq!(shop.change(sqlx::query(spoil).bind(item)).await, 1);
     shop.let_holds_pass(HOLD_SECONDS).await;
-    let link = link_to_ledger(&shop).await;
+    let link = link_before(&mut shop).await;
     link.trap(Trap::at(&SILENT.to_le_bytes()).cut_server_in_silence().always());
-    shop.config.database_url = Secret::new(link.url());
     shop.config.job.expire_period_ms = 20;
     let _sweeping = shop.start().await;
     // Longer than a transaction may take.
-    eventually(2 * BOUND, || async {
-        let audit = beside.audit(item).await;
-        when(audit["held"] == 2, audit)
-    })
-    .await;
+    until(2 * BOUND, || beside.audit(item), |audit| audit["held"] == 2).await;
     assert!(link.caught() > 0, "it has an answer");
     link.mend();
     wait_for_status(&beside, SILENT, &silent, "expired").await;
@@ -223,16 +194,15 @@ async fn an_item_without_an_answer_delays_no_later_sweep() {
 
 #[tokio::test]
 async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, locked) = Shop::selling_with(json!({}), |config| {
         config.job.expire_period_ms = 20;
         config.mysql.lock_wait_timeout_seconds = 1;
     })
     .await;
-    let locked = instance.make_item(json!({})).await;
     let item = instance.make_item(json!({})).await;
     let waiting = buy(&instance, 1, locked).await;
     let elsewhere = buy(&instance, 1, item).await;
-    let holder = crate::support::hold_stock_row(&shop.pool, locked).await;
+    let holder = hold_stock_row(&shop.pool, locked).await;
     shop.let_holds_pass(HOLD_SECONDS).await;
     wait_for_status(&instance, 1, &elsewhere, "expired").await;
     wait_for_status(&instance, 1, &waiting, "pending").await;
@@ -255,8 +225,8 @@ async fn a_hold_lasts_by_the_databases_clock_whatever_an_instances_says() {
     let (right, ahead, behind) = (shop.start().await, shop.start().await, shop.start().await);
     ahead.clock.shift(time::Duration::HOUR);
     behind.clock.shift(-time::Duration::HOUR);
-    let since = time::OffsetDateTime::now_utc() - time::Duration::hours(3);
-    let since = since.format(&time::format_description::well_known::Rfc3339).expect("a time");
+    let since = OffsetDateTime::now_utc() - time::Duration::hours(3);
+    let since = since.format(&Rfc3339).expect("a time");
     let body = json!({ "hold_seconds": HOLD_SECONDS, "starts_at": since, "stock": 100 });
     let item = right.make_item(body).await;
     // One that is really wrong, not only the clock that tests can move.
@@ -330,10 +300,9 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
     let (paid, unpaid) = (buy(&beside, 1, item).await, buy(&beside, 2, item).await);
     shop.let_holds_pass(HOLD_SECONDS).await;
     // An engine without SKIP LOCKED: the sweep reads, and locks nothing.
-    let link = link_to_ledger(&shop).await;
+    let link = link_before(&mut shop).await;
     link.blank(b"FOR UPDATE SKIP LOCKED");
     link.trap(Trap::at(b"UPDATE orders SET status").hold().always());
-    shop.config.database_url = Secret::new(link.url());
     shop.config.job.expire_period_ms = 20;
     let sweeping = shop.start().await;
     // It has read both orders as pending, and has changed none.
@@ -352,12 +321,11 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
 /// same order, whichever of the orders ends first.
 #[tokio::test]
 async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
-    let (shop, maker) = Shop::open_with(|config| {
+    let (shop, maker, item) = Shop::selling_with(json!({}), |config| {
         config.job.expire_period_ms = 3_600_000;
         config.mysql.lock_wait_timeout_seconds = 20;
     })
     .await;
-    let item = maker.make_item(json!({})).await;
     // The order of buyer 9 ends first.
     let (last, first) = (buy(&maker, 9, item).await, buy(&maker, 3, item).await);
     shop.let_holds_pass(HOLD_SECONDS).await;
@@ -419,8 +387,7 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
             tokio::time::sleep(Duration::from_millis(3)).await;
             let _ = sqlx::query(turned_around).execute(&shop.pool).await;
         };
-        let presses = join_all((1..=BUYERS).map(|buyer| press(round, buyer)));
-        tokio::join!(presses, end_holds);
+        tokio::join!(join_all((1..=BUYERS).map(|buyer| press(round, buyer))), end_holds);
     }
     assert!(expired().await > 0.0, "no order has expired meanwhile");
     assert_eq!(deadlocks(&shop).await, 0);

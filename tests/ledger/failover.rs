@@ -4,19 +4,16 @@
 use dev_servers::{MysqlSet, Replication};
 use ledger::write::Arbiter;
 use mysql_connection::{Writer, is_unconfirmed};
-use serde_json::json;
 use shop_domain::OrderStatus;
-use shop_metrics::{LedgerMetrics, Metrics};
+use shop_metrics::LedgerMetrics;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::gates::stream::purchase;
-use crate::http::order_id;
-use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with, until_figure};
-use crate::support::payment_provider::TestProvider;
-use crate::support::{Instance, assert_clean, eventually, until, when};
+use crate::support::crowd::{metric, on, on_with, until_figure};
+use crate::support::prelude::*;
 
 /// Connections that a server grants while it lets nobody else in: the fewest that it accepts.
 const CONNECTIONS_MIN: usize = 10;
@@ -158,8 +155,7 @@ async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
     // The consumer is given it again.
     let stored = eventually(RECOVERY_MAX, || arbiter.reject(&refused)).await;
     assert_eq!(stored.status, OrderStatus::Rejected);
-    let there = "SELECT COUNT(*) FROM orders WHERE status = 'rejected'";
-    assert_eq!(shop.number(there).await, 1);
+    assert_eq!(shop.number("SELECT COUNT(*) FROM orders WHERE status = 'rejected'").await, 1);
 }
 
 /// The old writer lives on as a server that takes no writes, and still has its old rows.
@@ -207,8 +203,7 @@ async fn no_answer_comes_from_a_writer_that_was_replaced_a_moment_ago() {
     is_followed(&instance, 2.0).await;
     let insert = "INSERT IGNORE INTO redis_queues (item_id) VALUES (7)";
     eventually(RECOVERY_MAX, || sqlx::query(insert).execute(&shop.pool)).await;
-    let seen = seen().await;
-    assert!(!matches!(seen, Ok(0)), "the old writer answers what the new one has not");
+    assert!(!matches!(seen().await, Ok(0)), "the old writer answers what the new one has not");
 }
 
 /// A replica was left writable by mistake. The writer is silent for a moment, and comes back.

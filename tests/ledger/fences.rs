@@ -2,14 +2,13 @@
 
 use std::process::Stdio;
 
-use serde_json::json;
 use sqlx::Executor;
 use tokio::process::Command;
 
 use ledger::schema;
 
-use crate::process::program::{PROGRAM, loadtest, run, told};
-use crate::support::Shop;
+use crate::process::program::{PROGRAM, loadtest};
+use crate::support::prelude::*;
 
 /// The counters and sequences of the item's orders, each with the number of fences.
 async fn recorded(shop: &Shop, item: i64) -> Vec<(Option<String>, Option<u64>, i64)> {
@@ -65,8 +64,7 @@ async fn every_audit_names_a_stale_write_that_was_let_in() {
     // The next one is later than all of them, and hides nothing.
     assert_eq!(instance.buyer(5).buy("lock-redis", item).await.status, 201);
     assert_eq!(instance.broken(item).await, ["I6"]);
-    let (code, text) = run(&shop, &["audit"]).await;
-    assert!(code == 1 && text.contains("I6    BROKEN"), "{code}: {text}");
+    let text = run_says(&shop, &["audit"], (1, "I6    BROKEN")).await;
     assert!(text.contains("1 orders below a fence accepted before"), "{text}");
     // Nothing compared a fence that a statement has written which knows the older columns only.
     let item = instance.make_item(json!({})).await;

@@ -1,16 +1,15 @@
 //! A shop that sells on one MySQL server moves to a cluster of Vitess during the sale; docs/vitess.md has the steps.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dev_servers::{OldServer, VitessCluster};
+use mysql_connection::check;
 use mysql_connection::engine::Engine;
-use mysql_connection::{Database, check};
-use settings::Secret;
 use sqlx::{Executor, MySqlPool};
 
 use crate::ledger::reparents::{assert_told_once, can_start};
-use crate::support::crowd::{Crowd, RECOVERY_MAX, assert_nothing_lost, endless};
-use crate::support::{Instance, Shop, until};
+use crate::support::crowd::{Crowd, assert_nothing_lost, endless};
+use crate::support::prelude::*;
 
 /// Items of each strategy.
 const ITEMS: usize = 2;
@@ -51,8 +50,7 @@ async fn assert_old_is_ready(old: &Database) {
     let is_there = |said: &String| said.contains("Vitess, 1 of 1 primaries serve");
     let said = until(RECOVERY_MAX, || said_by(old), is_there).await;
     assert!(said.contains("a commit waits for no replica"), "{said}");
-    let different = check::session_differences(old).await.expect("it answers");
-    assert_eq!(different, Vec::<String>::new());
+    assert_eq!(check::session_differences(old).await.expect("it answers"), Vec::<String>::new());
     old.close().await;
 }
 
@@ -100,14 +98,13 @@ async fn a_shop_moves_from_one_server() {
     }
     let old = OldServer::start_temporary().await.expect("the old server starts");
     let operator_url = old.operator_url();
-    let shop = Shop::with(|config| {
+    let (shop, direct) = Shop::open_with(|config| {
         config.database_url = Secret::new(old.url());
         // Refused purchases are repeated at once.
         config.limits.user_per_second = 0;
         config.events.enabled = true;
     })
     .await;
-    let direct = shop.start().await;
     let sales = sales(&direct).await;
     let first = Crowd::slow(&direct, sales.clone(), PAUSE);
     first.sells_on("on one server").await;

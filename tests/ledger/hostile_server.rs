@@ -1,13 +1,10 @@
 //! A server whose own settings are others': each session sets what the program relies on.
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use mysql_connection::check;
-use serde_json::json;
-use settings::Secret;
 use sqlx::{Connection, MySqlConnection};
 
-use crate::http::{PASSWORD, order_id, sign_up};
-use crate::support::{Shop, assert_clean, own_mysql, unique};
+use crate::http::{PASSWORD, sign_up};
+use crate::support::prelude::*;
 
 /// What an operator may have set for another program. The last statement ends the writes of the start itself. The
 /// lines of one engine are comments to the other.

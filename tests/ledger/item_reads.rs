@@ -1,21 +1,15 @@
 //! Items that are asked for in the same moment are read together, and each has its own trouble.
 
-use futures::future::join_all;
 use gates::redis_store::Counters;
 use ledger::Ledger;
-use ledger::breaker::Breakers;
-use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use mysql_connection::Database;
 use seckill::catalog::Catalog;
-use serde_json::json;
-use shop_domain::{Clock, ItemId, ProductId};
-use shop_metrics::Metrics;
+use shop_domain::ProductId;
 
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 /// Nothing in the cache is young enough.
-const FRESH: std::time::Duration = std::time::Duration::ZERO;
+const FRESH: Duration = Duration::ZERO;
 
 /// A catalog whose pool has a single connection.
 fn catalog(shop: &Shop) -> (Catalog, Database) {
@@ -29,12 +23,8 @@ fn catalog(shop: &Shop) -> (Catalog, Database) {
 }
 
 async fn make_items(instance: &Instance, count: usize) -> Vec<ItemId> {
-    let mut items = Vec::new();
-    for _ in 0..count {
-        let id = instance.make_item(json!({ "stock": 7 })).await;
-        items.push(ItemId::new(id).expect("positive"));
-    }
-    items
+    let items = instance.make_items(count, &json!({ "stock": 7 })).await;
+    items.into_iter().map(|id| ItemId::new(id).expect("positive")).collect()
 }
 
 /// The prepared statements that the catalog's connection has executed.
@@ -66,8 +56,7 @@ async fn items_that_are_asked_for_together_are_read_with_one_statement() {
 #[tokio::test]
 async fn all_who_read_the_list_or_a_product_at_once_share_a_read() {
     const READERS: usize = 300;
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "kind": "shop" })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "kind": "shop" })).await;
     let body = json!({ "name": "A thing in sizes" });
     let product = instance.admin().post("/api/admin/products", &body).await.expect_status(201);
     let product = ProductId::new(product.json["id"].as_i64().expect("an id")).expect("positive");
@@ -90,8 +79,7 @@ async fn all_who_read_the_list_or_a_product_at_once_share_a_read() {
 /// A read that began before the caller came does not answer the caller: who has changed an item sees the change.
 #[tokio::test]
 async fn a_list_after_a_change_has_the_change() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "kind": "shop" })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "kind": "shop" })).await;
     let (catalog, _) = catalog(&shop);
     let readers = (0..50).map(|_| catalog.list_shop());
     let changer = async {

@@ -1,12 +1,6 @@
 //! Limits across items: "two of these five", kept by the ledger whatever the gate is.
 
-use futures::future::join_all;
-use serde_json::{Value, json};
-
-use crate::http::{assert_problem, order_id};
-use crate::support::{
-    Answer, Instance, Shop, assert_all_clean, assert_clean, until, until_running,
-};
+use crate::support::prelude::*;
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [
@@ -22,12 +16,8 @@ const STRATEGIES: [&str; 8] = [
 
 /// Items of one group, each with more units and a higher limit than the group.
 async fn make_items(instance: &Instance, group: i64, count: usize) -> Vec<i64> {
-    let mut items = Vec::new();
-    for _ in 0..count {
-        let body = json!({ "stock": 100, "per_buyer_limit": 10, "limit_group_id": group });
-        items.push(instance.make_item(body).await);
-    }
-    items
+    let body = json!({ "stock": 100, "per_buyer_limit": 10, "limit_group_id": group });
+    instance.make_items(count, &body).await
 }
 
 /// Units of a buyer's orders of these items that hold stock.
@@ -50,8 +40,7 @@ async fn a_buyer_gets_two_of_five_items_by_any_strategy() {
     for (buyer, strategy) in (1..).zip(STRATEGIES) {
         let client = instance.buyer(buyer);
         for item in &items[..2] {
-            let bought = client.buy_for_good(strategy, *item).await;
-            assert_eq!(bought.status, 201, "{strategy}: {}", bought.text);
+            client.buy_for_good(strategy, *item).await.expect_status(201);
         }
         let over = client.buy_for_good(strategy, items[2]).await;
         let code = if strategy == "redis-stream" { "rejected" } else { "group_limit_reached" };
@@ -68,8 +57,7 @@ async fn a_buyer_gets_two_of_five_items_by_any_strategy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
-    let shop = Shop::new().await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (_shop, one, two) = Shop::new().await.opened_twice().await;
     let group = one.make_group(3).await;
     let items = make_items(&one, group, 5).await;
     // Others of the same batches are not kept out.
@@ -121,10 +109,8 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
         buyer.until(&format!("/api/orders/{order}"), |seen| seen.json["status"] == "expired").await;
     }
     assert_eq!(buyer.buy("mysql-atomic", items[0]).await.status, 201);
-    let paid = buyer.step(&second, "payment").await;
-    assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
-    let late = buyer.step(&third, "payment").await;
-    assert_problem(&late, (409, "limit_reached"), "the limit is used up");
+    buyer.step(&second, "payment").await.assert_fields(200, json!({ "status": "paid" }));
+    buyer.step(&third, "payment").await.expect_problem(409, "limit_reached");
     assert_all_clean(&instance, &items).await;
 }
 
@@ -188,8 +174,7 @@ async fn nobody_waits_who_could_not_accept() {
     let sold = order_id(&instance.buyer(1).buy("mysql-atomic", scarce).await);
     let path = format!("/api/items/{scarce}/waiting");
     assert_eq!(instance.buyer(2).buy("mysql-atomic", items[0]).await.status, 201);
-    let refused = instance.buyer(2).post(&path, &json!({})).await;
-    assert_problem(&refused, (409, "group_limit_reached"), "has one already");
+    instance.buyer(2).post(&path, &json!({})).await.expect_problem(409, "group_limit_reached");
     // And the ledger decides once more when an offer is accepted.
     assert_eq!(instance.buyer(3).post(&path, &json!({})).await.status, 200);
     assert_eq!(instance.buyer(3).buy("mysql-atomic", items[0]).await.status, 201);

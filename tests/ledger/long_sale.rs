@@ -2,20 +2,17 @@
 //!
 //! `SECKILL_TEST_ORDERS=1000000` is the whole run, with 10,000 items and 50 kills.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use dev_servers::VitessCluster;
 use futures::StreamExt;
 use futures::stream;
-use serde_json::json;
-use web::token::Role;
 
 use crate::ledger::reparents::can_start;
-use crate::support::crowd::{RECOVERY_MAX, assert_nothing_lost, buy_for_sure};
+use crate::support::crowd::{assert_nothing_lost, buy_for_sure};
+use crate::support::prelude::*;
 use crate::support::shards::clustered_shop;
-use crate::support::{Client, Instance, eventually, when};
 
 /// Orders of an ordinary run, and its kills.
 const ORDERS: u64 = 10_000;

@@ -3,9 +3,8 @@
 //! What the order of time shows (I16 to I19) is in `purchase::in_time`, places of a draw (I21) in `ledger::draw::pause`.
 
 use ledger_audit::{Answer, Evidence, Outcome, Reader, judge};
-use serde_json::json;
 
-use crate::support::{Instance, Shop};
+use crate::support::prelude::*;
 
 /// Units on sale, and buyers who get one each. The next buyer is refused.
 const STOCK: i64 = 3;
@@ -181,8 +180,7 @@ async fn both_audits_read_each_fault() {
         for statement in statements {
             let statement = statement.replace(":item", &sale.item.to_string());
             let done = shop.change(sqlx::query(&statement)).await;
-            let is_planted = done > 0 || statement.starts_with("ALTER");
-            assert!(is_planted, "{statement}");
+            assert!(done > 0 || statement.starts_with("ALTER"), "{statement}");
         }
         let broken = by_load_test(&mut reader, &sale).await;
         for invariant in load_test.split_whitespace() {

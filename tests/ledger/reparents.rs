@@ -1,15 +1,13 @@
 //! A ledger on a cluster of Vitess, with tablets that replicate, while its primaries are replaced and its shards are split.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use dev_servers::{VitessCluster, VitessServer};
 use mysql_connection::engine::Engine;
-use serde_json::{Value, json};
 
-use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost};
+use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost};
+use crate::support::prelude::*;
 use crate::support::shards::{clustered_shop, items_in};
-use crate::support::{Answer, Instance, Shop, eventually, is_whole, until, when};
 
 /// Returns whether this run starts a cluster.
 pub fn can_start() -> bool {
@@ -52,11 +50,8 @@ async fn assert_lost_transactions_end(
     cluster.gate().kill().await;
     cluster.gate().restart().await.expect("vtgate starts again");
     let begin = Instant::now();
-    let bought = eventually(RECOVERY_MAX, || async {
-        let answer = instance.buyer(30).buy_with_key("mysql-atomic", item, "once").await;
-        when(matches!(answer.status, 200 | 201), answer)
-    });
-    bought.await;
+    let buy = || async { instance.buyer(30).buy_with_key("mysql-atomic", item, "once").await };
+    until(RECOVERY_MAX, buy, |answer| matches!(answer.status, 200 | 201)).await;
     println!("sold {:?} after vtgate was back", begin.elapsed());
 }
 

@@ -4,17 +4,13 @@
 use std::cell::Cell;
 
 use mysql_connection::with_new_id;
-use reqwest::Method;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::UserId;
 use sqlx::Executor;
-use time::{Duration, OffsetDateTime};
-use web::token::{Holder, Role, Tokens};
+use time::Duration;
+use web::token::{Holder, Tokens};
 
 use crate::http::{PASSWORD, sign_in, sign_up};
-use crate::process::program::{program, run, told};
-use crate::support::{Client, Instance, Shop, own_redis, until};
+use crate::support::own_redis;
+use crate::support::prelude::*;
 
 const NEW_SECRET: &str = "another secret for tests, of thirty-two characters and more";
 
@@ -123,8 +119,7 @@ async fn a_lost_sign_out_of_all_sessions_does_not_give_its_number_again() {
     let (shop, instance) = Shop::open().await;
     let (id, token) = account(&instance, "ada").await;
     let sign_out = async |token: &str| {
-        let client = instance.stranger().with_token(token);
-        assert_eq!(Client::send(client.request(Method::DELETE, "/api/sessions")).await.status, 204);
+        assert_eq!(instance.stranger().with_token(token).delete("/api/sessions").await.status, 204);
     };
     sign_out(&token).await;
     let second = sign_in(&instance.stranger(), "ada", PASSWORD).await;
@@ -148,8 +143,7 @@ async fn a_restored_ledger_sells_after_its_check_alone() {
     let (shop, instance, item) = Shop::selling(json!({ "strategy": "redis-lua" })).await;
     assert_eq!(instance.buyer(1).buy("redis-lua", item).await.status, 201);
     let _ = instance.stop().await;
-    let (code, said) = run(&shop, &["restored"]).await;
-    assert_eq!(code, 1, "{said}");
+    let said = run_says(&shop, &["restored"], (1, "")).await;
     for words in ["secret: SECKILL_SECRET", "redis: it still has keys of 1 items", "must not sell"]
     {
         assert!(said.contains(words), "{words}: {said}");
@@ -185,9 +179,7 @@ async fn a_restored_ledger_is_compared_with_all_keys_of_redis() {
     }
     let prefix = shop.config.redis.prefix.clone();
     let () = redis.run(&["EVAL", LOAD, "0", &prefix]).await.expect("keys of items");
-    let (code, said) = run(&shop, &["restored"]).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("redis: it still has keys of 100 items"), "{said}");
+    run_says(&shop, &["restored"], (1, "redis: it still has keys of 100 items")).await;
     let () = redis.run(&["EVAL", DROP, "0", &prefix]).await.expect("deleted");
     let (_, said) = run(&shop, &["restored"]).await;
     assert!(said.contains("redis: ok"), "{said}");

@@ -2,20 +2,15 @@
 
 mod asked;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use dev_servers::VitessServer;
 use ledger::rows::payments;
-use serde_json::{Value, json};
-use settings::Secret;
 use shop_domain::payment::PaymentId;
 use sqlx::{Connection, Row};
 
 use crate::ledger::reparents::can_start;
 use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost};
+use crate::support::prelude::*;
 use crate::support::shards::make_tables;
-use crate::support::{Instance, Shop, assert_all_clean};
 
 /// The databases of the shards on the server behind.
 const SHARDS: [&str; 2] = ["seckill_items_-80", "seckill_items_80-"];
@@ -61,8 +56,7 @@ async fn an_item_of_each(vitess: &VitessServer, instance: &Instance, stock: u32)
     for _ in 0..ITEMS_MAX {
         let before = rows_in(vitess, "items").await;
         let item = instance.make_item(json!({ "stock": stock, "per_buyer_limit": 4 })).await;
-        let after = rows_in(vitess, "items").await;
-        let shard = usize::from(after[1] > before[1]);
+        let shard = usize::from(rows_in(vitess, "items").await[1] > before[1]);
         of_each[shard] = Some(item);
         if let [Some(first), Some(second)] = of_each {
             return [first, second];
@@ -195,7 +189,7 @@ async fn items_in_two_shards_are_sold() {
     assert_payments_share_no_lock(&vitess, &shop).await;
     let instance = shop.start().await;
     let items = an_item_of_each(&vitess, &instance, 100).await;
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     // Each buyer is one person who buys one item: the lock of a buyer lets one purchase pass at a time.
     for (strategy, first) in [("mysql-atomic", 100), ("mysql-batch", 200), ("lock-redis", 300)] {
         for buyer in first..first + 16 {
@@ -231,8 +225,7 @@ async fn items_in_two_shards_are_sold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn questions_over_two_shards_are_answered() {
     let Some(mut vitess) = two_shards().await else { return };
-    let shop = sharded_shop(&mut vitess).await;
-    let instance = shop.start().await;
+    let (shop, instance) = sharded_shop(&mut vitess).await.opened().await;
     let scarce = an_item_of_each(&vitess, &instance, 1).await;
     asked::assert_the_server_says_the_time(&vitess, &shop, scarce).await;
     let group = asked::make_group(&instance).await;

@@ -1,26 +1,15 @@
 //! Batches of many items: trouble with one item is no trouble of the others, and a crowd at one item
 //! keeps nobody else waiting.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
-use faulty_link::Trap;
-use futures::future::join_all;
 use ledger::rows::items;
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::{Item, ItemId, Outcome, Purchase, Refusal, RequestKey};
-use shop_metrics::Metrics;
+use shop_domain::{Item, Refusal, RequestKey};
 use sqlx::{Executor, Row};
-use tokio_util::task::TaskTracker;
 
-use crate::http::order_id;
-use crate::support::{
-    Answer, Client, FaultyLink, Instance, Shop, assert_clean, eventually, hold_stock_row,
-    link_to_ledger, purchase_of, until,
-};
+use crate::support::assert_clean;
+use crate::support::prelude::*;
 
 /// Group commit with one shared queue, and some items.
 struct Testbed {
@@ -141,8 +130,7 @@ async fn a_crowd_at_one_item_keeps_nobody_else_waiting() {
     let served = AtomicUsize::new(0);
     let (testbed, served) = (&testbed, &served);
     let crowd = (1..=CROWD).map(|buyer| async move {
-        let bought = testbed.purchase(0, buyer + 1_000);
-        let outcome = testbed.group_commit.write(bought, None).await;
+        let outcome = testbed.group_commit.write(testbed.purchase(0, buyer + 1_000), None).await;
         served.fetch_add(1, Ordering::Relaxed);
         outcome
     });
@@ -189,13 +177,11 @@ async fn nobody_else_pays(testbed: &Testbed, first: impl Fn(i64) -> Vec<Purchase
 #[tokio::test]
 async fn a_sold_out_rush_next_door_costs_nobody_a_rollback() {
     let testbed = Testbed::new(30, 20).await;
-    let item = testbed.items[0].id.get();
-    testbed.shop.set_stock(item, 1).await;
+    testbed.shop.set_stock(testbed.items[0].id.get(), 1).await;
     let rush = |wave: i64| (0..3).map(|one| testbed.purchase(0, wave * 10 + one)).collect();
     let rushed = nobody_else_pays(&testbed, rush).await;
     assert_eq!(count_sold(&rushed), 1, "{rushed:?}");
-    let sold_out = rushed.iter().filter(|outcome| is_sold_out(outcome)).count();
-    assert_eq!(sold_out, 23, "{rushed:?}");
+    assert_eq!(rushed.iter().filter(|outcome| is_sold_out(outcome)).count(), 23, "{rushed:?}");
 }
 
 fn is_sold_out(outcome: &Outcome) -> bool {
@@ -205,8 +191,7 @@ fn is_sold_out(outcome: &Outcome) -> bool {
 #[tokio::test]
 async fn an_item_that_stays_sold_out_is_not_apart_for_ever() {
     let testbed = Testbed::new(10, 20).await;
-    let item = testbed.items[0].id.get();
-    testbed.shop.set_stock(item, 0).await;
+    testbed.shop.set_stock(testbed.items[0].id.get(), 0).await;
     let (others, refused) =
         testbed.wave(1, (100..103).map(|buyer| testbed.purchase(0, buyer)).collect()).await;
     assert_sold(&others);
@@ -257,8 +242,7 @@ async fn an_order_that_the_ledger_never_takes_spoils_no_other() {
 #[tokio::test]
 async fn a_row_that_somebody_holds_stops_its_item_alone() {
     let testbed = Testbed::new(30, 100).await;
-    let held = testbed.items[0].id.get();
-    let holder = hold_stock_row(&testbed.shop.pool, held).await;
+    let holder = hold_stock_row(&testbed.shop.pool, testbed.items[0].id.get()).await;
     let of_the_held = testbed.write_all((1..=6).map(|buyer| testbed.purchase(0, buyer)));
     let of_the_others = async {
         for buyer in 1..=6 {
@@ -285,8 +269,7 @@ async fn the_stock_of_many_items_is_taken_by_the_primary_key() {
     for count in [6, 60] {
         let testbed = Testbed::new(count, 10).await;
         // Two orders are written by themselves; this one is in the first batch.
-        let held = testbed.items[3].id.get();
-        let holder = hold_stock_row(&testbed.shop.pool, held).await;
+        let holder = hold_stock_row(&testbed.shop.pool, testbed.items[3].id.get()).await;
         let look = async {
             let running = "SELECT INFO FROM information_schema.PROCESSLIST \
                  WHERE DB = DATABASE() AND INFO LIKE 'UPDATE stock %CASE%'";
@@ -340,14 +323,12 @@ async fn a_lost_commit_is_settled_for_all_items_together() {
 async fn two_instances_share_a_hundred_items_without_a_deadlock() {
     let shop = Shop::new().await;
     let instances = [shop.start().await, shop.start().await];
-    let mut items = Vec::new();
-    for _ in 0..100 {
-        items.push(instances[0].make_item(json!({ "stock": 8, "per_buyer_limit": 2 })).await);
-    }
+    let item = json!({ "stock": 8, "per_buyer_limit": 2 });
+    let items = instances[0].make_items(100, &item).await;
     let clients = instances.each_ref().map(Instance::stranger);
     for wave in 1..=4 {
         let press = |instance: usize, item: i64| {
-            let token = instances[instance].token(wave, web::token::Role::Buyer);
+            let token = instances[instance].token(wave, Role::Buyer);
             let client = clients[instance].with_token(&token);
             async move { buy_with_key(&client, item, &format!("key-{wave}")).await }
         };
@@ -358,8 +339,7 @@ async fn two_instances_share_a_hundred_items_without_a_deadlock() {
         assert_eq!(here, there, "one key, one order");
     }
     for item in items {
-        let audit = assert_clean(&instances[0], item).await;
-        assert_eq!(audit["held"], 4, "{audit}");
+        assert_eq!(assert_clean(&instances[0], item).await["held"], 4);
     }
 }
 

@@ -1,19 +1,13 @@
 //! Links that die without a word: what was sent over them is swallowed, and neither end is told. New
 //! connections get through, so an instance has to notice and connect again.
 
-use std::time::Duration;
-
-use faulty_link::Trap;
 use gates::redis_store::RedisClient;
 use mysql_connection::limits::TRANSACTION_MAX;
 use mysql_connection::{is_unconfirmed, transact};
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
 use sqlx::Executor;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{FaultyLink, Instance, Shop, link_to, link_to_ledger, redis_url};
+use crate::support::prelude::*;
 
 /// How long it may take until everything is sold again: far longer than the bounds of the service,
 /// since machines that test are loaded.
@@ -46,7 +40,7 @@ async fn sells_again(strategies: &[&'static str], instance: &Instance, link: &Fa
         assert!([201, 202].contains(&first.status), "{strategy}: {}", first.text);
         items.push((strategy, item));
     }
-    let mut buyers = tokio::task::JoinSet::new();
+    let mut buyers = JoinSet::new();
     for &(strategy, item) in &items {
         for id in 2..2 + BUYERS {
             let buyer = instance.buyer(id);
@@ -119,7 +113,7 @@ async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
     let item = instance.make_item(json!({ "stock": 10_000, "per_buyer_limit": 10_000 })).await;
     let buyer = instance.buyer(1);
     let mut events =
-        buyer.request(reqwest::Method::GET, "/api/orders/events").send().await.expect("a stream");
+        buyer.request(Method::GET, "/api/orders/events").send().await.expect("a stream");
     assert!(events.status().is_success(), "{}", events.status());
     redis.strand();
     let stranded = redis.connections();

@@ -3,12 +3,9 @@
 //! The certificates in `tests/ledger/tls` are for 127.0.0.1 and localhost, by an authority whose key is
 //! thrown away, and good for a hundred years.
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use mysql_connection::engine::Engine;
-use serde_json::json;
-use settings::Secret;
 
-use crate::support::{Shop, own_mysql, unique};
+use crate::support::prelude::*;
 
 fn file(name: &str) -> String {
     format!("{}/tests/ledger/tls/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -44,8 +41,7 @@ async fn tls_is_spoken_where_the_url_asks_and_verified_where_it_says_so() {
 }
 
 async fn without_it_unless_the_url_asks(server: &MysqlServer) {
-    let plain = shop(server, "").await;
-    assert_eq!(tls_of(&plain).await, None);
+    assert_eq!(tls_of(&shop(server, "").await).await, None);
     let required = shop(server, "?ssl-mode=REQUIRED").await;
     let protocol = tls_of(&required).await.expect("TLS is in force");
     assert!(protocol.starts_with("TLSv1."), "{protocol}");

@@ -1,8 +1,6 @@
 //! The arbiter against a real server: what happens when a transaction goes wrong half-way.
 
-use serde_json::json;
-
-use crate::support::Shop;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
@@ -11,8 +9,7 @@ async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
     // As if a later holder had written: its clock was an hour ahead.
     let ahead = "UPDATE fences SET fence = fence + 3600000000 WHERE item_id = ?";
     shop.change(sqlx::query(ahead).bind(item)).await;
-    let fenced = instance.buyer(2).buy("lock-redis", item).await;
-    assert_eq!(fenced.brief(), (503, "contended"), "{}", fenced.text);
+    assert_eq!(instance.buyer(2).buy("lock-redis", item).await.brief(), (503, "contended"));
     let metrics = instance.stranger().get("/metrics").await.text;
     let counted =
         "seckill_arbiter_refusals_by_reason_total{strategy=\"lock-redis\",reason=\"fenced\"} 1";
@@ -37,8 +34,7 @@ async fn an_emptied_redis_is_noticed_and_loaded_from_the_ledger() {
             // An older copy: a lower epoch, with stock that was sold since.
             let () = shop.redis(&["HSET", &key, "epoch", "1", "available", "500"]).await;
         }
-        let buyer = instance.buyer(2 + round);
-        assert_eq!(buyer.buy("redis-watch", item).await.status, 201, "round {round}");
+        instance.buyer(2 + round).buy("redis-watch", item).await.expect_status(201);
         let audit = instance.audit(item).await;
         assert_eq!(audit["redis_available"], audit["available"], "{audit}");
     }

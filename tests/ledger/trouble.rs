@@ -1,23 +1,12 @@
 //! Trouble with one item, or with one server, stays there: the others are sold and paid for.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures::future::join_all;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
-use tokio_util::task::TaskTracker;
 
 use super::draw::{drawn_item, enter};
-use crate::http::{assert_clean, order_id};
 use crate::support::crowd::until_figure;
-use crate::support::{
-    Answer, Instance, Shop, assert_all_clean, hold_stock_row, is_breaker_open, own_redis, until,
-    until_in_flight, until_running,
-};
+use crate::support::own_redis;
+use crate::support::prelude::*;
 
 /// Buyers who press at once: more than a breaker needs to see.
 const BUYERS: i64 = 40;
@@ -58,10 +47,8 @@ async fn others_go_on(
     let sell = async |buyers: std::ops::Range<i64>| {
         for id in buyers {
             let buyer = instance.buyer(id);
-            let sold = buyer.buy("mysql-atomic", other).await;
-            assert_eq!(sold.status, 201, "another item: {}", sold.text);
-            let paid = buyer.step(&order_id(&sold), "payment").await;
-            assert_eq!(paid.status, 200, "a payment: {}", paid.text);
+            let sold = buyer.buy("mysql-atomic", other).await.expect_status(201);
+            buyer.step(&order_id(&sold), "payment").await.expect_status(200);
         }
     };
     let (answers, ()) = tokio::join!(many_buyers, sell(1..11));
@@ -87,8 +74,7 @@ fn assert_contended(answers: &[Answer]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
-    let (shop, instance) = Shop::open_with(impatient).await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), impatient).await;
     let guard = hold_lock(&shop, item).await;
     let answers = others_go_on(&instance, many_buyers(&instance, "lock-redis", item, 100)).await;
     assert!(!guard.is_lost(), "the lock was not held all the time");
@@ -100,8 +86,7 @@ async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
-    let (shop, instance) = Shop::open_with(impatient).await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), impatient).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     for strategy in ["mysql-atomic", "mysql-batch", "lock-redis"] {
         let buyers = many_buyers(&instance, strategy, item, 100);
@@ -156,22 +141,20 @@ async fn entries_into_a_draw_whose_row_is_held_are_the_trouble_of_its_item_alone
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_items() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
         impatient(config);
         // Those of the held row wait until the test lets go of it.
         config.purchase.deadline_ms = 30_000;
         config.lifecycle.drain_ms = 30_000;
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     let others = async {
         let waiting = usize::try_from(BUYERS).expect("a few");
         until_in_flight(&instance, waiting).await;
         for id in 1..5 {
-            let sold = instance.buyer(id).buy("mysql-version", other).await;
-            assert_eq!(sold.status, 201, "another item: {}", sold.text);
+            instance.buyer(id).buy("mysql-version", other).await.expect_status(201);
         }
         // They did not wait until those of the first item had given up.
         until_in_flight(&instance, waiting).await;
@@ -185,18 +168,16 @@ async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_i
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
         impatient(config);
         config.purchase.in_flight_max = 20;
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     let others = async {
         until_figure(&instance, "seckill_purchases_shed_total", |shed| shed >= 1.0).await;
-        let sold = instance.buyer(1).buy("mysql-atomic", other).await;
-        assert_eq!(sold.status, 201, "another item: {}", sold.text);
+        instance.buyer(1).buy("mysql-atomic", other).await.expect_status(201);
     };
     let buyers = many_buyers(&instance, "mysql-atomic", item, 100);
     let (answers, ()) = tokio::join!(buyers, others);
@@ -222,14 +203,12 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
         config.purchase.item_age_ms_max = 600_000;
     })
     .await;
-    let (mut held, mut others, mut orders) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..CONNECTIONS {
-        held.push(instance.make_item(json!({ "stock": 100 })).await);
-    }
-    for _ in 0..ITEMS_WITHOUT {
-        let item = instance.make_item(json!({ "stock": 100 })).await;
-        orders.push(order_id(&instance.buyer(1).buy("mysql-atomic", item).await));
-        others.push(item);
+    let item = json!({ "stock": 100 });
+    let held = instance.make_items(CONNECTIONS as usize, &item).await;
+    let others = instance.make_items(ITEMS_WITHOUT, &item).await;
+    let mut orders = Vec::new();
+    for item in &others {
+        orders.push(order_id(&instance.buyer(1).buy("mysql-atomic", *item).await));
     }
     let mut holder = hold_stock_row(&shop.pool, held[0]).await;
     for item in &held {
@@ -293,10 +272,7 @@ async fn end_idle_sessions(shop: &Shop) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_failure() {
     let (shop, instance) = Shop::open().await;
-    let mut items = Vec::new();
-    for _ in 0..10 {
-        items.push(instance.make_item(json!({ "stock": 100 })).await);
-    }
+    let items = instance.make_items(10, &json!({ "stock": 100 })).await;
     // One buyer has one lock, so each item has buyers of its own.
     let buyers_of = |item: i64| (item + 1) * 100;
     for item in &items[1..] {
@@ -316,13 +292,12 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_redis_is_not_the_ledgers_fault() {
     let redis = own_redis(1, &[]).await.pop().expect("one Redis");
-    let (_shop, instance) = Shop::open_with(|config| {
+    let (_shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
         impatient(config);
         config.redis.command_timeout_ms = 500;
         config.redis_url = Secret::new(redis.url());
     })
     .await;
-    let item = instance.make_item(json!({ "stock": 1_000 })).await;
     assert_eq!(instance.buyer(1).buy_for_good("redis-stream", item).await.status, 201);
     assert!(redis.pause(), "Redis was not stopped");
     let answers = others_go_on(&instance, many_buyers(&instance, "redis-stream", item, 100)).await;

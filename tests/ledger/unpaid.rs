@@ -1,10 +1,6 @@
 //! Buyers who hold units and do not pay: after a few holds that expired, they hold none any more.
 
-use futures::future::join_all;
-use serde_json::{Value, json};
-
-use crate::http::{assert_problem, order_id};
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, changed, until};
+use crate::support::prelude::*;
 
 /// Forms in which orders are written: the procedure, batches, and a lock with its fence.
 const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];
@@ -82,8 +78,7 @@ async fn a_buyer_who_pays_may_go_on() {
     let buyer = instance.buyer(1);
     let late = abandon(&shop, &instance, &buyer, item).await;
     for _ in 0..3 {
-        let bought = buyer.buy("default", item).await.expect_status(201);
-        pay(&instance, 1, &bought).await;
+        pay(&instance, 1, &buyer.buy("default", item).await.expect_status(201)).await;
     }
     abandon(&shop, &instance, &buyer, item).await;
     for strategy in STRATEGIES {
@@ -106,8 +101,7 @@ async fn an_offer_is_accepted_after_unpaid_holds() {
     for _ in 0..2 {
         abandon(&shop, &instance, &buyer, item).await;
     }
-    let refused = buyer.buy("default", item).await;
-    assert_problem(&refused, (409, "unpaid_limit_reached"), "a third hold");
+    buyer.buy("default", item).await.expect_problem(409, "unpaid_limit_reached");
     let other = instance.buyer(2);
     let held = order_id(&other.buy("default", item).await);
     let waiting = format!("/api/items/{item}/waiting");

@@ -1,21 +1,15 @@
 //! An upgrade during a sale: the ledger is migrated by a later build while this one sells.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use ledger::schema;
-use serde_json::{Value, json};
 use sqlx::Executor;
 use tokio::time::timeout;
-use web::token::Role;
 
 use super::draw::{self, drawn_item};
-use crate::http::assert_problem;
-use crate::process::program::{free_addr, press, program, run, serve, signal, told};
-use crate::support::{
-    BOUND, Client, Instance, Shop, assert_clean, eventually, patient_transaction, purchase_path,
-    until_running, when,
-};
+use crate::process::program::signal;
+use crate::support::prelude::*;
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
 /// default, and indexes. docs/operations.md promises it.
@@ -38,8 +32,7 @@ const LATER: &str = "INSERT INTO _sqlx_migrations \
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced() {
-    let shop = Shop::new().await;
-    let maker = shop.start().await;
+    let (shop, maker) = Shop::open().await;
     let mut items = Vec::new();
     for strategy in ["lock-redis", "mysql-batch", "mysql-atomic"] {
         items.push((strategy, maker.make_item(json!({ "stock": STOCK })).await));
@@ -54,9 +47,9 @@ async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced
             let client = Client::new(addr.parse().expect("an address"), Some(token));
             press(client, purchase_path(strategy, *item), format!("key-{strategy}-{id}"))
         });
-        futures::future::join_all(presses.map(tokio::spawn))
+        join_all(presses.map(tokio::spawn))
     });
-    let sales = futures::future::join_all(sales);
+    let sales = join_all(sales);
     let migration = async {
         for statement in EXPANSIONS {
             eventually("a step of the migration", || async {
@@ -79,8 +72,7 @@ async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced
     // The earlier instance leaves politely; the other one goes on.
     signal(earlier.id().expect("running"), "TERM").await;
     assert_eq!(earlier.wait().await.expect("ended").code(), Some(0));
-    let ready = Client::new(second.parse().expect("an address"), None).get("/readyz").await;
-    assert_eq!(ready.status, 200, "{}", ready.text);
+    Client::new(second.parse().expect("an address"), None).get("/readyz").await.expect_status(200);
     for (_, item) in items {
         assert_clean(&maker, item).await;
     }
@@ -127,7 +119,7 @@ async fn sells_during(
         let order = order_of_key(instance, (strategy, item), id).await;
         assert_eq!(order_of_key(instance, (strategy, item), id).await, order, "{strategy}");
     });
-    let (_, changed) = tokio::join!(futures::future::join_all(presses), change);
+    let (_, changed) = tokio::join!(join_all(presses), change);
     changed.expect("the indexes are changed");
 }
 
@@ -201,8 +193,7 @@ async fn migrations_that_were_broken_off_go_on() {
         shop.pool.execute(statement).await.expect("broken off");
     }
     schema::migrate(&shop.config, &shop.pool).await.expect("they go on");
-    let state = schema::schema_state(&shop.pool).await.expect("read");
-    assert_eq!(state, schema::SchemaState::Current);
+    assert_eq!(schema::schema_state(&shop.pool).await.expect("read"), schema::SchemaState::Current);
     for done in ["SELECT first_stock FROM items", "SELECT home_epoch FROM stock"] {
         shop.pool.execute(done).await.expect("the further statements are done");
     }
@@ -320,8 +311,7 @@ async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
     ] {
         shop.pool.execute(plant).await.expect("planted");
         for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
-            let (code, text) = run(&shop, arguments).await;
-            assert_eq!((code, text.contains(sentence)), (2, true), "{arguments:?}: {text}");
+            run_says(&shop, arguments, (2, sentence)).await;
         }
         shop.pool.execute(remove).await.expect("removed");
     }
@@ -360,11 +350,9 @@ async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
     instance.stop().await;
     execute_all(&shop, &OF_DRAWS_WITH_A_SEED).await;
     let sentence = format!("draws that an earlier build has announced are not over: {item};");
-    let (code, text) = run(&shop, &["migrate"]).await;
-    assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
+    run_says(&shop, &["migrate"], (2, &sentence)).await;
     shop.pool.execute(DRAW_IS_OVER).await.expect("ended");
-    let (code, text) = run(&shop, &["migrate"]).await;
-    assert_eq!(code, 0, "{text}");
+    run_says(&shop, &["migrate"], (0, "")).await;
 
     let instance = shop.start().await;
     let stranger = instance.stranger();
@@ -383,6 +371,5 @@ async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
     // The build before goes on for a while beside this one, and announces a draw.
     shop.pool.execute(OPEN_AGAIN).await.expect("open");
     stranger.until_said("draws", "1 of 1 draws failed").await;
-    let (code, text) = run(&shop, &["migrate"]).await;
-    assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
+    run_says(&shop, &["migrate"], (2, &sentence)).await;
 }

@@ -1,20 +1,17 @@
 //! What the service makes of Vitess' words, said by a server that every run of the tests has.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use faulty_link::FaultyLink;
 use ledger::work::monitor;
 use mysql_connection::{Writer, check};
-use settings::Secret;
-use shop_metrics::Metrics;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::hostile_server::OF_OTHERS;
 use crate::process::start_mistakes::is_mariadb;
-use crate::support::{Shop, own_mysql, until};
+use crate::support::prelude::*;
 
 /// What a server is told to say: the message of a vtgate, which ends with the values of the statement.
 const TAKEN: &str = "SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 1062, MESSAGE_TEXT = 'Duplicate entry ''5'' for key \

@@ -6,18 +6,7 @@ mod timeline;
 
 use std::ops::RangeInclusive;
 
-use faulty_link::Trap;
-use futures::future::join_all;
-use reqwest::Method;
-use serde_json::{Value, json};
-use settings::Secret;
-
-use crate::http::{BOUND, assert_problem, available, order_id};
-use crate::support::event_stream::{Event, Events};
-use crate::support::{
-    Answer, Client, Instance, Shop, assert_clean, changed, eventually, is_whole, link_to_ledger,
-    until, until_running, when,
-};
+use crate::support::prelude::*;
 
 fn path(item: i64) -> String {
     format!("/api/items/{item}/waiting")
@@ -35,7 +24,7 @@ async fn all_join(instance: &Instance, buyers: RangeInclusive<i64>, item: i64) {
 }
 
 async fn leave(client: &Client, item: i64) -> Answer {
-    Client::send(client.request(Method::DELETE, &path(item))).await
+    client.delete(&path(item)).await
 }
 
 async fn accept(client: &Client, item: i64, key: &str) -> Answer {
@@ -109,8 +98,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
         let rush = instance.buyer(99).buy(strategy, item).await;
         assert_eq!(rush.brief(), (409, "sold_out"), "{strategy} saw the offered unit");
     }
-    let other = accept(&instance.buyer(12), item, "k").await;
-    assert_problem(&other, (409, "no_offer"), "another's offer");
+    accept(&instance.buyer(12), item, "k").await.expect_problem(409, "no_offer");
     assert_eq!(assert_clean(&instance, item).await["offered"], 1);
 
     let bought = accept(&instance.buyer(11), item, "k").await.expect_status(201);
@@ -118,8 +106,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     let replayed = accept(&instance.buyer(11), item, "k").await;
     assert_eq!((replayed.status, &replayed.json["id"]), (201, &bought.json["id"]));
     assert_eq!(replayed.headers["idempotency-replayed"], "true");
-    let more = accept(&instance.buyer(11), item, "other").await;
-    assert_problem(&more, (409, "limit_reached"), "once");
+    accept(&instance.buyer(11), item, "other").await.expect_problem(409, "limit_reached");
     let place = instance.buyer(11).get(&path(item)).await.json;
     assert_eq!((&place["status"], &place["order_id"]), (&json!("accepted"), &bought.json["id"]));
     assert_problem(&join(&instance.buyer(11), item).await, (409, "limit_reached"), "at the limit");
@@ -323,9 +310,7 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
         shop.let_holds_pass(601).await;
         let lapsed = "SELECT COUNT(*) FROM waiting_list WHERE status = 'lapsed'";
         until("lapsed offers", || shop.number(lapsed), |lapsed| *lapsed >= round * 6).await;
-        let audit = two.audit(item).await;
-        assert_eq!(audit["clean"], true, "{audit}");
-        assert_eq!(audit["offered"], 6);
+        assert_has(&two.audit(item).await, json!({ "clean": true, "offered": 6 }));
     }
     let order: Vec<i64> = shop.read_all(sqlx::query_scalar(
         "SELECT user_id FROM waiting_list WHERE offered_at IS NOT NULL ORDER BY offered_at, place",

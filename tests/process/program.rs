@@ -63,6 +63,13 @@ pub async fn run(shop: &Shop, arguments: &[&str]) -> (i32, String) {
     told(&program(shop, arguments).output().await.expect("the program runs"))
 }
 
+/// Runs the program, which must end with this code and these words, and returns all that it says.
+pub async fn run_says(shop: &Shop, arguments: &[&str], (expected, words): (i32, &str)) -> String {
+    let (code, text) = run(shop, arguments).await;
+    assert_eq!((code, text.contains(words)), (expected, true), "{arguments:?}: {text}");
+    text
+}
+
 pub fn told(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
@@ -255,22 +262,19 @@ async fn the_audit_command_says_clean_broken_or_nothing_read() {
     assert_eq!(run(&shop, &["audit"]).await.0, 2, "an audit of nothing proves nothing");
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy("default", item).await.status, 201);
-    let (code, text) = run(&shop, &["audit", "--item", &item.to_string()]).await;
-    assert_eq!(code, 0, "{text}");
-    assert!(text.contains("clean, 0 units oversold"), "{text}");
+    let text =
+        run_says(&shop, &["audit", "--item", &item.to_string()], (0, "clean, 0 units oversold"))
+            .await;
     // Each column begins below its name.
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("  ")).collect();
     let at = rows[0].find("invariant").expect("a name");
     let is_aligned = |row: &&str| row[..at].ends_with("  ") && !row[at..].starts_with(' ');
     assert!(rows.len() > 20 && rows.iter().all(is_aligned), "{text}");
     shop.change(sqlx::query("DELETE FROM orders WHERE item_id = ?").bind(item)).await;
-    let (code, text) = run(&shop, &["audit"]).await;
-    assert_eq!(code, 1, "{text}");
-    assert!(text.contains("I1    BROKEN"), "{text}");
+    run_says(&shop, &["audit"], (1, "I1    BROKEN")).await;
     // Its stock is left.
     shop.change(sqlx::query("DELETE FROM items WHERE id = ?").bind(item)).await;
-    let (code, text) = run(&shop, &["audit"]).await;
-    assert!(code == 1 && text.contains(&format!("item {item}: BROKEN")), "{code}: {text}");
+    run_says(&shop, &["audit"], (1, &format!("item {item}: BROKEN"))).await;
     assert_eq!(run(&shop, &["audit", "--item", "4711"]).await.0, 2);
     let mut unreachable = program(&shop, &["audit"]);
     unreachable.env("DATABASE_URL", "mysql://seckill:x@127.0.0.1:9/seckill");

@@ -9,17 +9,9 @@ mod links;
 mod returns;
 mod steps;
 
-use reqwest::Method;
 use seckill::failpoint::hold::Director;
-use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
-use crate::http::{assert_problem, available, order_id};
-use crate::support::{
-    Answer, BOUND, Client, Instance, Shop, assert_all_clean, assert_clean, hold_stock_row, until,
-    until_in_flight,
-};
+use crate::support::prelude::*;
 
 /// Lines of items and units.
 fn lines(lines: &[(i64, u32)]) -> Value {
@@ -41,13 +33,16 @@ async fn items(instance: &Instance, count: usize) -> Vec<i64> {
     items_of(instance, count, 10).await
 }
 
+/// A shop with some settings changed, one instance, and [`items`].
+async fn selling(count: usize, change: impl FnOnce(&mut Config)) -> (Shop, Instance, Vec<i64>) {
+    let (shop, instance) = Shop::open_with(change).await;
+    let items = items(&instance, count).await;
+    (shop, instance, items)
+}
+
 /// Items of which each has this number of units.
 async fn items_of(instance: &Instance, count: usize, stock: i64) -> Vec<i64> {
-    let mut items = Vec::new();
-    for _ in 0..count {
-        items.push(instance.make_item(json!({ "stock": stock, "per_buyer_limit": 4 })).await);
-    }
-    items
+    instance.make_items(count, &json!({ "stock": stock, "per_buyer_limit": 4 })).await
 }
 
 /// A unit of each of these items.
@@ -81,16 +76,14 @@ async fn a_number_that_is_null_is_left_out_and_a_wrong_one_names_its_line() {
     assert_eq!((made.status, &made.json["quantity"]), (201, &json!(1)), "{}", made.text);
     let extension = format!("/api/orders/{}/extension", order_id(&made));
     buyer.post(&extension, &json!({ "seconds": null })).await.expect_status(200);
-    let refused = reserve(&buyer, &[(item, 0)]).await;
-    assert_problem(&refused, (422, "quantity_out_of_range"), "no units");
+    let refused = reserve(&buyer, &[(item, 0)]).await.expect_problem(422, "quantity_out_of_range");
     assert_eq!(refused.json["item_id"], item);
     assert_clean(&instance, item).await;
 }
 
 #[tokio::test]
 async fn all_lines_are_one_order() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 3).await;
+    let (shop, instance, items) = selling(3, |_| {}).await;
     let buyer = instance.buyer(1);
     // The lines of the answer are in the order of the items.
     let made = reserve(&buyer, &[(items[2], 2), (items[0], 1), (items[1], 3)]).await;
@@ -103,8 +96,7 @@ async fn all_lines_are_one_order() {
     assert_eq!(made.json["amount_cents"], price * 6);
     assert_eq!((&made.json["item_id"], &made.json["quantity"]), (&json!(items[0]), &json!(1)));
     assert_eq!(left(&instance, &items).await, [9, 7, 8]);
-    let found = buyer.get(&format!("/api/orders/{order}")).await;
-    assert_eq!(found.json["lines"], made.json["lines"], "{}", found.text);
+    assert_eq!(buyer.get(&format!("/api/orders/{order}")).await.json["lines"], made.json["lines"]);
     // A single purchase is the same with one line.
     let single = buyer.buy("default", items[0]).await;
     assert_eq!(single.json["lines"], json!([line(items[0], 1)]), "{}", single.text);
@@ -123,8 +115,7 @@ async fn all_lines_are_one_order() {
     assert_eq!(shop.number(&of_single).await, 1);
     // A line has no order of its own.
     let of_line = format!("{}01", &order[..34]);
-    let found = buyer.get(&format!("/api/orders/{of_line}")).await;
-    assert_problem(&found, (404, "order_not_found"), "a line");
+    buyer.get(&format!("/api/orders/{of_line}")).await.expect_problem(404, "order_not_found");
     let export = instance.admin().get("/api/admin/export?table=orders").await;
     let rows = export.text.lines().filter(|row| row.contains(&order)).count();
     assert_eq!(rows, 3, "a row for each line, with the order's id: {}", export.text);
@@ -133,8 +124,7 @@ async fn all_lines_are_one_order() {
 
 #[tokio::test]
 async fn one_refused_line_refuses_all() {
-    let (_shop, instance) = Shop::open().await;
-    let items = items(&instance, 2).await;
+    let (_shop, instance, items) = selling(2, |_| {}).await;
     let buyer = instance.buyer(1);
     let scarce = instance.make_item(json!({ "stock": 1, "per_buyer_limit": 4 })).await;
     let later = json!({ "starts_at": "2030-01-01T00:00:00Z", "ends_at": "2031-01-01T00:00:00Z" });
@@ -155,8 +145,7 @@ async fn one_refused_line_refuses_all() {
         assert_eq!(answer.json["outcome"], "none");
     }
     assert_eq!(left(&instance, &[items[0], items[1], scarce]).await, [10, 8, 1]);
-    let listed = buyer.get("/api/orders").await.json;
-    assert_eq!(listed["orders"].as_array().map(Vec::len), Some(1));
+    assert_eq!(buyer.get("/api/orders").await.json["orders"].as_array().map(Vec::len), Some(1));
     assert_all_clean(&instance, &[items[0], items[1], scarce]).await;
 }
 
@@ -164,17 +153,13 @@ async fn one_refused_line_refuses_all() {
 async fn lines_of_one_group_are_counted_together() {
     let (_shop, instance) = Shop::open().await;
     let group = instance.make_group(3).await;
-    let mut items = Vec::new();
-    for _ in 0..2 {
-        let body = json!({ "stock": 10, "per_buyer_limit": 4, "limit_group_id": group });
-        items.push(instance.make_item(body).await);
-    }
+    let body = json!({ "stock": 10, "per_buyer_limit": 4, "limit_group_id": group });
+    let items = instance.make_items(2, &body).await;
     let buyer = instance.buyer(1);
     let refused = reserve(&buyer, &[(items[0], 2), (items[1], 2)]).await;
     assert_problem(&refused, (409, "group_limit_reached"), "four of three");
     assert_eq!(reserve(&buyer, &[(items[0], 2), (items[1], 1)]).await.status, 201);
-    let refused = reserve(&buyer, &[(items[1], 1)]).await;
-    assert_problem(&refused, (409, "group_limit_reached"), "a fourth");
+    reserve(&buyer, &[(items[1], 1)]).await.expect_problem(409, "group_limit_reached");
     assert_all_clean(&instance, &items).await;
 }
 
@@ -212,19 +197,16 @@ async fn the_shortest_hold_is_that_of_the_order() {
         (instant(answer, "expires_at") - instant(answer, "created_at")).whole_seconds()
     };
     let mut body = lines(&[(long, 1), (short, 1)]);
-    let made = instance.buyer(1).post("/api/reservations", &body).await;
-    assert_eq!(hold(&made), 600, "{}", made.text);
+    assert_eq!(hold(&instance.buyer(1).post("/api/reservations", &body).await), 600);
     for (seconds, held) in [(60, 60), (700, 600)] {
         body["hold_seconds"] = json!(seconds);
-        let made = instance.buyer(seconds).post("/api/reservations", &body).await;
-        assert_eq!(hold(&made), held, "{}", made.text);
+        assert_eq!(hold(&instance.buyer(seconds).post("/api/reservations", &body).await), held);
     }
 }
 
 #[tokio::test]
 async fn a_key_is_one_cart() {
-    let (_shop, instance) = Shop::open().await;
-    let items = items(&instance, 3).await;
+    let (_shop, instance, items) = selling(3, |_| {}).await;
     let buyer = instance.buyer(1);
     let cart = [(items[0], 1), (items[1], 2)];
     let made = reserve_with_key(&buyer, &cart, "k").await;
@@ -276,8 +258,8 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
     let cart = one_of_each(&items);
     let clients = [instance.buyer(1), beside.buyer(1)];
     let sent = (0..20).map(|number| reserve_with_key(&clients[number % 2], &cart, "k"));
-    let answers = futures::future::join_all(sent).await;
-    let made: std::collections::BTreeSet<String> =
+    let answers = join_all(sent).await;
+    let made: BTreeSet<String> =
         answers.iter().filter(|one| one.status == 201).map(order_id).collect();
     assert_eq!(made.len(), 1, "{made:?}");
     for answer in answers.iter().filter(|answer| answer.status != 201) {
@@ -290,13 +272,12 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
 /// The first request commits after one line of the second was looked up, and before the other was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_that_is_committed_between_two_looks_is_replayed() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, items) = selling(2, |config| {
         config.mysql.lock_wait_timeout_seconds = 30;
         config.purchase.deadline_ms = 60_000;
         config.purchase.wait_ms_max = 60_000;
     })
     .await;
-    let items = items(&instance, 2).await;
     let send = || {
         let buyer = instance.buyer(1);
         let cart = [(items[0], 1), (items[1], 1)];
@@ -329,8 +310,7 @@ async fn a_cart_that_is_committed_between_two_looks_is_replayed() {
 /// A half order is planted in each way, and the audit of each of its items finds it.
 #[tokio::test]
 async fn the_audit_names_half_an_order() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 2).await;
+    let (shop, instance, items) = selling(2, |_| {}).await;
     let halves = [
         "DELETE FROM orders WHERE id = CONCAT(LEFT(?, 34), '01')",
         "UPDATE orders SET status = 'paid' WHERE id = CONCAT(LEFT(?, 34), '01')",

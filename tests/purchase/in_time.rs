@@ -3,16 +3,13 @@
 
 mod sale;
 
-use std::time::Duration;
-
-use serde_json::json;
-
-use crate::support::{Shop, hold_stock_row, patient, until, until_in_flight, until_running};
 use sale::{AGE, Sale};
+
+use crate::support::prelude::*;
 
 /// Planted: instances that remember "sold out" for as long as the test runs, so that only what clears
 /// their own memory helps.
-async fn forgetless(changes: serde_json::Value) -> Sale {
+async fn forgetless(changes: Value) -> Sale {
     let shop = Shop::with(|config| config.purchase.sold_out_ms = 600_000).await;
     Sale::start(shop, changes).await
 }
@@ -63,8 +60,7 @@ async fn a_memory_that_an_expiry_does_not_clear_is_caught() {
 #[tokio::test]
 async fn a_memory_of_the_promised_age_is_clean() {
     let mut sale = Sale::start(Shop::new().await, json!({ "stock": 1 })).await;
-    let order = sold_out_on_the_second(&mut sale).await;
-    sale.cancel(0, 1, &order).await;
+    sale.cancel(0, 1, &sold_out_on_the_second(&mut sale).await).await;
     let mut buyer = 4;
     let bought = loop {
         let answer = sale.buy(1, buyer).await;
@@ -105,11 +101,10 @@ async fn a_list_that_loses_an_order_is_caught() {
 async fn a_replay_that_names_another_order_is_caught() {
     let mut sale = Sale::start(Shop::new().await, json!({ "stock": 2 })).await;
     let order = sale.buy(0, 1).await.order_id.expect("sold");
-    let other = "00000000-0000-7000-8000-000000000001";
     let swap = "UPDATE orders SET id = '00000000-0000-7000-8000-000000000001' WHERE id = ?";
     sale.plant(swap, &order).await;
     let replay = sale.repeat(1, 1).await;
-    assert_eq!(replay.order_id.as_deref(), Some(other));
+    assert_eq!(replay.order_id.as_deref(), Some("00000000-0000-7000-8000-000000000001"));
     let broken = sale.judge().await.broken();
     assert!(broken.contains(&"I19"), "{broken:?}");
 }
@@ -131,8 +126,7 @@ async fn a_sale_with_returns_and_readers_on_two_instances_is_clean() {
 #[tokio::test]
 async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
     const STRATEGY: &str = "lock-redis";
-    let (shop, instance) = Shop::open_with(patient).await;
-    let item = instance.make_item(json!({ "stock": 3 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 3 }), patient).await;
     let bought = instance.buyer(1).buy(STRATEGY, item).await;
     let buy = |buyer| instance.buyer(buyer).buying(STRATEGY, item);
     // The first batch waits for the stock row, so that the next two buyers share the second one.

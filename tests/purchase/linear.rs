@@ -6,23 +6,18 @@
 //! Redis by itself. Strategies that read and then write are the control: they must be caught. The
 //! memory of "sold out" is off, since it may be half a second old; I16 judges it (`in_time.rs`).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicI64;
 
 use faulty_link::FaultyLink;
 use gates::redis_store::{Counters, RedisClient, Take};
 use linearizability::{Recorder, Specification};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::json;
-use settings::Secret;
-use shop_domain::{ItemId, OrderId, Purchase, RequestKey};
-use shop_metrics::Metrics;
-use tokio::task::JoinSet;
+use shop_domain::{OrderId, RequestKey};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Instance, Shop, link_to, link_to_ledger, purchase, redis_url, rounds, seed};
+use crate::support::prelude::*;
+use crate::support::{purchase, rounds, seed};
 
 /// Units of the item at the start.
 const STOCK: i64 = 4;
@@ -144,8 +139,7 @@ async fn history_of(strategy: &'static str, arbiter: &str) -> Recorder<StockOp> 
     let link = link_to_ledger(&shop).await;
     let second = shop.start_with(|config| config.database_url = Secret::new(link.url())).await;
     let instances = Arc::new(vec![shop.start().await, second]);
-    let item = json!({ "stock": STOCK, "arbiter": arbiter });
-    let item = instances[0].make_item(item).await;
+    let item = instances[0].make_item(json!({ "stock": STOCK, "arbiter": arbiter })).await;
     let breaking = Breaking::start(link);
     let (history, seed, mut callers) = (Recorder::default(), seed(), JoinSet::new());
     for number in 0..CALLERS {

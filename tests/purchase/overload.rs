@@ -4,22 +4,15 @@
 //! The figures of docs/security.md come from `SECKILL_TEST_DRIBBLERS=2000` and
 //! `SECKILL_TEST_OVERLOAD_SECONDS=15`; `SECKILL_TEST_UNDER_WAY_MAX` allows the buyers more.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
-use serde_json::json;
-use shop_domain::UserId;
-use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
-use web::token::{Role, Tokens};
+use web::token::Tokens;
 
 use crate::http::many_pages::memory_kb;
-use crate::process::program::{free_addr, serve};
-use crate::support::{Client, Shop, eventually, item_body};
+use crate::support::prelude::*;
 
 /// Sockets that dribble in a normal run.
 const DRIBBLERS: u64 = 200;
@@ -56,8 +49,7 @@ struct AnswerCounts {
 impl AnswerCounts {
     async fn buy(&self, buyer: &Client, item: i64) {
         let since = Instant::now();
-        let path = crate::support::purchase_path("mysql-batch", item);
-        let sent = buyer.request(reqwest::Method::POST, &path).send().await;
+        let sent = buyer.request(Method::POST, &purchase_path("mysql-batch", item)).send().await;
         let waited_us = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
         let count = match sent {
             Ok(answer) if answer.status() == 201 => {

@@ -3,14 +3,9 @@
 
 use leaselock::redis::plain;
 use leaselock::{AcquireOptions, LockName, Mutex, Wait};
-use reqwest::Method;
-use serde_json::json;
-use tokio_util::task::TaskTracker;
 
-use crate::http::{BOUND, assert_clean, assert_problem, order_id, until};
-use crate::support::{
-    Answer, Client, Instance, Shop, hold_stock_row, patient, send_and_leave, until_in_flight,
-};
+use crate::support::prelude::*;
+use crate::support::send_and_leave;
 
 const STREAM: &str = "redis-stream";
 
@@ -87,7 +82,7 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
         let buyer = here.buyer(id);
         async move { buyer.buy_with_key("lock-redis", item, "ahead").await }
     });
-    let ahead = tokio::spawn(futures::future::join_all(ahead));
+    let ahead = tokio::spawn(join_all(ahead));
     until_in_flight(&here, 4).await;
     let buyer = here.buyer(1);
     let press = async move { buyer.buy_with_key("lock-redis", item, "k").await };
@@ -117,12 +112,11 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
 /// not announced yet.
 #[tokio::test]
 async fn a_key_behind_its_buyers_own_lock_is_not_refused() {
-    let (shop, instance) = Shop::open_with(patient).await;
-    let item = instance.make_item(json!({ "stock": 5 })).await;
+    let (shop, instance, item) = Shop::selling_with(json!({ "stock": 5 }), patient).await;
     let tasks = TaskTracker::new();
     let buyers = plain::mutex(shop.redis_client().shared(), &shop.config.redis.prefix, &tasks);
     let name = LockName::new("user:1").expect("a name");
-    let options = AcquireOptions { lease: std::time::Duration::from_secs(30), wait: Wait::Never };
+    let options = AcquireOptions { lease: Duration::from_secs(30), wait: Wait::Never };
     let guard = buyers.expect("a prefix").acquire(&name, options).await.expect("it is free");
     let buyer = instance.buyer(1);
     assert_in_progress(&buyer, "lock-redis", item, "k", "while the buyer's lock is held").await;

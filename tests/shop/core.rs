@@ -1,9 +1,6 @@
 //! A shop without extensions, which only sells.
 
-use serde_json::json;
-
-use crate::http::{assert_problem, available};
-use crate::support::{Shop, assert_clean};
+use crate::support::prelude::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shop_without_extensions_sells() {
@@ -14,10 +11,8 @@ async fn a_shop_without_extensions_sells() {
     for buyer in 1..=2 {
         instance.buyer(buyer).buy("mysql-atomic", item).await.expect_status(201);
     }
-    let late = instance.buyer(3).buy("mysql-atomic", item).await;
-    assert_problem(&late, (409, "sold_out"), "the third");
+    instance.buyer(3).buy("mysql-atomic", item).await.expect_problem(409, "sold_out");
     assert_eq!(available(&instance, item).await, 0);
     assert_clean(&instance, item).await;
-    let of_an_extension = instance.admin().get("/api/admin/endpoints").await;
-    assert_problem(&of_an_extension, (404, "not_found"), "an extension's route");
+    instance.admin().get("/api/admin/endpoints").await.expect_problem(404, "not_found");
 }

@@ -1,13 +1,10 @@
 //! Currencies: each item has one, an order has one, and money of another pays nothing.
 
 use ledger::schema;
-use serde_json::{Value, json};
 use shop_domain::Currency;
 
 use super::exports::records;
-use crate::http::{assert_problem, order_id};
-use crate::support::payment_provider::TestProvider;
-use crate::support::{Instance, Shop, assert_all_clean, assert_clean, eventually, when};
+use crate::support::prelude::*;
 
 const LATER: &str = "2030-01-01T00:00:00Z";
 
@@ -91,8 +88,7 @@ async fn an_order_has_one_currency() {
     let mixed = buyer.post("/api/reservations", &lines(&items)).await;
     assert_problem(&mixed, (409, "other_currency"), "a cart");
     mixed.assert_fields(409, json!({ "item_id": items[2], "outcome": "none" }));
-    let orders = buyer.get("/api/orders").await.json;
-    assert_eq!(orders["orders"], json!([]), "nothing is kept");
+    assert_eq!(buyer.get("/api/orders").await.json["orders"], json!([]), "nothing is kept");
     assert_eq!(buyer.post("/api/reservations", &lines(&items[..2])).await.status, 201);
     assert_all_clean(&instance, &items).await;
 }
@@ -102,7 +98,7 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
     let (_shop, instance) = Shop::open().await;
     let admin = instance.admin();
     for wrong in ["usd", "EURO", "XAU", "ABC", ""] {
-        let body = crate::support::item_body(json!({ "currency": wrong }));
+        let body = item_body(json!({ "currency": wrong }));
         let refused = admin.post("/api/admin/items", &body).await;
         assert_problem(&refused, (422, "invalid_currency"), wrong);
     }
@@ -111,12 +107,11 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
         Mug,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,\n\
         Cup,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,FRANCS\n";
     let import = async |table: &str| {
-        let request = admin.request(reqwest::Method::POST, "/api/admin/import");
+        let request = admin.request(Method::POST, "/api/admin/import");
         let request = request.header("content-type", "text/csv").body(table.to_owned());
-        crate::support::Client::send(request).await
+        Client::send(request).await
     };
-    let refused = import(table).await;
-    assert_eq!(refused.json["faults"][0]["column"], "currency", "{}", refused.text);
+    assert_eq!(import(table).await.json["faults"][0]["column"], "currency");
     let right: Vec<&str> = table.lines().take(3).collect();
     let made = import(&right.join("\n")).await.json;
     let of =
@@ -129,8 +124,7 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
     assert_eq!(change("KWD").await.json["currency"], "KWD");
     assert_problem(&change("gold").await, (422, "invalid_currency"), "no currency");
     // The sale begins, and somebody buys.
-    let open = json!({ "starts_at": "2026-01-01T00:00:00Z" });
-    assert_eq!(admin.edit(item, open).await.status, 200);
+    assert_eq!(admin.edit(item, json!({ "starts_at": "2026-01-01T00:00:00Z" })).await.status, 200);
     assert_problem(&change("USD").await, (409, "currency_fixed"), "the sale has begun");
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     // It is put off, but the order stays.

@@ -6,20 +6,17 @@ mod held;
 mod volume;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::routing::post;
-use futures::future::join_all;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use serde_json::{Value, json};
 
+use crate::support::prelude::*;
 use crate::support::trace_collector::{Collector, hex};
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Instance, Shop, eventually, until, when};
 
 /// A shop with events whose webhooks may reach this machine.
 async fn shop_with_events() -> Shop {
@@ -96,7 +93,7 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
     ] {
         let client = instance.buyer(buyer);
         let bought = client.buy(strategy, item).await;
-        let id = crate::http::order_id(&bought);
+        let id = order_id(&bought);
         let last = match step {
             Some(step) => {
                 let done = client.step(&id, step).await.expect_status(200);
@@ -149,8 +146,7 @@ async fn a_batch_is_one_row_and_a_refused_purchase_is_none() {
         let client = instance.buyer(buyer);
         async move { client.buy("mysql-batch", item).await.status }
     });
-    let sold = join_all(buyers).await.into_iter().filter(|status| *status == 201).count();
-    assert_eq!(sold, 40);
+    assert_eq!(join_all(buyers).await.into_iter().filter(|status| *status == 201).count(), 40);
     let rows = eventually("all orders in the log", || async {
         let page = instance.admin().get("/api/admin/events").await.json;
         let events = page["events"].as_array().expect("events").clone();
@@ -238,12 +234,9 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     let body = json!({ "target": receiver.url(), "from_start": true });
     let id = subscribe_by(&instance, &receiver, &body).await;
     until("all but the refused one", || async { told(&receiver) }, |told| told.len() == 8).await;
-    let letters = eventually("a dead letter", || async {
-        let path = format!("/api/admin/endpoints/{id}/dead-letters");
-        let letters = instance.admin().get(&path).await.json["dead_letters"].clone();
-        when(letters.as_array().is_some_and(|letters| letters.len() == 1), letters)
-    })
-    .await;
+    let path = format!("/api/admin/endpoints/{id}/dead-letters");
+    let is_one = |seen: &Answer| seen.json["dead_letters"].as_array().map(Vec::len) == Some(1);
+    let letters = instance.admin().until(&path, is_one).await.json["dead_letters"].clone();
     assert_eq!(letters[0]["position"], 4);
     assert!(letters[0]["reason"].to_string().contains("422"), "{letters}");
     let metrics = instance.stranger().get("/metrics").await.text;
@@ -277,13 +270,8 @@ async fn a_claim_lasts_while_a_refused_event_is_looked_for() {
         seen.lock().expect("no panic").push(until);
         StatusCode::UNPROCESSABLE_ENTITY
     });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let target = format!("http://{}/in", listener.local_addr().expect("an address"));
-    let task = tokio::spawn(async move {
-        let _ = axum::serve(listener, Router::new().route("/in", refuse)).await;
-    });
-    let _task = tokio_util::task::AbortOnDropHandle::new(task);
-    let body = json!({ "target": target, "from_start": true });
+    let (addr, _task) = serve_routes(Router::new().route("/in", refuse)).await;
+    let body = json!({ "target": format!("http://{addr}/in"), "from_start": true });
     instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     // Four events, two, and one.
     let tries = || async { claims.lock().expect("no panic").clone() };

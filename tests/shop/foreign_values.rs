@@ -1,16 +1,7 @@
 //! Values that others make: each column for one is as wide as the other side documents. A longer value is refused by its
 //! name before the ledger is asked.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::order_id;
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::payment_provider::TestProvider;
-use crate::support::{Answer, Client, Instance, Shop, item_body};
+use crate::support::prelude::*;
 
 /// Columns for values that others make, each with its table, its width in characters, and the name of the value in an
 /// answer. The comments say what the other side documents.
@@ -111,8 +102,7 @@ impl Testbed {
             config.sections.set("payment", "refund_url", payments.refund_url());
             identity.configure(config);
         });
-        let shop = shop.await;
-        let instance = shop.start().await;
+        let (shop, instance) = shop.await.opened().await;
         let program = shop.make_program(&instance, "other").await;
         let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
         Self { shop, instance, payments, identity, program, item }
@@ -201,8 +191,7 @@ async fn the_longest_value_is_kept_and_a_longer_one_is_named() {
     let testbed = Testbed::open().await;
     order_id(&testbed.instance.buyer(2).buy("mysql-atomic", testbed.item).await);
     for (column, most, field) in FOREIGN {
-        let taken = testbed.send(column, &value(column, most)).await;
-        assert!(taken.status < 300, "{column}: {}", taken.text);
+        assert!(testbed.send(column, &value(column, most)).await.status < 300, "{column}");
         assert_eq!(testbed.rows(column, most).await.min(1), 1, "{column} is not kept whole");
         let refused = testbed.send(column, &value(column, most + 1)).await;
         assert!((400..500).contains(&refused.status), "{column}: {}", refused.text);

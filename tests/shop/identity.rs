@@ -6,15 +6,7 @@ mod keys;
 mod providers;
 mod settings;
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::{BOUND, assert_problem};
-use crate::process::program::{program, told};
-use crate::support::event_stream::Events;
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Answer, Client, Instance, Shop, until};
+use crate::support::prelude::*;
 
 /// A provider with one key of each kind, and a shop that trusts it.
 async fn provider_and_shop() -> (TestIdentityProvider, Shop) {
@@ -45,8 +37,7 @@ async fn a_token_of_each_algorithm_becomes_a_session_that_buys() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 3 })).await;
     for (at, subject) in ["rsa-user", "ec-user", "ed-user"].into_iter().enumerate() {
-        let token = provider.key(at).token(&provider.claims(subject));
-        let session = exchange(&instance, &token).await;
+        let session = exchange(&instance, &provider.key(at).token(&provider.claims(subject))).await;
         let first = user(&session);
         assert_eq!(session.json["role"], "buyer");
         let client = session_of(&instance, &session);
@@ -66,7 +57,7 @@ async fn a_subject_that_signs_in_twice_at_once_becomes_one_user() {
     let (one, other) = (shop.start().await, shop.start().await);
     let token = provider.key(0).token(&provider.claims("eager"));
     let tries = (0..16).map(|at| exchange(if at % 2 == 0 { &one } else { &other }, &token));
-    let users: Vec<i64> = futures::future::join_all(tries).await.iter().map(user).collect();
+    let users: Vec<i64> = join_all(tries).await.iter().map(user).collect();
     assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
     // The name of another issuer's user may be the same.
     assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE password_hash = ''").await, 1);
@@ -97,8 +88,7 @@ async fn roles_come_from_the_claim() {
     // A claim at the top with the name of a role gives none.
     let mut claims = provider.claims("worker");
     claims["roles"] = json!(["chiefs"]);
-    let session = exchange(&instance, &provider.key(0).token(&claims)).await;
-    assert_eq!(session.json["role"], "buyer");
+    assert_eq!(exchange(&instance, &provider.key(0).token(&claims)).await.json["role"], "buyer");
 }
 
 #[tokio::test]
@@ -110,8 +100,7 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
     claims["exp"] = json!(end);
     let session = exchange(&instance, &provider.key(1).token(&claims)).await;
     let expires_at = session.json["expires_at"].as_str().expect("a time");
-    let expires_at =
-        time::OffsetDateTime::parse(expires_at, &time::format_description::well_known::Rfc3339);
+    let expires_at = OffsetDateTime::parse(expires_at, &Rfc3339);
     assert_eq!(expires_at.expect("a time").unix_timestamp(), end + 60);
 
     // A token without an end in practice: the session ends as others do.
@@ -124,10 +113,9 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
     let (here, there) = (session_of(&instance, &here), session_of(&instance, &there));
     let stream = there.request(Method::GET, "/api/orders/events");
     let mut stream = Events::open(stream).await;
-    Client::send(here.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
+    here.delete("/api/sessions").await.expect_status(204);
     assert!(stream.ends(BOUND).await, "the stream of a session that was signed out is open");
-    let late = there.get("/api/orders").await;
-    assert_problem(&late, (401, "invalid_token"), "a session that was signed out elsewhere");
+    there.get("/api/orders").await.expect_problem(401, "invalid_token");
     // The provider's token still opens a new session.
     let again = session_of(&instance, &exchange(&instance, &token).await);
     assert_eq!(again.get("/api/orders").await.status, 200);
@@ -143,15 +131,13 @@ async fn keys_are_read_again_when_they_change_but_not_for_every_stranger() {
     // A flood of unknown ids costs the provider nothing within the pause.
     for at in 0..50 {
         let unknown = TestKey::ec(&format!("unknown-{at}"));
-        let answer = exchange(&instance, &unknown.token(&claims)).await;
-        assert_problem(&answer, (401, "identity_refused"), "an unknown key");
+        exchange(&instance, &unknown.token(&claims)).await.expect_problem(401, "identity_refused");
     }
     assert!(provider.reads_of_keys() <= 3, "{} reads", provider.reads_of_keys());
     provider.rotate(vec![TestKey::ec("ec-2")]);
     let token = provider.key(0).token(&claims);
     until("the new key", || exchange(&instance, &token), |answer| answer.status == 200).await;
-    let answer = exchange(&instance, &old.token(&claims)).await;
-    assert_problem(&answer, (401, "identity_refused"), "a key that was taken back");
+    exchange(&instance, &old.token(&claims)).await.expect_problem(401, "identity_refused");
     // What was read is good while the provider is away.
     provider.be_away(true);
     user(&exchange(&instance, &token).await);
@@ -163,8 +149,7 @@ async fn without_the_providers_keys_nobody_is_believed() {
     provider.be_away(true);
     let instance = shop.start().await;
     let token = provider.key(0).token(&provider.claims("early"));
-    let answer = exchange(&instance, &token).await;
-    assert_problem(&answer, (503, "dependency_unavailable"), "keys that cannot be read");
+    let answer = exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
     provider.be_away(false);
     until("the keys", || exchange(&instance, &token), |answer| answer.status == 200).await;
 }
@@ -175,15 +160,14 @@ async fn a_provider_in_a_private_network_is_asked_only_if_the_settings_name_the_
     shop.config.sections.set("identity", "private_networks", "192.0.2.0/24");
     let instance = shop.start().await;
     let token = provider.key(0).token(&provider.claims("1"));
-    let answer = exchange(&instance, &token).await;
-    assert_problem(&answer, (503, "dependency_unavailable"), "a private network");
+    exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
     assert_eq!(provider.reads_of_keys(), 0);
 }
 
 #[tokio::test]
 async fn keys_of_a_file_need_no_provider() {
     let key = TestKey::ed("file-1");
-    let path = std::env::temp_dir().join(crate::support::unique("keys"));
+    let path = std::env::temp_dir().join(unique("keys"));
     let mut start = program(&Shop::new().await, &["serve"]);
     start.env("SECKILL_IDENTITY_ISSUER", "https://id.example");
     start.env("SECKILL_IDENTITY_AUDIENCE", "shop").env("SECKILL_IDENTITY_JWKS_FILE", &path);
@@ -197,7 +181,7 @@ async fn keys_of_a_file_need_no_provider() {
         config.sections.set("identity", "jwks_file", path.to_string_lossy().into_owned());
     })
     .await;
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let now = OffsetDateTime::now_utc().unix_timestamp();
     let claims = |audience: Value| json!({ "iss": "https://id.example", "aud": audience, "sub": "1", "exp": now + 60 });
     for audience in [json!("shop"), json!("other-shop"), json!(["x", "shop"])] {
         user(&exchange(&instance, &key.token(&claims(audience))).await);
@@ -227,13 +211,10 @@ async fn own_accounts_can_be_switched_off_and_tokens_are_off_by_default() {
     // A user of the provider has no password to change.
     let words = json!({ "current_password": "", "new_password": "correct horse battery" });
     let change = session_of(&instance, &session).request(Method::PUT, "/api/session/password");
-    let change = Client::send(change.json(&words)).await;
-    assert_problem(&change, (403, "passwords_off"), "a password");
+    assert_problem(&Client::send(change.json(&words)).await, (403, "passwords_off"), "a password");
 
     let (_shop, plain) = Shop::open().await;
-    let answer = exchange(&plain, "a.b.c").await;
-    assert_problem(&answer, (409, "identity_off"), "a shop without a provider");
+    exchange(&plain, "a.b.c").await.expect_problem(409, "identity_off");
     let both = json!({ "username": "a", "password": "b", "token": "c" });
-    let answer = plain.stranger().post("/api/session", &both).await;
-    assert_problem(&answer, (422, "unknown_field"), "a token and a password");
+    plain.stranger().post("/api/session", &both).await.expect_problem(422, "unknown_field");
 }

@@ -1,16 +1,7 @@
 //! Imports and new items that are sent again, and our own export as an import.
 
-use std::collections::BTreeMap;
-
-use futures::future::join_all;
-use reqwest::Method;
-use serde_json::{Value, json};
-use web::token::Role;
-
 use super::exports::items;
-use crate::http::assert_problem;
-use crate::process::program::run;
-use crate::support::{Answer, Client, Shop, item_body, unique};
+use crate::support::prelude::*;
 
 const TABLE: &str = "name,price_cents,stock,starts_at,ends_at\n\
     Lamp,250,10,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z\n\
@@ -118,8 +109,7 @@ async fn a_table_is_read_in_the_charset_of_its_request() {
     }
     let unknown = import_as(&admin, "text/csv; charset=ebcdic", None, gbk.clone()).await;
     assert_problem(&unknown, (415, "unsupported_media_type"), "no such charset");
-    let undeclared = import(&admin, None, gbk).await;
-    assert_problem(&undeclared, (422, "invalid_table"), "no charset");
+    let undeclared = import(&admin, None, gbk).await.expect_problem(422, "invalid_table");
     let fault = &undeclared.json["faults"][0];
     assert_eq!(
         (&fault["cell"], &fault["row"], &fault["line"]),
@@ -197,17 +187,14 @@ async fn the_command_takes_a_charset_and_a_key() {
         [TABLE.as_bytes(), b"\xcc\xa8\xb5\xc6,1,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z\n"]
             .concat();
     std::fs::write(&file, table).expect("written");
-    let said = run(&shop, &["import", path, "--operator", &operator]).await;
-    assert!(said.0 == 1 && said.1.contains(":4: name: A4"), "{said:?}");
+    run_says(&shop, &["import", path, "--operator", &operator], (1, ":4: name: A4")).await;
     let import = ["import", path, "--operator", &operator, "--charset", "gbk", "--key", "k1"];
     for expected in ["3 sales created\n", "3 sales created before"] {
-        let said = run(&shop, &import).await;
-        assert!(said.0 == 0 && said.1.contains(expected), "{said:?}");
+        run_says(&shop, &import, (0, expected)).await;
         assert_eq!(items(&shop).await, 3);
     }
-    let unknown = run(&shop, &["import", path, "--dry-run", "--charset", "ebcdic"]).await;
-    assert_eq!(unknown.0, 2, "{unknown:?}");
-    let (code, file_of_excel) = run(&shop, &["export", "sales", "--bom"]).await;
-    assert!(code == 0 && file_of_excel.starts_with('\u{feff}'), "{file_of_excel}");
+    run_says(&shop, &["import", path, "--dry-run", "--charset", "ebcdic"], (2, "")).await;
+    let file_of_excel = run_says(&shop, &["export", "sales", "--bom"], (0, "")).await;
+    assert!(file_of_excel.starts_with('\u{feff}'), "{file_of_excel}");
     std::fs::remove_file(file).expect("removed");
 }

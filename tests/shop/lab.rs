@@ -1,14 +1,8 @@
 //! The lab in the service: verdicts that can be trusted, one run at a time, for operators only.
 
-use std::time::Duration;
-
 use lifecycle::StopResult;
-use reqwest::Method;
-use serde_json::{Value, json};
 
-use crate::http::{BOUND, assert_problem, eventually};
-use crate::support::event_stream::Events;
-use crate::support::{Answer, Client, Instance, Shop, changed, until};
+use crate::support::prelude::*;
 
 /// Runs must come to their end on a machine that is busy with other tests.
 const RUN_BOUND: Duration = Duration::from_secs(90);
@@ -41,7 +35,7 @@ async fn run(instance: &Instance, body: &Value) -> Value {
 }
 
 async fn cancel(client: &Client, id: &str) -> Answer {
-    Client::send(client.request(Method::DELETE, &format!("/api/lab/runs/{id}"))).await
+    client.delete(&format!("/api/lab/runs/{id}")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,8 +68,7 @@ async fn a_naive_strategy_is_caught_alone_and_saved_by_the_arbiter() {
         let orders = "SELECT COUNT(*) FROM orders WHERE item_id = ?";
         let orders: i64 = shop.read(sqlx::query_scalar(orders).bind(item)).await;
         assert_eq!(sold, &json!(orders));
-        assert_eq!(lane["accepted"], json!(orders));
-        assert_eq!(lane["oversold"], json!((orders - 20).max(0)));
+        assert_has(lane, json!({ "accepted": orders, "oversold": (orders - 20).max(0) }));
         assert_eq!(lane["violations"].as_array().map(Vec::is_empty), Some(orders == 20));
         // Nobody buys it later.
         let late = instance.buyer(9_999).buy("mysql-atomic", item).await;
@@ -113,8 +106,7 @@ async fn one_run_at_a_time_which_can_be_ended() {
     let id = start(&instance, &long).await;
     let busy = admin.post("/api/lab/runs", &wanted(&["mysql-atomic"], json!({}))).await;
     assert_problem(&busy, (409, "lab_busy"), "a second run");
-    let cancelled = cancel(&admin, &id).await;
-    assert_eq!((cancelled.status, &cancelled.json["id"]), (200, &json!(id)));
+    cancel(&admin, &id).await.assert_fields(200, json!({ "id": id }));
     let run = ended(&instance, &id).await;
     assert_eq!(run["state"], "cancelled", "{run}");
     assert!(run["finished_at"].is_string());
@@ -204,10 +196,8 @@ async fn a_run_out_of_bounds_is_refused() {
         assert_problem(&refused, (422, code), &changes.to_string());
     }
     let bare = json!({ "strategies": ["redis-lua"] });
-    let nothing = instance.admin().post("/api/lab/runs", &bare).await;
-    assert_problem(&nothing, (422, "missing_field"), "a run without figures");
-    let listed = instance.admin().get("/api/lab/runs").await.json;
-    assert_eq!(listed["runs"], json!([]));
+    instance.admin().post("/api/lab/runs", &bare).await.expect_problem(422, "missing_field");
+    assert_eq!(instance.admin().get("/api/lab/runs").await.json["runs"], json!([]));
     for path in ["/api/lab/runs/nothing", "/api/lab/runs/nothing/events"] {
         assert_problem(&instance.admin().get(path).await, (404, "run_not_found"), path);
     }

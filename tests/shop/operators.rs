@@ -2,16 +2,10 @@
 
 use std::process::Stdio;
 
-use reqwest::Method;
-use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
-use web::token::Role;
 
 use crate::http;
-use crate::process::program::{program, run, told};
-use crate::support::{
-    Answer, BOUND, Client, Instance, Shop, item_body, patient_transaction, until, until_running,
-};
+use crate::support::prelude::*;
 
 const PASSWORD: &str = "a lamp that wakes up";
 
@@ -61,19 +55,15 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
     assert_eq!(actions(&grace).await, ["item_created", "operator_created"]);
     assert_eq!(actions(&instance.admin()).await, ["item_created", "operator_created"]);
 
-    let (code, text) = run(&shop, &["operator", "list"]).await;
-    assert_eq!(code, 0, "{text}");
+    let text = run_says(&shop, &["operator", "list"], (0, "")).await;
     assert!(text.contains("operator\tGrace") && text.contains("1 operator\n"), "{text}");
-    let (code, text) = run(&shop, &["operator", "revoke", "grace"]).await;
-    assert_eq!(code, 0, "{text}");
+    run_says(&shop, &["operator", "revoke", "grace"], (0, "")).await;
     grace.until("/api/admin/actions", |seen| seen.status == 401).await;
     assert_eq!(sign_in(&instance, "grace", PASSWORD).await.json["role"], "buyer");
-    let (code, text) = run(&shop, &["operator", "grant", "GRACE", "--role", "admin"]).await;
-    assert_eq!(code, 0, "{text}");
+    run_says(&shop, &["operator", "grant", "GRACE", "--role", "admin"], (0, "")).await;
     let session = sign_in(&instance, "grace", PASSWORD).await;
     assert_eq!(session.json["role"], "admin", "{}", session.text);
-    let admin = with_token(&instance, &session);
-    let all = actions(&admin).await;
+    let all = actions(&with_token(&instance, &session)).await;
     assert_eq!(all, ["role_changed", "role_changed", "item_created", "operator_created"]);
 
     let (code, text) = operator(&shop, &["password", "grace"], "another lamp that wakes").await;
@@ -99,11 +89,8 @@ async fn an_operator_that_cannot_be_made_is_explained() {
         assert_eq!(code, expected, "{arguments:?}: {text}");
         assert!(text.contains(sentence), "{arguments:?}: {text}");
     }
-    let (code, text) = run(&shop, &["operator", "create", "grace"]).await;
-    assert_eq!(code, 2, "{text}");
-    assert!(text.contains("--password-file"), "{text}");
-    let (code, text) = run(&shop, &["operator", "revoke", "nobody"]).await;
-    assert_eq!((code, text.contains("no account nobody")), (1, true), "{text}");
+    run_says(&shop, &["operator", "create", "grace"], (2, "--password-file")).await;
+    run_says(&shop, &["operator", "revoke", "nobody"], (1, "no account nobody")).await;
 }
 
 async fn sign_up(instance: &Instance, name: &str) -> Answer {
@@ -119,7 +106,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     let second = sign_in(&there, "ada", PASSWORD).await;
     let (second, second_here) = (with_token(&there, &second), with_token(&here, &second));
     let other = with_token(&here, &sign_up(&here, "grace").await);
-    Client::send(first.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
+    first.delete("/api/sessions").await.expect_status(204);
     for client in [&first, &second_here] {
         assert_eq!(client.get("/api/orders").await.brief(), (401, "invalid_token"));
     }
@@ -134,7 +121,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     until(BOUND, || second_at(&late, &second_here), |answer| *answer == 401).await;
     // A buyer without an account, whose token was minted, has sessions too.
     let minted = here.buyer(4711);
-    let ended = Client::send(minted.request(Method::DELETE, "/api/sessions")).await;
+    let ended = minted.delete("/api/sessions").await;
     assert_eq!((ended.status, minted.get("/api/orders").await.status), (204, 401));
     assert_eq!(here.buyer(4711).get("/api/orders").await.status, 401, "minted afterwards");
 }
@@ -161,8 +148,7 @@ async fn a_changed_password_ends_all_sessions_but_the_new_one() {
         (PASSWORD, "short", (422, "invalid_password")),
         (PASSWORD, "PASSWORD1", (422, "common_password")),
     ] {
-        let refused = change(&first, current, wanted).await;
-        assert_eq!(refused.brief(), expected, "{}", refused.text);
+        assert_eq!(change(&first, current, wanted).await.brief(), expected);
     }
     assert_eq!(second.get("/api/orders").await.status, 200, "nothing has changed yet");
     let changed = change(&first, PASSWORD, new).await;

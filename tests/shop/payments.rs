@@ -4,17 +4,14 @@ mod amounts;
 mod free;
 mod returns;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use serde_json::{Value, json};
 
-use crate::http::order_id;
-use crate::support::payment_provider::{TestMessage, TestProvider};
-use crate::support::{Answer, Instance, Shop, assert_clean, until, until_metric};
+use crate::support::payment_provider::TestMessage;
+use crate::support::prelude::*;
 
 /// A shop whose buyers pay at the provider.
 async fn shop_of(provider: &TestProvider) -> Shop {
@@ -67,8 +64,7 @@ async fn selling(item: Value) -> (TestProvider, Shop, Instance, i64) {
 
 /// Sends a message, which is taken with this result, and without a reason.
 async fn take(instance: &Instance, message: &TestMessage, result: &str) {
-    let answer = message.send(instance).await;
-    answer.assert_fields(200, json!({ "result": result, "reason": null }));
+    message.send(instance).await.assert_fields(200, json!({ "result": result, "reason": null }));
 }
 
 /// Sends a message about money that cannot pay its order and has to go back, for this reason.
@@ -110,8 +106,7 @@ async fn an_order_is_paid_once_by_the_message_of_the_provider() {
 #[tokio::test]
 async fn many_deliveries_of_one_message_at_once_pay_once() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (shop, one, two) = shop_of(&provider).await.opened_twice().await;
     let item = one.make_item(json!({ "stock": 2 })).await;
     let order = buy(&one, 1, item).await;
     let said = provider.succeeded("m1", "p1", &order, 250);
@@ -121,7 +116,7 @@ async fn many_deliveries_of_one_message_at_once_pay_once() {
         let said = if turn % 3 == 0 { &other } else { &said };
         said.send(instance)
     });
-    let answers = futures::future::join_all(deliveries).await;
+    let answers = join_all(deliveries).await;
     let paid = answers.iter().filter(|answer| answer.json["result"] == "paid").count();
     let results: Vec<_> = answers.iter().map(|answer| &answer.text).collect();
     assert_eq!(paid, 1, "{results:?}");
@@ -149,8 +144,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     }
     assert_eq!(status(&instance, 1, &late).await, "expired");
     assert_eq!(status(&instance, 2, &winner).await, "pending");
-    let cancelled = instance.buyer(2).step(&winner, "cancellation").await;
-    assert_eq!(cancelled.status, 200);
+    instance.buyer(2).step(&winner, "cancellation").await.expect_status(200);
     owe(&instance, &provider.succeeded("m4", "p-cancelled", &winner, 250), "cancelled").await;
     let is_refused =
         |seen: &Value| seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted";
@@ -179,10 +173,8 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     assert_eq!(log.matches("payment_refunded").count(), 1, "a repetition is no action: {log}");
     let none = instance.admin().post("/api/admin/payments/p-none/refund", &json!({})).await;
     assert_eq!(none.brief(), (404, "payment_not_found"));
-    let buyers = instance.buyer(2).get("/api/admin/payments").await;
-    assert_eq!(buyers.brief(), (403, "forbidden"));
-    let open = "/api/admin/payments?status=refund_requested&limit=1";
-    let open = instance.admin().get(open).await;
+    assert_eq!(instance.buyer(2).get("/api/admin/payments").await.brief(), (403, "forbidden"));
+    let open = instance.admin().get("/api/admin/payments?status=refund_requested&limit=1").await;
     open.assert_fields(200, json!({ "next": "p-cancelled" }));
     assert_eq!(open.json["payments"][0]["id"], "p-cancelled");
     assert_clean(&instance, item).await;
@@ -210,13 +202,8 @@ async fn a_refund_that_was_made_by_hand_meanwhile_is_not_told() {
         seen.lock().expect("no panic").push(id);
         StatusCode::OK
     });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}/", listener.local_addr().expect("an address"));
-    let task = tokio::spawn(async move {
-        let _ = axum::serve(listener, Router::new().route("/", take)).await;
-    });
-    let _task = tokio_util::task::AbortOnDropHandle::new(task);
-    shop.config.sections.set("payment", "refund_url", url);
+    let (addr, _task) = serve_routes(Router::new().route("/", take)).await;
+    shop.config.sections.set("payment", "refund_url", format!("http://{addr}/"));
     let instance = shop.start().await;
     let unknown = shop_domain::OrderId::generate().to_string();
     for (message, id) in [("m1", "p1"), ("m2", "p2")] {
@@ -276,8 +263,7 @@ async fn a_limit_that_is_reached_meanwhile_sends_a_late_payment_back() {
     let second = buy(&instance, 1, item).await;
     owe(&instance, &provider.succeeded("m1", "p1", &late, 250), "limit_reached").await;
     take(&instance, &provider.succeeded("m2", "p2", &second, 250), "paid").await;
-    let item_audit = assert_clean(&instance, item).await;
-    assert_eq!(item_audit["available"], 2, "{item_audit}");
+    assert_eq!(assert_clean(&instance, item).await["available"], 2);
 }
 
 #[tokio::test]

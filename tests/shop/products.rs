@@ -1,10 +1,6 @@
 //! Products: several items on one page of the shop, each sold for itself.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::assert_problem;
-use crate::support::{Client, Instance, Shop, assert_all_clean, item_body};
+use crate::support::prelude::*;
 
 async fn product(instance: &Instance) -> i64 {
     let body =
@@ -87,13 +83,11 @@ async fn what_is_no_variant_is_refused() {
         let variant = json!({ "product_id": product, "options": options });
         let made = admin.post("/api/admin/items", &item_body(variant.clone())).await;
         assert_problem(&made, problem, &variant.to_string());
-        let edited = admin.edit(item, variant.clone()).await;
-        assert_problem(&edited, problem, &variant.to_string());
+        assert_problem(&admin.edit(item, variant.clone()).await, problem, &variant.to_string());
     }
     let nameless = admin.post("/api/admin/products", &json!({ "name": " " })).await;
     assert_problem(&nameless, (422, "invalid_text"), "no name");
-    let missing = instance.stranger().get("/api/products/99").await;
-    assert_problem(&missing, (404, "product_not_found"), "no product");
+    instance.stranger().get("/api/products/99").await.expect_problem(404, "product_not_found");
 }
 
 #[tokio::test]

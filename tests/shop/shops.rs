@@ -1,15 +1,6 @@
 //! Other shops: their numbers and tokens, on the command line and over HTTP, and their guests.
 
-use std::collections::HashSet;
-
-use futures::future::join_all;
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::http::{assert_problem, order_id};
-use crate::process::program::{program, run};
-use crate::support::event_stream::Events;
-use crate::support::{Answer, BOUND, Client, Instance, Shop, assert_clean, until};
+use crate::support::prelude::*;
 
 /// Runs `seckill shop`; answers the token that it prints.
 async fn token(shop: &Shop, action: &str, name: &str) -> String {
@@ -46,22 +37,20 @@ async fn a_shop_is_no_account() {
     // An account with the same number signs out everywhere.
     let id = shop.number("SELECT id FROM shops").await;
     let account = here.buyer(id);
-    let ended = Client::send(account.request(Method::DELETE, "/api/sessions")).await;
+    let ended = account.delete("/api/sessions").await;
     assert_eq!((ended.status, account.get("/api/orders").await.status), (204, 401));
     let third = here.stranger().with_token(&token(&shop, "token", "toys").await);
     // Each instance has heard of it, and the tokens of the shop are as before.
-    let abroad = there.buyer(id);
-    abroad.until("/api/orders", |seen| seen.status == 401).await;
+    there.buyer(id).until("/api/orders", |seen| seen.status == 401).await;
     for program in [&first, &second, &third] {
         let token = program.token().expect("it has one");
         assert_eq!(orders(program).await.status, 200);
         assert_eq!(orders(&there.stranger().with_token(token)).await.status, 200);
     }
     // The shop signs one of its tokens out, and not all of them.
-    let all = Client::send(first.request(Method::DELETE, "/api/sessions")).await;
-    assert_problem(&all, (403, "forbidden"), "all tokens of the shop");
+    let all = first.delete("/api/sessions").await.expect_problem(403, "forbidden");
     assert!(all.json["detail"].as_str().is_some_and(|detail| detail.contains("shop rotate")));
-    Client::send(first.request(Method::DELETE, "/api/session")).await.expect_status(204);
+    first.delete("/api/session").await.expect_status(204);
     assert_problem(&orders(&first).await, (401, "invalid_token"), "the token that was signed out");
     assert_eq!(orders(&second).await.status, 200);
 }
@@ -82,8 +71,7 @@ async fn a_shop_that_is_rotated_or_ended_has_no_older_token() {
             before = token(&shop, "rotate", "toys").await;
             // The new token works at once.
             for instance in [&here, &there] {
-                let program = instance.stranger().with_token(&before);
-                assert_eq!(orders(&program).await.status, 200);
+                assert_eq!(orders(&instance.stranger().with_token(&before)).await.status, 200);
             }
         } else {
             assert_eq!(run(&shop, &["shop", "end", "toys"]).await.0, 0);
@@ -101,18 +89,15 @@ async fn a_shop_that_is_rotated_or_ended_has_no_older_token() {
     // A shop that has ended stays so, and keeps its name.
     for action in ["token", "rotate", "end", "create"] {
         let sentence = if action == "create" { "is taken" } else { "no shop toys" };
-        let (ended, text) = run(&shop, &["shop", action, "toys"]).await;
-        assert!(ended == 1 && text.contains(sentence), "{action}: {text}");
+        run_says(&shop, &["shop", action, "toys"], (1, sentence)).await;
     }
     let (_, listed) = run(&shop, &["shop", "list"]).await;
     let has = |state: &str, name: &str| {
         listed.lines().any(|line| line.contains(state) && line.ends_with(&format!("\t{name}")))
     };
     assert!(has("\tended\t", "toys") && has("\topen\t0\t", "books"), "{listed}");
-    let (code, text) = run(&shop, &["shop", "create", "two words"]).await;
-    assert!(code == 2 && text.contains("1 to 64"), "{text}");
-    let (code, text) = run(&shop, &["token", "--user", "5", "--role", "shop"]).await;
-    assert!(code == 2 && text.contains("seckill shop create"), "{text}");
+    run_says(&shop, &["shop", "create", "two words"], (2, "1 to 64")).await;
+    run_says(&shop, &["token", "--user", "5", "--role", "shop"], (2, "seckill shop create")).await;
 }
 
 /// The keys of the table decide: each reference of each shop is one buyer, whom nobody else is.
@@ -167,8 +152,7 @@ async fn a_guest_who_was_erased_begins_again() {
     };
     let (first, _) = buy(&program).await;
     assert_eq!(buy(&abroad).await.0, first, "each instance knows the guest");
-    let erase = here.admin().request(Method::DELETE, &format!("/api/admin/users/{first}"));
-    Client::send(erase).await.expect_status(204);
+    here.admin().delete(&format!("/api/admin/users/{first}")).await.expect_status(204);
     assert_eq!(shop.number("SELECT COUNT(*) FROM guests").await, 0);
     let (second, _) = buy(&abroad).await;
     assert_ne!(second, first);

@@ -10,7 +10,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::{eventually, until};
+use super::{Instance, eventually, until};
 
 /// How many answers a failure prints, and how much of each.
 const RECENT_ANSWERS_MAX: usize = 6;
@@ -152,6 +152,10 @@ impl Client {
         Self::send(self.request(Method::POST, path).json(body)).await
     }
 
+    pub async fn delete(&self, path: &str) -> Answer {
+        Self::send(self.request(Method::DELETE, path)).await
+    }
+
     pub async fn patch(&self, path: &str, body: &Value) -> Answer {
         Self::send(self.request(Method::PATCH, path).json(body)).await
     }
@@ -220,8 +224,7 @@ impl Client {
         }
         let path = answer.headers["location"].to_str().expect("a path").to_owned();
         let order = eventually("a queued order to be decided", || async {
-            let order = self.get(&path).await;
-            assert_eq!(order.status, 200, "a queued order is not found: {}", order.text);
+            let order = self.get(&path).await.expect_status(200);
             (order.json["status"] != "queued").then_some(order)
         })
         .await;
@@ -254,6 +257,13 @@ impl Answer {
         self
     }
 
+    /// The answer itself, which must be a whole problem with this status and code.
+    #[track_caller]
+    pub fn expect_problem(self, status: u16, code: &str) -> Self {
+        assert_problem(&self, (status, code), "a problem");
+        self
+    }
+
     /// The code of a problem; empty when it is none.
     pub fn code(&self) -> &str {
         self.json["code"].as_str().unwrap_or_default()
@@ -270,11 +280,48 @@ impl Answer {
     #[track_caller]
     pub fn assert_fields(&self, status: u16, fields: Value) {
         assert_eq!(self.status, status, "{}", self.text);
-        let Value::Object(fields) = fields else { panic!("fields are an object") };
-        for (name, value) in fields {
-            assert_eq!(self.json[&name], value, "{name}: {}", self.text);
-        }
+        assert_has(&self.json, fields);
     }
+}
+
+/// Asserts that a JSON object has these fields.
+#[track_caller]
+pub fn assert_has(object: &Value, fields: Value) {
+    let Value::Object(fields) = fields else { panic!("fields are an object") };
+    for (name, value) in fields {
+        assert_eq!(object[&name], value, "{name}: {object}");
+    }
+}
+
+/// Asserts that an answer is a whole problem with this status and code.
+#[track_caller]
+pub fn assert_problem(answer: &Answer, (status, code): (u16, &str), what: &str) {
+    assert_eq!(answer.brief(), (status, code), "{what}: {}", answer.text);
+    assert_eq!(answer.headers["content-type"], "application/problem+json", "{what}");
+    let body = &answer.json;
+    assert_eq!(body["type"], format!("/problems/{code}"), "{what}");
+    assert_eq!(body["status"], status, "{what}");
+    for field in ["title", "detail"] {
+        assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: no {field}");
+    }
+    let outcome = body["outcome"].as_str().unwrap_or_default();
+    assert!(["none", "unknown"].contains(&outcome), "{what}: outcome {outcome:?}");
+    assert!(body["retryable"].is_boolean(), "{what}: no retryable");
+    let request_id = body["request_id"].as_str().expect("a request id");
+    assert_eq!(answer.headers["x-request-id"], request_id, "{what}");
+}
+
+/// The id of the order in an answer.
+#[track_caller]
+pub fn order_id(answer: &Answer) -> String {
+    assert!((200..300).contains(&answer.status), "no order: {} {}", answer.status, answer.text);
+    answer.json["id"].as_str().expect("an order").to_owned()
+}
+
+/// Units left of an item, as everyone sees them.
+pub async fn available(instance: &Instance, item: i64) -> i64 {
+    let answer = instance.stranger().get(&format!("/api/items/{item}")).await;
+    answer.json["available"].as_i64().unwrap_or_else(|| panic!("no stock: {}", answer.text))
 }
 
 /// The path of a purchase; `strategy` may carry a query.

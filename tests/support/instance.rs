@@ -171,7 +171,15 @@ impl Shop {
 
     /// Starts one instance and makes an item, as [`Instance::make_item`] does.
     pub async fn selling(item: Value) -> (Self, Instance, i64) {
-        let (shop, instance) = Self::open().await;
+        Self::selling_with(item, |_| {}).await
+    }
+
+    /// Starts one instance of a shop with some settings changed, and makes an item.
+    pub async fn selling_with(
+        item: Value,
+        change: impl FnOnce(&mut Config),
+    ) -> (Self, Instance, i64) {
+        let (shop, instance) = Self::open_with(change).await;
         let item = instance.make_item(item).await;
         (shop, instance, item)
     }
@@ -185,6 +193,12 @@ impl Shop {
     pub async fn opened(self) -> (Self, Instance) {
         let instance = self.start().await;
         (self, instance)
+    }
+
+    /// Starts two instances, beside which the shop is used.
+    pub async fn opened_twice(self) -> (Self, Instance, Instance) {
+        let (one, two) = (self.start().await, self.start().await);
+        (self, one, two)
     }
 }
 
@@ -215,6 +229,15 @@ impl Instance {
         let answer =
             self.admin().post("/api/admin/items", &item_body(changes)).await.expect_status(201);
         answer.json["id"].as_i64().expect("an id")
+    }
+
+    /// Makes this number of items that are alike.
+    pub async fn make_items(&self, count: usize, changes: &Value) -> Vec<i64> {
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(self.make_item(changes.clone()).await);
+        }
+        items
     }
 
     /// Makes a group of items that share a limit.

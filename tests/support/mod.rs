@@ -12,6 +12,7 @@ mod instance;
 pub mod ledger_copy;
 pub mod nginx;
 pub mod payment_provider;
+pub mod prelude;
 mod purchase;
 pub mod raw;
 mod rows;
@@ -22,10 +23,12 @@ mod waiting;
 pub mod webhook_receiver;
 
 use std::fmt::Debug;
+use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use dev_servers::{
     Certificates, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, MysqlSet, RedisCluster,
     RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, Replication, VitessServer,
@@ -33,10 +36,11 @@ use dev_servers::{
 };
 use futures::future::join_all;
 use tokio::sync::OnceCell;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::shards::SharedCluster;
 
-pub use client::{Answer, Client, purchase_path};
+pub use client::{Answer, Client, assert_has, assert_problem, available, order_id, purchase_path};
 pub use counters::redis_of;
 pub use faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
@@ -235,6 +239,23 @@ pub async fn zookeeper_hosts() -> String {
 /// A link to the server of a URL, which a test can break.
 pub async fn link_to(url: &str) -> FaultyLink {
     FaultyLink::to_url(url).await.expect("a link")
+}
+
+/// Serves these routes on a free port of this machine, until the task is dropped.
+pub async fn serve_routes(routes: Router) -> (SocketAddr, AbortOnDropHandle<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    let task = tokio::spawn(async move {
+        let _ = axum::serve(listener, routes).await;
+    });
+    (addr, AbortOnDropHandle::new(task))
+}
+
+/// Changes the shop's settings: new instances reach its ledger through the link.
+pub async fn link_before(shop: &mut Shop) -> FaultyLink {
+    let link = link_to_ledger(shop).await;
+    shop.config.database_url = settings::Secret::new(link.url());
+    link
 }
 
 /// A link to the ledger of a shop, which a test can break.

@@ -18,7 +18,7 @@ use seckill::config::Config;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::support::{Answer, Client, Instance};
+use crate::support::{Answer, Client, Instance, serve_routes};
 
 /// The secret that both sides have.
 const SECRET: &str = "whsec_c2VjcmV0cyBvZiB0ZXN0cyBhcmUgbG9uZyBlbm91Z2ghIQ==";
@@ -51,18 +51,14 @@ pub struct TestMessage {
 impl TestProvider {
     /// Listens for refunds on a free port of this machine.
     pub async fn start() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let addr = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared::default());
         let router = Router::new()
             .route("/refunds", post(refund))
             .route("/checkout", get(checkout))
             .route("/pay", post(pay))
             .with_state(Arc::clone(&shared));
-        let task = tokio::spawn(async move {
-            let _ = axum::serve(listener, router).await;
-        });
-        Self { shared, addr, _task: tokio_util::task::AbortOnDropHandle::new(task) }
+        let (addr, _task) = serve_routes(router).await;
+        Self { shared, addr, _task }
     }
 
     /// Sets the shop whose buyers pay here, at this address.

@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
-use crate::support::eventually;
+use crate::support::{eventually, serve_routes};
 
 #[derive(Default)]
 struct Seen {
@@ -31,14 +31,10 @@ pub struct Collector {
 impl Collector {
     /// Listens on a free port of this machine.
     pub async fn start() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));
         let seen = Arc::new(Mutex::new(Seen::default()));
         let router = Router::new().route("/v1/traces", post(receive)).with_state(Arc::clone(&seen));
-        let task = tokio::spawn(async move {
-            let _ = axum::serve(listener, router).await;
-        });
-        Self { seen, url, _task: tokio_util::task::AbortOnDropHandle::new(task) }
+        let (addr, _task) = serve_routes(router).await;
+        Self { seen, url: format!("http://{addr}/v1/traces"), _task }
     }
 
     /// Where it takes spans.

@@ -43,8 +43,7 @@ async fn parked(reader: &Reader, item: ItemId) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_undecidable_entry_becomes_a_dead_letter_and_delays_nobody() {
-    let shop = hasty_shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = hasty_shop().await.opened().await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy_for_good(STREAM, item).await.status, 201);
     plant(&shop, item).await;
@@ -84,8 +83,7 @@ async fn an_undecidable_entry_is_tried_again_before_it_becomes_a_dead_letter() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_orders_wait_for_a_ledger_that_takes_none() {
     const ORDERS: i64 = 20;
-    let shop = hasty_shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = hasty_shop().await.opened().await;
     let reader = Reader::new(queue_of(&shop));
     let full = "CREATE TRIGGER filled BEFORE INSERT ON stock_movements FOR EACH ROW \
                 SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'it is full'";
@@ -115,8 +113,7 @@ async fn queued_orders_wait_for_a_ledger_that_takes_none() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_the_ledger_refuses_alone_becomes_a_dead_letter() {
-    let shop = hasty_shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = hasty_shop().await.opened().await;
     let item = instance.make_item(json!({})).await;
     let id = ItemId::new(item).expect("positive");
     refuse(&shop, "NEW.user_id = 1").await;
@@ -128,8 +125,7 @@ async fn an_order_that_the_ledger_refuses_alone_becomes_a_dead_letter() {
 /// The key belongs to another order, and the ledger does not store the refusal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_whose_refusal_is_not_stored_becomes_a_dead_letter() {
-    let shop = hasty_shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = hasty_shop().await.opened().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
     instance.buyer(1).buy_with_key("mysql-atomic", item, "k").await.expect_status(201);
     refuse(&shop, "NEW.status = 'rejected'").await;
@@ -143,8 +139,7 @@ async fn an_order_whose_refusal_is_not_stored_becomes_a_dead_letter() {
 /// The acknowledgement of a sold order is lost, and from then on the ledger answers its statements with an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sold_order_does_not_become_a_dead_letter() {
-    let shop = hasty_shop().await;
-    let maker = shop.start().await;
+    let (shop, maker) = hasty_shop().await.opened().await;
     let item = maker.make_item(json!({})).await;
     // Nothing consumes the queue meanwhile.
     maker.stop().await;

@@ -11,7 +11,7 @@ use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
 use super::{STREAM, hold_up, in_ledger, purchase, push, queue, queue_of, shop};
-use crate::process::program::run;
+use crate::process::program::run_says;
 use crate::support::{Instance, Shop, eventually};
 
 /// A cluster without replicas, and a shop on it.
@@ -68,9 +68,7 @@ async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away()
     let listed = instance.buyer(1).get("/api/orders").await;
     assert_eq!((listed.status, &listed.json["incomplete"]), (200, &json!(true)), "{}", listed.text);
     assert_eq!(listed.json["orders"].as_array().map(Vec::len), Some(1), "{}", listed.text);
-    let (code, text) = run(&shop, &["dead-letter"]).await;
-    assert_eq!(code, 1, "{text}");
-    assert!(text.contains("incomplete: 1 item could not be read"), "{text}");
+    run_says(&shop, &["dead-letter"], (1, "incomplete: 1 item could not be read")).await;
     drop(instance);
     cluster.stop().await;
 }

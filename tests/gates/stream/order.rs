@@ -19,8 +19,7 @@ const BUYER: i64 = 74_110;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
-    let shop = shop().await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (shop, here, there) = shop().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 3 })).await;
     let (buyer, elsewhere) = (here.buyer(1), there.buyer(1));
     let mut events = Events::open(elsewhere.request(Method::GET, "/api/orders/events")).await;
@@ -164,8 +163,7 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     let holder = hold_up(&shop, item).await;
     push(&queue, &purchase).await;
     let (buyer, order_id) = (instance.buyer(1), purchase.order_id.to_string());
-    let seen = order(&buyer, &order_id).await;
-    assert_eq!((seen.status, &seen.json["status"]), (200, &json!("queued")), "{}", seen.text);
+    order(&buyer, &order_id).await.assert_fields(200, json!({ "status": "queued" }));
     holder.rollback().await.expect("the row is free");
     ends_as(&buyer, &order_id, "pending").await;
     assert_clean(&instance, item).await;

@@ -112,8 +112,7 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
 /// asked for stays known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_were_queued_are_forgotten_after_a_while() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
     let queue = queue_of(&shop);
     let queued = key(&shop, item, "queued");

@@ -1,13 +1,7 @@
 //! Everyone can use it: by keyboard, on a phone, in the dark, in Chinese, with a screen reader, on
 //! a slow line.
 
-use serde_json::json;
-use thirtyfour::Key;
-use web::token::Role;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
-use super::{make_sale, orders_of};
-use crate::support::{Shop, is_whole};
+use super::*;
 
 const BUYER: i64 = 79;
 /// What the page of sales may weigh as it comes over the line, in bytes, pictures included.
@@ -15,8 +9,7 @@ const SHOP_BYTES_MAX: u64 = 150_000;
 
 #[tokio::test]
 async fn a_keyboard_is_enough_to_buy_and_pay() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/").await;
     page.until_text("#list-open", "Aurora").await;
     // Tab goes to the way past the navigation first.
@@ -57,8 +50,7 @@ pub(super) async fn walk_to(page: &Page, css: &str) {
 
 #[tokio::test]
 async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 20 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 20 })).await;
     let order = instance.buyer(1).buy("default", item).await.json["id"].clone();
     let order = order.as_str().expect("an id").to_owned();
     let paths = format!(
@@ -78,9 +70,8 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         for (what, path) in paths.split(' ').filter_map(|page| page.split_once('=')) {
             if what == "signin" {
                 page.visit("/404.html").await;
-                let sign_out =
-                    "localStorage.clear(); document.cookie = 'seckill=; max-age=0; path=/'";
-                page.run(sign_out).await;
+                page.run("localStorage.clear(); document.cookie = 'seckill=; max-age=0; path=/'")
+                    .await;
                 page.visit(path).await;
             } else if matches!(what, "book" | "play" | "verify") {
                 page.visit_elsewhere(&format!("http://{}{path}", instance.addr)).await;
@@ -130,17 +121,14 @@ async fn settled(page: &Page, what: &str) {
 
 #[tokio::test]
 async fn the_language_is_the_browsers_until_the_reader_chooses() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = Page::open(instance.addr, Look { language: "zh-TW,zh", ..DESKTOP }).await;
-    page.visit("/").await;
-    page.until_text("nav", "我的订单").await;
+    page.visit_until("/", "nav", "我的订单").await;
     page.until("the language's tag", "document.documentElement.lang === 'zh-CN'").await;
     page.until_text("#list-open", "剩余").await;
     page.click_until(".foot-link", "nav", "My orders").await;
     page.until("the language's tag", "document.documentElement.lang === 'en'").await;
-    page.visit("/signin.html").await;
-    page.until_text("#heading", "Sign in").await;
+    page.visit_until("/signin.html", "#heading", "Sign in").await;
     page.close().await;
 }
 

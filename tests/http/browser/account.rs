@@ -1,10 +1,6 @@
 //! The page of one's own account: a new password, and the end of all sessions.
 
-use serde_json::json;
-use thirtyfour::Key;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, Page};
-use crate::support::{Client, Instance, Shop};
+use super::*;
 
 const OLD: &str = "a quiet harbour at noon";
 const NEW: &str = "seven loud herons in may";
@@ -71,8 +67,7 @@ async fn a_password_is_changed_by_keyboard_and_ends_the_other_sessions() {
     assert!(sign_in(&instance, "herone", OLD).await.is_none(), "the old password is over");
     assert!(sign_in(&instance, "herone", NEW).await.is_some());
     // The browser has its new session.
-    page.visit("/orders.html").await;
-    page.until_text("#empty", "No orders yet").await;
+    page.visit_until("/orders.html", "#empty", "No orders yet").await;
     page.close_but_for(&["401", "422"]).await;
 }
 
@@ -128,7 +123,7 @@ async fn a_lost_cookie_and_a_lost_connection_are_told() {
     page.offline(true).await;
     page.click_until("#account button", "#still-signed-in", "You may still be signed in").await;
     page.until_text("#account .who", "heron").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.assert_accessible().await;
     page.offline(false).await;
     page.click_until("#account button", "#account", "Sign in").await;
     page.close_but_for(&["401", "ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED"]).await;

@@ -1,16 +1,8 @@
 //! The shop as a part of another one: accounts of a provider, payments elsewhere, files.
 
-use serde_json::json;
-use thirtyfour::Key;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
-use super::make_sale;
-use crate::http::order_id;
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::{TestIdentityProvider, serve_at};
-use crate::support::payment_provider::TestProvider;
+use super::*;
+use crate::support::identity_provider::serve_at;
 use crate::support::webhook_receiver::TestReceiver;
-use crate::support::{Shop, eventually, until, when};
 
 #[tokio::test]
 async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_office_learns_it() {
@@ -34,8 +26,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     let item = make_sale(&instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
 
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#buy", "Sign in to buy").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#buy", "Sign in to buy").await;
     page.click_until("#buy", "#provider-link", "Sign in with Example ID").await;
     page.shot("signin-provider").await;
     page.click("#provider-link").await;
@@ -84,12 +75,11 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
 #[tokio::test]
 async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
     let identity = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let mut shop = Shop::with(|config| {
+    let (mut shop, instance) = Shop::open_with(|config| {
         identity.configure(config);
         serve_at(config);
     })
     .await;
-    let instance = shop.start().await;
     let chinese = Look { language: "zh-CN", ..DESKTOP };
     let dark = Look { dark: true, ..PHONE };
     for (name, look, said) in [
@@ -127,8 +117,7 @@ async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
 
 #[tokio::test]
 async fn an_operator_exports_and_imports_files() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 5 })).await;
     instance.buyer(7).buy("default", item).await;
     for (name, look, right, wrong) in [
         ("light", DESKTOP, "No faults. 1 sale would be created.", "2 faults"),

@@ -1,13 +1,8 @@
 //! A cart: items are put aside in the browser, reserved all or none, held, extended, paid and given back.
 
-use serde_json::json;
-use thirtyfour::Key;
-
 use super::access::walk_to;
-use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::outcomes::{COME_BACK, press_before_another_buyer, problem, stage_at};
-use super::{make_sale, orders_of};
-use crate::support::{Instance, Shop};
+use super::*;
 
 const BUYER: i64 = 83;
 
@@ -32,8 +27,7 @@ async fn fill_cart(page: &Page, items: &[i64]) {
         items.iter().map(|item| json!({ "item_id": item, "quantity": 1 })).collect();
     let put = "localStorage.setItem('seckill.cart', arguments[0])";
     page.run_with(put, vec![json!(json!(lines).to_string())]).await;
-    page.visit("/cart.html").await;
-    page.until_text("#reserve", "Reserve all for").await;
+    page.visit_until("/cart.html", "#reserve", "Reserve all for").await;
 }
 
 #[tokio::test]
@@ -66,8 +60,7 @@ async fn a_cart_is_reserved_extended_paid_and_given_back() {
     page.shot("order-return-asked").await;
     page.click_until("#cancel-yes", "#status", "Given back").await;
     page.shot("order-returned").await;
-    page.visit("/cart.html").await;
-    page.until_text("#empty", "Nothing is in your cart").await;
+    page.visit_until("/cart.html", "#empty", "Nothing is in your cart").await;
     page.shot("cart-empty").await;
     for item in [lamp, kettle] {
         let stock = instance.stranger().get(&format!("/api/items/{item}")).await.json;
@@ -103,8 +96,7 @@ async fn a_refused_line_is_named_and_nothing_is_reserved() {
 /// The keyboard is enough to change and reserve the cart, to extend the hold and to pay.
 #[tokio::test]
 async fn a_cart_has_a_sum_for_each_currency_and_an_order_has_one() {
-    let (_shop, instance) = Shop::open().await;
-    let lamp = make_sale(&instance, json!({ "per_buyer_limit": 3 })).await;
+    let (_shop, instance, lamp) = selling(json!({ "per_buyer_limit": 3 })).await;
     let yen = json!({ "name": "Copper kettle", "price_cents": 3_900, "currency": "JPY" });
     let kettle = make_sale(&instance, yen).await;
     let page = open_cart(&instance, DESKTOP, &[lamp, kettle]).await;
@@ -152,13 +144,11 @@ async fn a_cart_whose_answer_is_lost_is_reserved_once() {
     let put = "localStorage.setItem(`seckill.reservation.${arguments[0]}`, arguments[1]); \
          localStorage.setItem('seckill.cart', arguments[2]);";
     page.run_with(put, vec![json!(BUYER), json!(sent.to_string()), json!(cart.to_string())]).await;
-    page.visit("/cart.html").await;
-    page.until_text("#outcome", "had no answer yet").await;
+    page.visit_until("/cart.html", "#outcome", "had no answer yet").await;
     page.until_text("#total", "$147.00").await;
     page.click_until("#reserve", "#status", "Held for you").await;
     page.until_text("#amount", "$49.00").await;
-    page.visit("/cart.html").await;
-    page.until_text("#total", "$98.00").await;
+    page.visit_until("/cart.html", "#total", "$98.00").await;
     page.until_text("#lines", "Copper kettle").await;
     page.until_text("#lines", "Aurora desk lamp").await;
     page.close().await;
@@ -179,8 +169,7 @@ async fn a_cart_that_is_still_tried_is_its_buyers() {
     assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
     fill_cart(&page, &items[..1]).await;
     let (first, second) = page.second_window().await;
-    page.visit("/cart.html").await;
-    page.until_text("#reserve", "Reserve all for").await;
+    page.visit_until("/cart.html", "#reserve", "Reserve all for").await;
     page.switch(&first).await;
     stage_at(&page, "/api/reservations", u32::MAX, &problem(503, "contended", "none", 9)).await;
     page.click_until("#reserve", "#reserve", "Asking again").await;

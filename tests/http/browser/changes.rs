@@ -1,12 +1,8 @@
 //! What an operator changes is changed once, however often the button is pressed, and a lost answer is told as one.
 
-use serde_json::json;
-
 use super::adopt::choose_file;
-use super::driver::Page;
 use super::forms::{console, value};
-use super::make_sale;
-use crate::support::{Shop, eventually};
+use super::*;
 
 /// Lets the answers to changes at one path be lost from now on: they take effect. Reads of `unread` fail.
 async fn lose(page: &Page, path: &str, unread: &str) {
@@ -35,8 +31,7 @@ async fn asked(page: &Page, path: &str) -> u64 {
 
 #[tokio::test]
 async fn a_double_click_changes_and_creates_once() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 500 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 500 })).await;
     let page = console(&instance).await;
     let path = format!("/api/admin/items/{item}");
     page.fill("#restock", "7").await;
@@ -76,8 +71,7 @@ async fn a_double_click_changes_and_creates_once() {
 /// A price that is missing is no price of 0, and an offer without a time does not end the waiting list.
 #[tokio::test]
 async fn an_empty_number_is_not_sent() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({})).await;
+    let (_shop, instance, item) = selling(json!({})).await;
     let page = console(&instance).await;
     let empty = "document.querySelector(arguments[0]).value = ''";
     page.run_with(empty, vec![json!("#edit-offer")]).await;
@@ -96,8 +90,7 @@ async fn an_empty_number_is_not_sent() {
 /// The units are there although no answer came: another try would add them again, so the page shows what is there now.
 #[tokio::test]
 async fn a_lost_answer_to_a_change_is_told_and_what_is_there_is_read() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 500 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 500 })).await;
     let page = console(&instance).await;
     let (path, read) = (format!("/api/admin/items/{item}"), format!("/api/items/{item}"));
     lose(&page, &path, "").await;
@@ -127,8 +120,7 @@ async fn a_lost_answer_to_a_change_is_told_and_what_is_there_is_read() {
 /// Whoever does not know whether a sale was created sends it again, and one is there; another form is another sale.
 #[tokio::test]
 async fn sales_whose_answer_is_lost_are_created_once() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = console(&instance).await;
     let lose_once = "const sent = window.fetch; window.keys = []; let left = 1; \
          window.fetch = async (path, options) => { \
@@ -161,8 +153,7 @@ async fn sales_whose_answer_is_lost_are_created_once() {
     })
     .await;
     // An import that has created its sales says so, also when none of them can be read at once.
-    page.reload().await;
-    page.until_text("#sales", "Harbour shirt").await;
+    page.reload_until("#sales", "Harbour shirt").await;
     let unreadable = "const sent = window.fetch; \
          window.fetch = async (path, options) => { \
            if (/^.api.items.[0-9]+$/.test(path)) throw new TypeError('lost'); \

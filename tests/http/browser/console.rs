@@ -1,17 +1,11 @@
 //! An operator makes a sale, watches it, changes it, audits it.
 
-use serde_json::json;
-use web::token::Role;
-
-use super::driver::{DESKTOP, Page};
-use super::make_sale;
-use crate::support::Shop;
+use super::*;
 use crate::support::nginx::Nginx;
 
 #[tokio::test]
 async fn an_operator_creates_and_watches_a_sale() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({ "stock": 500 })).await;
+    let (_shop, instance, _) = selling(json!({ "stock": 500 })).await;
     let page = Page::of_operator(&instance, DESKTOP, "/console.html").await;
     page.until_text("#jobs", "expire").await;
     page.until("the strategies", "document.querySelectorAll('#new-strategies label').length > 5")
@@ -66,8 +60,7 @@ async fn an_operator_creates_and_watches_a_sale() {
 async fn a_buyer_is_shown_the_door_and_an_operator_finds_the_account() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit("/console.html").await;
-    page.until_text("#door", "This page is for operators").await;
+    page.visit_until("/console.html", "#door", "This page is for operators").await;
     page.until_text("#door", "Sign in as an operator").await;
     page.visit_as(&instance, 9, Role::Buyer, "/console.html").await;
     page.until_text("#door", "This account is not an operator’s").await;
@@ -83,10 +76,8 @@ async fn a_buyer_is_shown_the_door_and_an_operator_finds_the_account() {
 /// The proxies that come with the service hide `/readyz`, and so does this one.
 #[tokio::test]
 async fn the_console_shows_the_service_behind_a_proxy() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
-    let hides = "location = /readyz { return 404; }";
-    let nginx = Nginx::before(instance.addr, hides).await;
+    let (_shop, instance, _) = selling(json!({})).await;
+    let nginx = Nginx::before(instance.addr, "location = /readyz { return 404; }").await;
     let page = Page::open(nginx.addr, DESKTOP).await;
     page.visit_as(&instance, 1, Role::Operator, "/console.html").await;
     page.until_text("#jobs", "expire").await;

@@ -1,16 +1,7 @@
 //! Buyers enter a draw, see their place, buy, and check the proof; and the checking page as a file.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-
-use reqwest::Method;
-use serde_json::{Value, json};
-use web::token::Role;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
-use super::{in_seconds, make_sale, orders_of};
+use super::*;
 use crate::ledger::draw::until_drawn;
-use crate::support::{Client, Instance, Shop, unique};
 
 const BUYER: i64 = 77;
 /// What a page would save, without a dialog of the browser.
@@ -20,8 +11,7 @@ const KEEP: &str = "URL.createObjectURL = (blob) => { blob.text().then((text) =>
 /// A sale of one unit that is drawn `seconds` from now.
 async fn drawn_sale(instance: &Instance, seconds: i64) -> i64 {
     let closes_at = in_seconds(seconds);
-    let draw = json!({ "stock": 1, "mode": "draw", "draw_closes_at": closes_at });
-    make_sale(instance, draw).await
+    make_sale(instance, json!({ "stock": 1, "mode": "draw", "draw_closes_at": closes_at })).await
 }
 
 /// Signs the buyer in, and shows a new sale that is drawn `seconds` from now. A browser takes seconds to start on a busy
@@ -71,16 +61,13 @@ async fn won_and_checked_alone() {
     page.until("no button to buy", "document.getElementById('buy-form').hidden").await;
     page.click_until("#draw .button", "#draw", "You are in the draw").await;
     page.until_text("#draw", "This browser has saved the shop’s signed promise").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-entered").await;
+    page.accessible_shot("draw-entered").await;
     page.visit_elsewhere("about:blank").await;
     until_drawn(&instance.stranger(), item).await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#draw", "Your place is 1").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#draw", "Your place is 1").await;
     page.until_text("#draw", "Not a proof: the shop makes the value").await;
     page.until_text("#waiting", "held for you").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-placed").await;
+    page.accessible_shot("draw-placed").await;
     for (paused, said) in [(true, "you have the whole time again"), (false, "Buy it before")] {
         instance.admin().edit(item, json!({ "paused": paused })).await.expect_status(200);
         page.until_text("#waiting", said).await;
@@ -104,8 +91,7 @@ async fn won_and_checked_alone() {
     page.until_text("#result", "Your entry is in the list. Its place is 1 of 1").await;
     page.until_text("#result", "Units: 1. Your place was among the first").await;
     page.until_text("#result", "the file has the rules alone").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-verified").await;
+    page.accessible_shot("draw-verified").await;
     page.close().await;
 }
 
@@ -135,8 +121,7 @@ async fn friends_enter_by_an_invitation() {
     page.until_text("#draw", "Enter with friends").await;
     page.click("#draw .button.quiet").await;
     page.until_text("#draw", "You are the first of at most 2 friends").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("phone-draw-friends").await;
+    page.accessible_shot("phone-draw-friends").await;
     let invitation = page.run("return document.querySelector('.draw-invitation').href").await;
     let invitation = invitation.as_str().expect("an address");
     let friend = Page::open(instance.addr, Look { language: "zh-CN", ..DESKTOP }).await;
@@ -148,8 +133,7 @@ async fn friends_enter_by_an_invitation() {
     friend.click_until("#draw > .actions .button:last-child", "#draw", "已有 2 人").await;
     // The promise is another one now, and it was this page that asked for it.
     friend.until_text("#draw", "此浏览器已保存").await;
-    assert_eq!(friend.violations().await, Vec::<String>::new());
-    friend.shot("draw-friends").await;
+    friend.accessible_shot("draw-friends").await;
     page.close().await;
     friend.close().await;
 }
@@ -175,8 +159,7 @@ async fn lost_and_told_why() {
     if place > 1 {
         page.until_text("#draw", "Why: ").await;
     }
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-lost").await;
+    page.accessible_shot("draw-lost").await;
     let kept = saved_file(&page).await;
     assert!(kept.contains("\nseckill draw head 3\n"), "{kept}");
     assert!(kept.contains(&format!("entry {}\n", entry["entry"].as_str().expect("an id"))));
@@ -184,16 +167,14 @@ async fn lost_and_told_why() {
     let folder = new_folder();
     let proof = save(&folder, "proof.txt", &proof);
     let kept = save(&folder, "kept.txt", &kept);
-    let alone = one_file(&instance, &folder).await;
-    check_alone(&page, &alone, &proof, &kept).await;
+    check_alone(&page, &one_file(&instance, &folder).await, &proof, &kept).await;
     let found = format!("Your entry is in the list. Its place is {place} of 21");
     page.until_text("#result", &found).await;
     page.until_text("#result", "Rules and list are as you saved them").await;
     if place > 1 {
         page.until_text("#result", "Entries before yours: ").await;
     }
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-verified-alone").await;
+    page.accessible_shot("draw-verified-alone").await;
     page.close().await;
 }
 
@@ -202,8 +183,7 @@ async fn lost_and_told_why() {
 async fn what_was_saved_stays() {
     let (_shop, instance) = shop().await;
     let item = drawn_sale(&instance, 600).await;
-    let path = format!("/item.html?id={item}");
-    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &path).await;
+    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Enter the draw").await;
     page.click_until("#draw > .actions .button", "#draw", "This browser has saved").await;
     // The rules were others when they were saved.
@@ -211,27 +191,24 @@ async fn what_was_saved_stays() {
         for (const own of Object.values(all)) own.announcement = own.announcement.replace('units 1', 'units 2'); \
         localStorage.setItem('seckill.draws', JSON.stringify(all));";
     page.run(edit).await;
-    page.reload().await;
-    page.until_text("#draw", "announces something else than this browser has saved").await;
+    page.reload_until("#draw", "announces something else than this browser has saved").await;
     page.shot("draw-changed").await;
     let kept = saved_file(&page).await;
     assert!(kept.contains("units 2\n"), "what was saved first stays: {kept}");
     // The shop has no entry any more, and it was not the page that took it back.
     let gone = instance.buyer(BUYER).request(Method::DELETE, &format!("/api/items/{item}/entry"));
     assert_eq!(Client::send(gone).await.status, 204);
-    page.reload().await;
-    page.until_text("#draw", "this browser has its signed promise").await;
+    page.reload_until("#draw", "this browser has its signed promise").await;
     // The shop has another entry, and it was not the page that made it.
     let path = format!("/api/items/{item}/entry");
     assert_eq!(instance.buyer(BUYER).post(&path, &json!({})).await.status, 200);
-    page.reload().await;
-    page.until_text("#draw", "The shop has another entry").await;
+    page.reload_until("#draw", "The shop has another entry").await;
     assert_eq!(saved_file(&page).await, kept, "the promise that was saved first stays");
     // The buyer changes it here: the newest promise counts.
     page.click_until("#draw > .actions .button", "#draw", "Enter the draw").await;
     page.click("#draw > .actions .button").await;
     page.until_text("#draw", "This browser has saved the shop’s signed promise").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.assert_accessible().await;
     page.close().await;
 }
 
@@ -271,8 +248,7 @@ fn vectors() -> Value {
 #[tokio::test]
 async fn page_finds_every_fraud() {
     let (_shop, instance) = Shop::open().await;
-    let folder = new_folder();
-    let address = one_file(&instance, &folder).await;
+    let address = one_file(&instance, &new_folder()).await;
     instance.stop().await;
     let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), DESKTOP).await;
     page.visit_elsewhere(&address).await;
@@ -323,8 +299,7 @@ async fn page_tells_what_is_proven() {
     {
         page.until_text("#result", shown).await;
     }
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("verify-proven").await;
+    page.accessible_shot("verify-proven").await;
     // The sender of a link must not choose a sentence or a proof that the page shows.
     let item = drawn_sale(&instance, 600).await;
     let entry = "00".repeat(16);
@@ -343,8 +318,7 @@ async fn page_tells_what_is_proven() {
     check_alone(&phone, &address, &fraud, &saved).await;
     phone.until_text("#result", "证明有误").await;
     phone.until_text("#result", "抽签与您保存的内容不同").await;
-    assert_eq!(phone.violations().await, Vec::<String>::new());
-    phone.shot("phone-verify-fraud").await;
+    phone.accessible_shot("phone-verify-fraud").await;
     page.close().await;
     phone.close().await;
 }

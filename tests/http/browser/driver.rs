@@ -5,22 +5,17 @@
 //! and fails with what was waited for. A page that writes an error to its console fails its test.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 use thirtyfour::prelude::*;
 use thirtyfour::{ChromiumLikeCapabilities, LoggingPrefsLogLevel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use web::token::Role;
 
-use crate::support::{Instance, is_whole};
+use crate::support::prelude::*;
 
 /// How long a step may take: a test machine may be busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(45);
@@ -132,6 +127,12 @@ impl Page {
         self.until("the scripts", "document.getElementById('account').childElementCount > 0").await;
     }
 
+    /// Goes to a path of the shop, and waits until an element shows a text.
+    pub async fn visit_until(&self, path: &str, shown: &str, text: &str) {
+        self.visit(path).await;
+        self.until_text(shown, text).await;
+    }
+
     /// Waits until an element is there, on whatever site.
     pub async fn until_there(&self, css: &str) {
         self.until(css, &format!("document.querySelector({}) !== null", json!(css))).await;
@@ -182,6 +183,12 @@ impl Page {
     /// Loads the page again.
     pub async fn reload(&self) {
         self.driver.refresh().await.expect("the page loads again");
+    }
+
+    /// Loads the page again, and waits until an element shows a text.
+    pub async fn reload_until(&self, shown: &str, text: &str) {
+        self.reload().await;
+        self.until_text(shown, text).await;
     }
 
     /// Runs a script and answers what it returns.
@@ -342,6 +349,17 @@ impl Page {
                (error) => done([String(error)]));";
         let found = self.run_async(judge, Vec::new()).await;
         serde_json::from_value(found).expect("a list")
+    }
+
+    /// Asserts that axe-core finds nothing serious in the page.
+    pub async fn assert_accessible(&self) {
+        assert_eq!(self.violations().await, Vec::<String>::new());
+    }
+
+    /// Takes a picture of a page in which axe-core must find nothing serious.
+    pub async fn accessible_shot(&self, name: &str) {
+        self.shot(name).await;
+        self.assert_accessible().await;
     }
 
     /// Asserts that the page is not wider than its window, and that axe-core finds nothing serious in it.

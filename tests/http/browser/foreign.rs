@@ -1,18 +1,13 @@
 //! The example of the TypeScript client: a page of another shop sells an item.
 
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use axum::Router;
 use axum::routing::{get, post};
-use serde_json::json;
 use tower_http::services::ServeDir;
 
-use super::driver::{DESKTOP, PHONE, Page};
-use super::make_sale;
+use super::*;
 use crate::http::typescript;
-use crate::support::identity_keys::TestKey;
-use crate::support::{Shop, eventually, unique, when};
 
 const ISSUER: &str = "https://corner-shop.example";
 
@@ -25,7 +20,7 @@ async fn corner_shop(files: &Path, seckill: Arc<OnceLock<String>>, key: Arc<Test
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
     let token = move || async move {
-        let now = time::OffsetDateTime::now_utc().unix_timestamp();
+        let now = OffsetDateTime::now_utc().unix_timestamp();
         key.token(&json!({
             "iss": ISSUER, "aud": "seckill", "sub": "customer-81", "iat": now, "exp": now + 600,
         }))
@@ -70,13 +65,11 @@ async fn a_page_of_another_shop_sells_an_item() {
     page.until_text("#stock", "2 of 2 left").await;
     page.click_until("#buy:not([disabled])", "#outcome", "It is yours").await;
     page.until_text("#stock", "1 of 2 left").await;
-    page.shot("foreign-bought").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.accessible_shot("foreign-bought").await;
     // The limit is one unit; the refusal is shown in words.
     page.click_until("#buy", "#outcome", "Purchase limit reached").await;
     // No cookie of ours came to this browser.
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#account", "Sign in").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#account", "Sign in").await;
     // The refusal is a line of the console.
     page.close_but_for(&["409 (Conflict)", "favicon.ico"]).await;
     let sold = eventually("the order in the ledger", || async {
@@ -91,8 +84,7 @@ async fn a_page_of_another_shop_sells_an_item() {
     // The same page from an origin that is not named learns nothing.
     let elsewhere = corner_shop(&files, seckill, Arc::new(TestKey::ec("shop-1"))).await;
     let page = Page::open(instance.addr, PHONE).await;
-    let address = address.replace(&origin, &elsewhere);
-    page.visit_elsewhere(&address).await;
+    page.visit_elsewhere(&address.replace(&origin, &elsewhere)).await;
     page.until("a page without data", "document.querySelector('#buy[disabled]')").await;
     let reads = "const done = arguments[arguments.length - 1]; \
          fetch(arguments[0]).then(() => done('read'), () => done('refused'))";

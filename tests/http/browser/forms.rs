@@ -1,12 +1,6 @@
 //! Text that a person types into a form stays, whatever answer comes from the service meanwhile.
 
-use serde_json::{Value, json};
-use thirtyfour::Key;
-use web::token::Role;
-
-use super::driver::{DESKTOP, Page};
-use super::make_sale;
-use crate::support::{Instance, Shop};
+use super::*;
 
 /// Lets a test keep back the answers to requests for one path. `asked` counts them by path.
 const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = {}; \
@@ -50,8 +44,7 @@ pub(super) async fn console(instance: &Instance) -> Page {
 
 #[tokio::test]
 async fn what_is_typed_into_a_new_sale_stays_and_the_rest_is_filled_in() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = console(&instance).await;
     page.click("#new").await;
     page.until("the shop's currency", "document.querySelector('#new-currency').value === 'USD'")
@@ -93,8 +86,7 @@ async fn what_is_typed_into_a_new_sale_stays_and_the_rest_is_filled_in() {
 
 #[tokio::test]
 async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_sent() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = console(&instance).await;
     for (path, form, name, result) in [
         ("/api/admin/products", "#product-form", "#product-name", "#product-result"),
@@ -139,8 +131,7 @@ async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_s
 /// A form that was closed before the answer came may be another sale's by then.
 #[tokio::test]
 async fn the_next_sale_is_not_emptied_with_the_one_that_was_sent() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({})).await;
+    let (_shop, instance, _) = selling(json!({})).await;
     let page = console(&instance).await;
     page.click("#new").await;
     page.fill("#new-name", "Harbour shirt").await;
@@ -160,8 +151,7 @@ async fn the_next_sale_is_not_emptied_with_the_one_that_was_sent() {
 /// What another operator changes meanwhile stays, and is shown; what is typed stays, too.
 #[tokio::test]
 async fn two_operators_change_a_sale_side_by_side() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "offer_seconds": 300 })).await;
+    let (_shop, instance, item) = selling(json!({ "offer_seconds": 300 })).await;
     let page = console(&instance).await;
     keep_back(&page, "/api/items").await;
     page.fill("#edit-offer", "60").await;
@@ -193,8 +183,7 @@ async fn a_form_that_is_sent_before_its_script_has_come_keeps_what_was_typed() {
         page.visit_elsewhere(&address).await;
         page.fill(field, "a quiet harbour").await;
         page.press(Key::Enter).await;
-        let now = page.run("return location.href").await;
-        assert_eq!(now, json!(address));
+        assert_eq!(page.run("return location.href").await, json!(address));
         assert_eq!(value(&page, field).await, "a quiet harbour", "{path}");
     }
     page.close_but_for(&["ERR_BLOCKED_BY_CLIENT"]).await;

@@ -1,11 +1,6 @@
 //! A unit that costs nothing, in a shop whose buyers pay at a provider: nobody is sent there.
 
-use serde_json::json;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Page};
-use super::{make_sale, orders_of};
-use crate::support::Shop;
-use crate::support::payment_provider::TestProvider;
+use super::*;
 
 #[tokio::test]
 async fn a_buyer_confirms_an_order_that_costs_nothing() {
@@ -26,8 +21,7 @@ async fn a_buyer_confirms_an_order_that_costs_nothing() {
         page.click_until("#outcome a", "#status-text", nothing).await;
         page.until_text("#pay", confirm).await;
         page.until("no word of money", "document.getElementById('demo').hidden").await;
-        assert_eq!(page.violations().await, Vec::<String>::new());
-        page.shot(&format!("order-free-{buyer}")).await;
+        page.accessible_shot(&format!("order-free-{buyer}")).await;
         page.click_until("#pay", "#status", paid).await;
         page.until("our page", "location.pathname === '/order.html'").await;
         assert_eq!(orders_of(&instance, buyer).await[0]["status"], "paid");

@@ -1,10 +1,6 @@
 //! The lab: a run is set up, watched, read and taken along.
 
-use serde_json::json;
-use web::token::Role;
-
-use super::driver::{DESKTOP, Page};
-use crate::support::Shop;
+use super::*;
 
 /// The red of the page in the light: what is oversold must have it.
 const HOT: &str = "rgb(180, 35, 26)";
@@ -63,8 +59,7 @@ async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
 async fn everyone_may_read_the_gallery_and_operators_run_it() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit("/lab.html").await;
-    page.until_text("#gallery", "The remedy").await;
+    page.visit_until("/lab.html", "#gallery", "The remedy").await;
     page.until_text("#door", "This page is for operators").await;
     page.click("#gallery li:first-child .break").await;
     page.until("the sign-in page", "location.pathname === '/signin.html'").await;
@@ -86,8 +81,7 @@ async fn everyone_may_read_the_gallery_and_operators_run_it() {
     page.until_text(".lane:first-child h3", "mysql-naive").await;
     page.until("its end", "!document.getElementById('export').hidden").await;
     // Who comes later finds it.
-    page.visit("/lab.html").await;
-    page.until_text("#runs", "mysql-naive, mysql-atomic").await;
+    page.visit_until("/lab.html", "#runs", "mysql-naive, mysql-atomic").await;
     page.click("#runs button").await;
     page.until("its lanes", "document.querySelectorAll('.lane').length === 2").await;
     let runs = instance.admin().get("/api/lab/runs").await.json["runs"].clone();
@@ -100,8 +94,7 @@ async fn everyone_may_read_the_gallery_and_operators_run_it() {
     });
     let started = instance.admin().post("/api/lab/runs", &long).await.expect_status(202);
     let path = format!("/api/lab/runs/{}", started.json["id"].as_str().expect("an id"));
-    page.visit("/lab.html").await;
-    page.until_text("#runs", "lock-redis").await;
+    page.visit_until("/lab.html", "#runs", "lock-redis").await;
     page.click_until("#runs button", "#stage-state", "Running").await;
     assert_eq!(instance.admin().get(&path).await.json["state"], "running");
     page.click_until("#stop", "#stage-state", "Stopped").await;

@@ -2,14 +2,7 @@
 //! languages: nothing is wider than its window, nothing moves, and axe-core finds nothing. The pictures are for the eye.
 //! Each language has one of the two in `make test`, and both in `make test-all`.
 
-use seckill::config::Config;
-use serde_json::{Value, json};
-use time::Duration;
-use web::token::Role;
-
-use super::driver::{DESKTOP, Page};
-use super::{in_seconds, make_sale, orders_of};
-use crate::support::{Instance, Shop, is_whole};
+use super::*;
 
 const BUYERS: [i64; 3] = [77, 78, 79];
 /// The states of a draw, as its panel names them.

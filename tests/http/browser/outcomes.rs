@@ -1,17 +1,11 @@
 //! What a buyer is told when it does not go smoothly.
 
-use serde_json::json;
-use web::token::Role;
-
-use super::driver::{DESKTOP, Page};
-use super::{make_sale, orders_of};
-use crate::http::order_id;
-use crate::support::{Instance, Shop};
+use super::*;
 
 const BUYER: i64 = 78;
 
 /// The page of an item that can be bought, in the eyes of a signed-in buyer.
-async fn item_page(instance: &Instance, changes: serde_json::Value) -> Page {
+async fn item_page(instance: &Instance, changes: Value) -> Page {
     let item = make_sale(instance, changes).await;
     let page = Page::of_buyer(instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Buy for").await;
@@ -86,8 +80,7 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
         page.until_text("#outcome", "It’s yours").await;
         page.until("one key of several requests", ONE_KEY).await;
         assert_eq!(orders_of(&instance, BUYER).await.len(), bought, "{name}");
-        page.reload().await;
-        page.until_text("#buy", "Buy for").await;
+        page.reload_until("#buy", "Buy for").await;
     }
     // Sold out under the thumb.
     stage(&page, 1, &problem(409, "sold_out", "none", 0)).await;
@@ -99,8 +92,7 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
 /// A lost answer to COMMIT is 503 with an unknown outcome, and a later try that did nothing says nothing about it.
 #[tokio::test]
 async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let lost = problem(503, "dependency_unavailable", "unknown", 0);
     let refused = problem(503, "dependency_unavailable", "none", 0);
@@ -108,8 +100,7 @@ async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
     let path = format!("/order.html?id={order}");
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &path).await;
     for (last, tries) in [(&lost, 5), (&refused, 5), (&proxy, 2)] {
-        page.visit(&path).await;
-        page.until_text("#pay", "Pay").await;
+        page.visit_until(&path, "#pay", "Pay").await;
         // Reads of the order pass. The first try is lost.
         let answer = format!(
             "options.method === 'GET' ? await real(path, options) : \
@@ -137,8 +128,7 @@ async fn a_second_tab_repeats_a_purchase_that_is_still_tried() {
     for (bought, (status, code)) in (1..).zip([(503, "overloaded"), (429, "rate_limited")]) {
         for window in [&second, &first] {
             page.switch(window).await;
-            page.visit(path.as_str().expect("an address")).await;
-            page.until_text("#buy", "Buy for").await;
+            page.visit_until(path.as_str().expect("an address"), "#buy", "Buy for").await;
         }
         stage(&page, u32::MAX, &problem(status, code, "none", 9)).await;
         page.click("#buy").await;
@@ -162,12 +152,10 @@ async fn a_purchase_goes_on_after_a_reload_and_after_a_lost_connection() {
     let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     stage(&page, u32::MAX, &problem(503, "overloaded", "none", 9)).await;
     page.click_until("#buy", "#outcome", "Very busy right now").await;
-    page.reload().await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.reload_until("#outcome", "It’s yours").await;
     page.until("a forgotten key", NO_KEY).await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.reload().await;
-    page.until_text("#buy", "Buy for").await;
+    page.reload_until("#buy", "Buy for").await;
     page.offline(true).await;
     page.click_until("#buy", "#outcome", "Connection lost").await;
     page.offline(false).await;
@@ -257,8 +245,7 @@ async fn a_change_of_the_buyer_ends_what_is_under_way() {
 
 #[tokio::test]
 async fn orders_and_an_account_go_with_their_buyer() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, "/orders.html").await;
     page.until_text("#list", "Aurora").await;
@@ -287,8 +274,7 @@ async fn orders_and_an_account_go_with_their_buyer() {
     page.run("window.changeBuyer()").await;
     page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
     // The answer comes before that to a later question. The one to the next buyer is kept back.
-    let come = "window.held[0](); return fetch('/api/items').then((answer) => answer.text())";
-    page.run(come).await;
+    page.run("window.held[0](); return fetch('/api/items').then((answer) => answer.text())").await;
     let is_hidden = page.run("return document.getElementById('mine').hidden").await;
     assert_eq!(is_hidden, json!(true), "the orders of another buyer");
     // The 404 is a line of the console.

@@ -1,12 +1,7 @@
 //! The shop over plain http from another machine: there a browser has no `crypto.subtle`, no `randomUUID`, no locks and no
 //! clipboard.
 
-use serde_json::json;
-use web::token::Role;
-
-use super::driver::{DESKTOP, Look, Page};
-use super::{make_sale, orders_of};
-use crate::support::Shop;
+use super::*;
 
 const BUYER: i64 = 77;
 /// What Chromium says there of a header that is good for https.
@@ -51,14 +46,13 @@ async fn a_buyer_proves_work_and_buys() {
     page.click("#buy").await;
     page.until("a proof", "window.proofs > 0").await;
     // The others are passed by, and the proof admits.
-    instance.clock.shift(time::Duration::seconds(301));
+    instance.clock.shift(Duration::seconds(301));
     page.until_text("#outcome", "It’s yours").await;
     page.click_until("#outcome a", "#status", "Held for you").await;
     page.click_until("#pay", "#status", "Paid").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#stock", "5 of 5 left").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#stock", "5 of 5 left").await;
     page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until_text("#stock", "4 of 5 left").await;
     instance.buyer(1).buy("default", item).await;

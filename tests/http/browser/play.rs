@@ -1,10 +1,6 @@
 //! The scheduler's page, which works without a server: as a file.
 
-use std::net::SocketAddr;
-
-use serde_json::json;
-
-use super::driver::{DESKTOP, PHONE, Page};
+use super::*;
 
 /// What the page may weigh with all that it loads, in bytes.
 const PAGE_BYTES_MAX: u64 = 300_000;
@@ -15,7 +11,7 @@ fn address(schedule: &str) -> String {
     format!("file://{}/static/play.html#{schedule}", env!("CARGO_MANIFEST_DIR"))
 }
 
-async fn open(schedule: &str, look: super::driver::Look) -> Page {
+async fn open(schedule: &str, look: Look) -> Page {
     // The page asks no server.
     let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), look).await;
     show(&page, schedule).await;
@@ -71,7 +67,7 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
 
 #[test]
 fn the_page_is_small() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
     let mut files =
         vec![root.join("play.html"), root.join("css/base.css"), root.join("css/play.css")];
     let scripts = std::fs::read_dir(root.join("js/play")).expect("a folder");

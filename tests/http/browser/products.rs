@@ -1,12 +1,7 @@
 //! A product is one entry of the list, and one page with its variants.
 
-use serde_json::json;
-use thirtyfour::Key;
-
 use super::access::walk_to;
-use super::driver::{DESKTOP, Look, PHONE, Page};
-use super::make_sale;
-use crate::support::{Instance, Shop};
+use super::*;
 
 async fn shirts(instance: &Instance) -> Vec<i64> {
     let body = json!({
@@ -47,8 +42,7 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
             .clone();
     let euro = json!({ "currency": "EUR", "price_cents": 2_900, "product_id": product });
     make_sale(&instance, euro).await;
-    page.visit("/").await;
-    page.until_text("#list-open", "from ¥3,900 · €29.00").await;
+    page.visit_until("/", "#list-open", "from ¥3,900 · €29.00").await;
     let to_cart = "document.querySelector('[data-card^=product] .to-cart').hidden";
     page.until("a variant to be chosen on its page", to_cart).await;
     page.shot("products-index").await;
@@ -69,8 +63,7 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     page.until_text("#buy", "Buy for ¥4,500").await;
     page.click_until("#buy", "#outcome", "Pay ¥4,500").await;
     page.until_text("#variants", "2 left").await;
-    page.visit(&format!("/item.html?id={lamp}")).await;
-    page.until_text("#price", "12.345").await;
+    page.visit_until(&format!("/item.html?id={lamp}"), "#price", "12.345").await;
     page.until("no variants", "document.getElementById('variants').hidden").await;
     page.close().await;
 
@@ -83,8 +76,7 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
         for (what, path, shown, words) in
             [("index", "/", "#list-open", "Harbour"), ("item", &*item, "#variants", left)]
         {
-            page.visit(path).await;
-            page.until_text(shown, words).await;
+            page.visit_until(path, shown, words).await;
             page.shot(&format!("products-{name}-{what}")).await;
             page.assert_suits_everyone(&format!("{name} {what}")).await;
         }
@@ -114,15 +106,13 @@ async fn a_product_that_could_not_be_loaded_is_asked_for_again() {
     page.until("a variant", &format!("location.search === '?id={}'", items[1])).await;
     page.until_text("#name", "Harbour shirt").await;
     // What the service does not know is told.
-    page.visit("/item.html?product=1").await;
-    page.until_text("#missing", "This item does not exist").await;
+    page.visit_until("/item.html?product=1", "#missing", "This item does not exist").await;
     page.close_but_for(&["/api/products/1 - Failed to load resource"]).await;
 }
 
 #[tokio::test]
 async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
-    let (_shop, instance) = Shop::open().await;
-    let lamp = make_sale(&instance, json!({})).await;
+    let (_shop, instance, lamp) = selling(json!({})).await;
     let page = Page::of_operator(&instance, DESKTOP, "/console.html").await;
     page.until_text("#sale-name", "Aurora").await;
     page.fill("#product-name", "Harbour shirt").await;

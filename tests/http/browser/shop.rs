@@ -1,12 +1,6 @@
 //! A buyer's way through the shop.
 
-use serde_json::json;
-use web::token::Role;
-
-use super::driver::{DESKTOP, PHONE, Page};
-use super::{in_seconds, make_sale, orders_of};
-use crate::http::order_id;
-use crate::support::Shop;
+use super::*;
 
 const BUYER: i64 = 77;
 /// Buyers in line before her, of whom one is called up each second.
@@ -14,11 +8,9 @@ const AHEAD: i64 = 60;
 
 #[tokio::test]
 async fn a_buyer_buys() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 3 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 3 })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit("/").await;
-    page.until_text("#list-open", "3 of 3 left").await;
+    page.visit_until("/", "#list-open", "3 of 3 left").await;
     page.shot("index").await;
     page.click_until(".card h3 a", "#buy", "Sign in to buy").await;
     page.shot("item-signed-out").await;
@@ -45,8 +37,7 @@ async fn a_buyer_buys() {
     page.shot("order-held").await;
     page.click_until("#pay", "#status", "Paid").await;
     page.shot("order-paid").await;
-    page.visit("/orders.html").await;
-    page.until_text("#list", "Aurora desk lamp").await;
+    page.visit_until("/orders.html", "#list", "Aurora desk lamp").await;
     page.until_text("#list", "Paid").await;
     page.shot("orders").await;
     // The password that was too short is a refusal, and a refusal is a line of the console.
@@ -69,7 +60,7 @@ async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
     }
     page.click_until("#buy", "#outcome", "You are in line").await;
     page.shot("item-in-line").await;
-    instance.clock.shift(time::Duration::seconds(AHEAD));
+    instance.clock.shift(Duration::seconds(AHEAD));
     page.until_text("#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close().await;
@@ -77,15 +68,13 @@ async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
 
 #[tokio::test]
 async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 2 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 2 })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     let path = format!("/item.html?id={item}");
     page.visit_as(&instance, BUYER, Role::Buyer, &path).await;
     page.until_text("#stock", "2 of 2 left").await;
     let (first, second) = page.second_window().await;
-    page.visit(&path).await;
-    page.until_text("#stock", "2 of 2 left").await;
+    page.visit_until(&path, "#stock", "2 of 2 left").await;
 
     page.click_until("#buy", "#outcome", "It’s yours").await;
     for window in [&first, &second] {
@@ -110,8 +99,7 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
 
 #[tokio::test]
 async fn a_double_click_and_a_reload_buy_once() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 9, "per_buyer_limit": 9 })).await;
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Buy for").await;
     // Two presses in one go, and the page is gone before the answer.
@@ -123,8 +111,7 @@ async fn a_double_click_and_a_reload_buy_once() {
     page.until_text("#stock", "8 of 9 left").await;
     let key = format!("localStorage.getItem('seckill.purchase.{BUYER}.{item}') === null");
     page.until("a known outcome", &key).await;
-    page.reload().await;
-    page.until_text("#mine", "You have 1 order of this item").await;
+    page.reload_until("#mine", "You have 1 order of this item").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     // A new press, once the outcome is known, is a new purchase.
     page.click_until("#buy", "#stock", "7 of 9 left").await;
@@ -144,8 +131,7 @@ async fn a_sale_opens_in_time_by_any_clock() {
     page.until_text("#buy", "Opens in 00:0").await;
     page.until_text("#state", "Upcoming").await;
     page.shot("phone-item-upcoming").await;
-    let opens = json!({ "stock": 2, "starts_at": in_seconds(6) });
-    let item = make_sale(&instance, opens).await;
+    let item = make_sale(&instance, json!({ "stock": 2, "starts_at": in_seconds(6) })).await;
     page.visit(&format!("/item.html?id={item}")).await;
     // On a slow machine it may be open already; the press that counts comes after.
     page.until_text("#buy", "Buy for").await;
@@ -157,11 +143,9 @@ async fn a_sale_opens_in_time_by_any_clock() {
 /// While a computer sleeps, the steady clock of a browser may stand still, and nothing tells a page that stays in view.
 #[tokio::test]
 async fn a_computer_that_slept_shows_the_time_of_the_shop() {
-    let (_shop, instance) = Shop::open().await;
-    make_sale(&instance, json!({ "starts_at": in_seconds(7_200) })).await;
+    let (_shop, instance, _) = selling(json!({ "starts_at": in_seconds(7_200) })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit("/").await;
-    page.until_text("#hero-clock", "01:5").await;
+    page.visit_until("/", "#hero-clock", "01:5").await;
     // Answers are slower than before the sleep, so that none is a better sample for its speed.
     let sleep = "const steady = performance.now.bind(performance); \
          performance.now = () => steady() - 3600000; \
@@ -180,12 +164,10 @@ async fn a_computer_that_slept_shows_the_time_of_the_shop() {
 /// A day ahead, the computer takes a fresh session and a fresh ticket for over. The service does not.
 #[tokio::test]
 async fn a_wrong_clock_at_the_buyer_ends_neither_session_nor_ticket() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 3, "waiting_room": true })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.before_scripts("const now = Date.now; Date.now = () => now() + 86400000;").await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#buy", "Sign in to buy").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#buy", "Sign in to buy").await;
     page.click_until("#buy", "#heading", "Sign in").await;
     page.run("document.getElementById('mode-up').click()").await;
     page.fill("#username", "ada").await;
@@ -198,8 +180,7 @@ async fn a_wrong_clock_at_the_buyer_ends_neither_session_nor_ticket() {
 
 #[tokio::test]
 async fn the_hold_runs_out_before_the_buyers_eyes() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 1, "hold_seconds": 4 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 1, "hold_seconds": 4 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/order.html?id={order}")).await;
     page.until_text("#status", "The hold ran out").await;
@@ -213,8 +194,7 @@ async fn the_hold_runs_out_before_the_buyers_eyes() {
 /// A list of orders that was read before a payment may come after its event.
 #[tokio::test]
 async fn a_late_list_of_orders_takes_no_payment_back() {
-    let (_shop, instance) = Shop::open().await;
-    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let (_shop, instance, item) = selling(json!({ "stock": 5 })).await;
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::open(instance.addr, DESKTOP).await;
     let tell = "const Stream = window.EventSource; \

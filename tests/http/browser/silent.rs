@@ -1,21 +1,15 @@
 //! A proxy that keeps the events of a stream until it has many: the page notices, and polls.
 
-use serde_json::json;
-
-use super::driver::{DESKTOP, Page};
-use super::make_sale;
-use crate::support::Shop;
+use super::*;
 use crate::support::nginx::Nginx;
 
 #[tokio::test]
 async fn a_page_that_hears_nothing_polls() {
     let (_shop, instance) = Shop::open().await;
-    let keeps = "proxy_ignore_headers X-Accel-Buffering;";
-    let nginx = Nginx::before(instance.addr, keeps).await;
+    let nginx = Nginx::before(instance.addr, "proxy_ignore_headers X-Accel-Buffering;").await;
     let item = make_sale(&instance, json!({ "stock": 3 })).await;
     let page = Page::open(nginx.addr, DESKTOP).await;
-    page.visit(&format!("/item.html?id={item}")).await;
-    page.until_text("#stock", "3 of 3 left").await;
+    page.visit_until(&format!("/item.html?id={item}"), "#stock", "3 of 3 left").await;
     // More than once: the page goes on polling.
     for (buyer, left) in [(1, "2 of 3 left"), (2, "1 of 3 left"), (3, "None of 3 left")] {
         assert_eq!(instance.buyer(buyer).buy("mysql-atomic", item).await.status, 201);

@@ -1,13 +1,7 @@
 //! Buyers wait for a unit that comes back, and operators see it; with the keyboard, on a phone, and in
 //! Chinese.
 
-use serde_json::json;
-use web::token::Role;
-
-use super::driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
-use super::{in_seconds, make_sale, orders_of};
-use crate::http::order_id;
-use crate::support::{Instance, Shop};
+use super::*;
 
 const BUYER: i64 = 77;
 
@@ -26,7 +20,7 @@ async fn cancel(instance: &Instance, buyer: i64, order: &str) {
 
 async fn leave(instance: &Instance, buyer: i64, item: i64) {
     let client = instance.buyer(buyer);
-    let request = client.request(reqwest::Method::DELETE, &format!("/api/items/{item}/waiting"));
+    let request = client.request(Method::DELETE, &format!("/api/items/{item}/waiting"));
     assert_eq!(request.send().await.expect("an answer").status(), 204);
 }
 
@@ -46,15 +40,13 @@ async fn a_buyer_waits_and_buys_the_unit_that_comes_back() {
     focus(&page, "#waiting .button").await;
     page.press("\u{e007}").await;
     page.until_text("#waiting", "One buyer is in front of you").await;
-    page.shot("waiting-in-line").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.accessible_shot("waiting-in-line").await;
     leave(&instance, 2, item).await;
     cancel(&instance, 1, &order).await;
     page.until_text("#waiting", "held for you").await;
     page.until("a countdown", "/\\d/.test(document.querySelector('.waiting-left').textContent)")
         .await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("waiting-offered").await;
+    page.accessible_shot("waiting-offered").await;
     page.until_text("#buy", "Sold out").await;
     // The focus was on leaving the list; it moves to buying by itself.
     let on_buying = "document.activeElement.textContent.startsWith('Buy it')";
@@ -109,12 +101,10 @@ async fn a_buyer_declines_on_a_phone_and_in_chinese() {
     page.click_until("#waiting .button.quiet", "#waiting", "加入候补名单").await;
     page.click_until("#waiting .button", "#waiting", "您前面还有 1 位买家").await;
     leave(&instance, 2, item).await;
-    page.reload().await;
-    page.until_text("#waiting", "您排在第一位").await;
+    page.reload_until("#waiting", "您排在第一位").await;
     cancel(&instance, 1, &order).await;
     page.until_text("#waiting", "已为您保留").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("phone-waiting-offered").await;
+    page.accessible_shot("phone-waiting-offered").await;
     page.click("#waiting .button.quiet").await;
     page.until("a unit for everybody", "document.getElementById('item').dataset.state === 'open'")
         .await;
@@ -135,7 +125,7 @@ async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
     page.run("document.getElementById('edit-group').selectedIndex = 1").await;
     page.fill("#edit-offer", "120").await;
     page.click_until("#waiting-form button[type='submit']", "#waiting-result", "Done").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.assert_accessible().await;
     page.click_until("#audit", "#audit-verdict", "Clean").await;
     page.shot("console-waiting").await;
     let seen = instance.stranger().get(&format!("/api/items/{item}")).await;
@@ -169,25 +159,22 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         let early = if chinese { "随机获得位置" } else { "gets a place by chance" };
         page.click_until("#buy", "#outcome", early).await;
         page.until_text("#outcome dd", "21").await;
-        assert_eq!(page.violations().await, Vec::<String>::new());
-        page.shot(&format!("item-in-line-{looked}")).await;
+        page.accessible_shot(&format!("item-in-line-{looked}")).await;
         if !chinese {
             // Who leaves has no place, and may come back.
             page.click("#outcome button").await;
             page.until("no panel", "document.getElementById('outcome').hidden").await;
-            let told = instance.buyer(1).post(&ticket, &json!({})).await;
-            assert_eq!(told.json["people"], 20);
+            assert_eq!(instance.buyer(1).post(&ticket, &json!({})).await.json["people"], 20);
             page.click_until("#buy", "#outcome", "gets a place by chance").await;
         }
         // Nobody is admitted yet, so that she sees her place, also if it is the first.
         assert_eq!(instance.admin().edit(item, json!({ "paused": true })).await.status, 200);
-        instance.clock.shift(time::Duration::seconds(251));
+        instance.clock.shift(Duration::seconds(251));
         page.until_text("#outcome", if chinese { "您的号码" } else { "Your number" }).await;
-        assert_eq!(page.violations().await, Vec::<String>::new());
-        page.shot(&format!("item-in-line-placed-{looked}")).await;
+        page.accessible_shot(&format!("item-in-line-placed-{looked}")).await;
         assert_eq!(instance.admin().edit(item, json!({ "paused": false })).await.status, 200);
         // The others are passed by.
-        instance.clock.shift(time::Duration::seconds(301));
+        instance.clock.shift(Duration::seconds(301));
         page.until_text("#stock", if chinese { "29" } else { "29 of 30 left" }).await;
         page.close().await;
     }

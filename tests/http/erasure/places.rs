@@ -1,23 +1,13 @@
 //! The places of deleted people: in waiting lists, in draws and among friends.
 
-use faulty_link::Trap;
-use futures::future::join_all;
 use ledger::Ledger;
-use ledger::breaker::Breakers;
-use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use seckill::extensions;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::Clock;
-use shop_metrics::Metrics;
 
 use super::waiting;
-use super::{PASSWORD, delete, delete_by_admin, first_account, order_id, person};
+use super::{PASSWORD, delete, delete_by_admin, first_account, person};
 use crate::ledger::draw;
-use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, hold_stock_row, link_to_ledger, when,
-};
+use crate::support::prelude::*;
 
 /// People whose accounts are deleted while their tabs go on joining.
 const PEOPLE: usize = 6;
@@ -35,11 +25,8 @@ async fn sold_out(instance: &Instance) -> i64 {
 
 /// Joins again and again until it is refused; returns the code.
 async fn go_on_joining(tab: &Client, item: i64) -> String {
-    eventually("the tab to be refused", || async {
-        let joined = tab.post(&waiting(item), &json!({})).await;
-        when(joined.status == 401, joined.code().to_owned())
-    })
-    .await
+    let join = || async { tab.post(&waiting(item), &json!({})).await };
+    until("the tab to be refused", join, |joined| joined.status == 401).await.code().to_owned()
 }
 
 /// The other instance reads the list of ended tokens once in a long while, so it takes the token until then.
@@ -109,14 +96,12 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     let item = sold_out(&instance).await;
     first_account(&instance).await;
     let (id, client) = person(&instance, "Eve").await;
-    let deleted = delete(&client, json!({ "password": PASSWORD })).await;
-    assert_eq!(deleted.status, 204, "{}", deleted.text);
+    delete(&client, json!({ "password": PASSWORD })).await.expect_status(204);
     // The test is the job.
     instance.stop().await;
     shop.change(sqlx::query(JOIN).bind(item).bind(id)).await;
     shop.change(sqlx::query("UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)")).await;
-    let link = link_to_ledger(&shop).await;
-    shop.config.database_url = Secret::new(link.url());
+    let link = link_before(&mut shop).await;
     let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
     let line = WaitingLine::new(Clock::default(), Outbox::default(), Metrics::new(), 10);
     let ledger = Ledger::new(pool, Breakers::new(&Metrics::new()).mysql);
@@ -126,8 +111,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     let comes_back = async {
         eventually("the job to be at the item", || async { (link.held() == 1).then_some(()) })
             .await;
-        let back = sqlx::query("DELETE FROM erased_users WHERE user_id = ?").bind(id);
-        shop.change(back).await;
+        shop.change(sqlx::query("DELETE FROM erased_users WHERE user_id = ?").bind(id)).await;
         link.mend();
     };
     let (finished, ()) = tokio::join!(eraser.finish(), comes_back);
@@ -136,7 +120,7 @@ async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
     assert_eq!(shop.number("SELECT COUNT(*) FROM waiting_list WHERE live = 1").await, 1);
 }
 
-async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Value {
+async fn enter_with(client: &Client, item: i64, party: &str) -> Value {
     let path = format!("/api/items/{item}/entry");
     let entered = client.post(&path, &json!({ "party": party })).await.expect_status(200);
     entered.json
@@ -175,8 +159,7 @@ async fn a_deleted_person_gets_no_unit_of_a_draw() {
     let live = format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND user_id = {late}");
     assert_eq!(shop.number(&live).await, 0);
     for friend in [81, 82] {
-        let place = instance.buyer(friend).get(&waiting(item)).await;
-        assert_eq!(place.json["status"], "offered", "{}", place.text);
+        assert_eq!(instance.buyer(friend).get(&waiting(item)).await.json["status"], "offered");
     }
     let proof = draw::proof(&instance.stranger(), item).await;
     assert_eq!(draw::faults(&proof, verify::Known::default()), []);

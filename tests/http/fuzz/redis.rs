@@ -1,16 +1,13 @@
 //! A Redis that answers anything: what the gates' commands make of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use gates::redis_store::{Counter, CounterAndQueue, Counters, RedisClient};
-use seckill::config::Config;
-use settings::Secret;
-use shop_domain::ItemId;
-use shop_metrics::Metrics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::dice::{self, Dice};
+use crate::support::prelude::*;
 
 /// One answer in this many is damaged. A damaged answer ends the connection, and a new one takes
 /// time.

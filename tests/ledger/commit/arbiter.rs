@@ -1,29 +1,19 @@
 //! What the arbiter does when COMMIT fails or is slow: it asks the ledger, retries within its budget,
 //! and begins nothing after the deadline.
 
-use std::time::Duration;
-
-use faulty_link::{Fault, Trap};
 use ledger::write::{
     Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite, order_routine,
 };
-use serde_json::json;
-use shop_domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
-use shop_metrics::Metrics;
+use shop_domain::{OrderId, RequestKey, Unavailable};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::{CALL, assert_held, at_commit, link_before, loses_answer, loses_commit, until_caught};
-use crate::http::order_id;
-use crate::support::{
-    FaultyLink, Instance, Shop, eventually, purchase, statements_running, until, write_batch,
-};
+use super::*;
+use crate::support::{purchase, statements_running};
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
 async fn linked_arbiter(stock: i64) -> (FaultyLink, Shop, Instance, i64, Arbiter, Metrics) {
-    let mut shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (mut shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "stock": stock, "per_buyer_limit": stock })).await;
     let link = link_before(&mut shop).await;
     shop.config.mysql.pool_max = 1;
@@ -94,8 +84,7 @@ async fn after_a_lost_call_the_conflict_of_the_next_try_is_no_answer() {
     let answer = arbiter.write(&write).await;
     assert_eq!(link.caught(), 1, "the order was no call");
     assert!(matches!(answer, Ok(Outcome::Unknown(_))), "{answer:?}");
-    let answer = arbiter.write(&write).await;
-    assert_eq!(answer, Err(Conflict::Stale), "an answered call is certain");
+    assert_eq!(arbiter.write(&write).await, Err(Conflict::Stale), "an answered call is certain");
     assert_eq!(instance.audit(item).await["orders"], 0);
 }
 
@@ -174,9 +163,8 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         let found = order_routine::compare(&mut connection).await.expect("a look");
         assert_eq!(found, order_routine::RoutineState::Foreign);
         let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
-        let key = format!("k{sold}");
         let item_id = ItemId::new(item).expect("positive");
-        let purchase = purchase(&shop, item_id, 1, ("mysql-atomic", &key)).await;
+        let purchase = purchase(&shop, item_id, 1, ("mysql-atomic", &format!("k{sold}"))).await;
         let outcome = write(&arbiter, &purchase).await;
         assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
         sold += 1;
@@ -209,9 +197,7 @@ async fn nothing_is_begun_for_a_purchase_that_is_late() {
 /// A COMMIT that is only slow is waited for: when nobody may try again, "it did not happen" would be
 /// a lie.
 async fn a_slow_commit_is_waited_for(buyers: i64) {
-    let mut shop = Shop::new().await;
-    let instance = shop.start().await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let (mut shop, instance, item) = Shop::selling(json!({ "stock": 2 })).await;
     let link = link_before(&mut shop).await;
     let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
     // Connected before, since that is not what takes its time here.

@@ -1,14 +1,6 @@
 //! COMMIT fails for a batch of orders, or for a step of an order: each order is decided once.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use super::{
-    assert_held, at_commit, link_before, linked_shop, linked_shop_with, loses_answer, loses_commit,
-};
-use crate::http::{BOUND, order_id};
-use crate::support::event_stream::{Event, Events};
-use crate::support::{FaultyLink, Instance, Shop, assert_clean, until};
+use super::*;
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
@@ -20,7 +12,7 @@ async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
         link.trap(breaks.skip(2));
         let presses =
             (1..=40).map(async |id| linked.buyer(id).buy("mysql-batch", item).await.status);
-        let statuses = futures::future::join_all(presses).await;
+        let statuses = join_all(presses).await;
         assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
         assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 30, "{statuses:?}");
         assert_held(&beside, item, 30).await;
@@ -82,8 +74,7 @@ async fn an_extension_or_a_return_whose_answer_is_lost_is_made_once() {
         assert_eq!(link.caught(), cuts + 2, "the fault did not bite");
         assert_eq!((returned.status, &returned.json["status"]), (200, &json!("cancelled")));
     }
-    let audit = beside.audit(item).await;
-    assert_eq!((&audit["available"], &audit["clean"]), (&json!(9), &json!(true)), "{audit}");
+    assert_has(&beside.audit(item).await, json!({ "available": 9, "clean": true }));
 }
 
 /// A shop whose one instance reaches the ledger through a link, and whose counters nobody repairs.
@@ -114,8 +105,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
                 "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?";
             shop.change(sqlx::query(end).bind(&order)).await;
         } else {
-            let answer = buyer.step(&order, step).await;
-            assert_eq!(answer.status, 200, "{step}: {}", answer.text);
+            assert_eq!(buyer.step(&order, step).await.status, 200, "{step}");
         }
         let told = |event: &Event| {
             event.name == "order" && event.data["id"] == *order && event.data["status"] == status
@@ -124,8 +114,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
         assert_eq!(link.caught(), number, "{step}: the fault did not bite");
     }
     // The counter was told, too: it equals the ledger, and nobody repairs it here.
-    let audit = assert_clean(&instance, item).await;
-    assert_eq!((&audit["sold"], &audit["available"]), (&json!(1), &json!(4)), "{audit}");
+    assert_has(&assert_clean(&instance, item).await, json!({ "sold": 1, "available": 4 }));
     let metrics = instance.stranger().get("/metrics").await.text;
     assert!(metrics.contains("seckill_orders_expired_total 1\n"), "{metrics}");
 }

@@ -1,21 +1,15 @@
 //! A server that is replaced while it commits: its answer does not count, since the new writer may not
 //! have the order.
 
-use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
-use mysql_connection::Database;
-use serde_json::json;
-use shop_domain::{ItemId, Outcome, Purchase, UserId};
-use shop_metrics::Metrics;
 use sqlx::Executor;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode};
-use tokio_util::task::TaskTracker;
 
-use super::{at_commit, link_before, until_caught};
-use crate::support::{FaultyLink, Instance, Shop, purchase, write_batch};
+use super::*;
+use crate::support::purchase;
 
 /// Two ledgers with the same item, and a pool that leads to the first one, over a link.
 struct TwoLedgers {

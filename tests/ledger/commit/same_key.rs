@@ -1,16 +1,7 @@
 //! COMMIT is lost, and another instance makes an order with the same key: the answer never shows one
 //! request's order to the other request.
 
-use reqwest::Method;
-use serde_json::json;
-
-use super::{
-    linked_shop_with, loses_commits_in_silence, make_undisturbed, sell_undisturbed, until_caught,
-};
-use crate::support::{
-    Answer, Client, FaultyLink, Instance, assert_clean, hold_stock_row, patient, purchase_path,
-    until_in_flight, until_running,
-};
+use super::*;
 
 /// Buys with the key `k`.
 async fn buy_units(buyer: Client, strategy: &str, item: i64, units: i64) -> Answer {
@@ -28,8 +19,7 @@ async fn overtaken(
     let cuts = link.caught();
     let pressed = tokio::spawn(pressed);
     until_caught(link, cuts).await;
-    let other = buy_units(beside.buyer(1), strategy, item, 1).await;
-    assert_eq!(other.status, 201, "{strategy}: {}", other.text);
+    buy_units(beside.buyer(1), strategy, item, 1).await.expect_status(201);
     link.mend();
     pressed.await.expect("no panic")
 }

@@ -1,14 +1,6 @@
 //! A server is away after COMMIT. If it is the ledger, the outcome is unknown, and the key tells it later.
 
-use faulty_link::Fault;
-use serde_json::json;
-use settings::Secret;
-
-use super::{
-    assert_held, at_commit, linked_shop, linked_shop_with, loses_answer, make_undisturbed,
-    sell_undisturbed,
-};
-use crate::support::{eventually, link_to, redis_url};
+use super::*;
 
 #[tokio::test]
 async fn when_the_ledger_cannot_be_asked_the_outcome_is_unknown_and_the_key_tells_later() {

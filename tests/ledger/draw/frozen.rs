@@ -1,12 +1,9 @@
 //! An instance that hangs in the middle of a draw, and one that works long.
 
 use seckill::failpoint::hold::Director;
-use serde_json::json;
 
-use super::{drawn_item, drawn_with, enter, idle_instance, insert_entries, shop, until_drawn};
-use crate::process::program::{free_addr, serve, signal};
-use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Client, assert_clean, eventually, is_whole, until, when};
+use super::*;
+use crate::process::program::signal;
 
 /// Enough that the draw takes a moment.
 const ENTRIES: i64 = 20_000;
@@ -19,8 +16,7 @@ async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
     let idle = idle_instance(&shop).await;
     let item = drawn_with(&idle, 700, 6, json!({ "draw_party_max": 4 })).await;
     insert_entries(&shop.pool, item, ENTRIES).await;
-    let address = free_addr();
-    let hung = serve(&shop, &address, &[("SECKILL_DRAW_POLL_MS", "50")]).await;
+    let hung = serve(&shop, &free_addr(), &[("SECKILL_DRAW_POLL_MS", "50")]).await;
     let pid = hung.id().expect("it runs");
     let placed = "SELECT CAST(placed AS SIGNED) FROM draws WHERE item_id = ?";
     let placed_now = || shop.read(sqlx::query_scalar(placed).bind(item));

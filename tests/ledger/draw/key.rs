@@ -1,12 +1,7 @@
 //! The key that signs a draw, and the round that its rules name.
 
-use seckill::config::Config;
-use serde_json::{Value, json};
-use verify::Known;
-
-use super::{announcement, drawn_item, enter, faults, from_now, proof, shop, until_drawn};
-use crate::http::assert_problem;
-use crate::support::{DRAW_KEY, Shop, assert_clean, item_body};
+use super::*;
+use crate::support::DRAW_KEY;
 
 /// A key that a shop takes after [`DRAW_KEY`].
 const NEW_KEY: &str = "0808080808080808080808080808080808080808080808080808080808080808";
@@ -16,8 +11,7 @@ async fn a_shop_without_a_key_makes_no_draw() {
     let (_shop, instance) =
         Shop::open_with(|config| config.sections.set("draw", "signing_key", "")).await;
     let body = item_body(json!({ "mode": "draw", "draw_closes_at": from_now(600) }));
-    let refused = instance.admin().post("/api/admin/items", &body).await;
-    assert_problem(&refused, (503, "draw_key_missing"), "of a draw");
+    instance.admin().post("/api/admin/items", &body).await.expect_problem(503, "draw_key_missing");
 }
 
 /// The rules name the key, so a draw keeps it when the shop has a new one; and where the old one is missing, nothing is
@@ -38,8 +32,7 @@ async fn a_draw_keeps_the_key_of_its_rules() {
         shop.start_with(set).await
     };
     let lost = with_keys(NEW_KEY, "").await;
-    let refused = enter(&lost.buyer(2), item).await;
-    assert_problem(&refused, (503, "draw_key_missing"), "of an entry");
+    assert_problem(&enter(&lost.buyer(2), item).await, (503, "draw_key_missing"), "of an entry");
     let path = format!("/api/items/{item}/entry");
     let own = lost.buyer(1).get(&path).await.json;
     assert_eq!((&own["status"], &own["promise"]), (&json!("entered"), &Value::Null));
@@ -54,7 +47,7 @@ async fn a_draw_keeps_the_key_of_its_rules() {
     let known = Known { announced: Some(&announced), promise: promise.as_str() };
     // The list was late, because nobody could sign it.
     let found = faults(&proof, known);
-    assert!(found.iter().all(|fault| *fault == verify::Fault::Late), "{found:?}");
+    assert!(found.iter().all(|fault| *fault == Fault::Late), "{found:?}");
     // The audit of the service reads no signatures.
     assert_clean(&rotated, item).await;
     let next = drawn_item(&rotated, 1, 600).await;

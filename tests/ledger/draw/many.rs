@@ -2,9 +2,7 @@
 
 use sqlx::Executor;
 
-use super::{close_now, drawn_item, enter, insert_entries, shop, until_drawn};
-use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Shop, until};
+use super::*;
 
 /// Its places take at least twelve seconds.
 const ENTRIES: i64 = 6_000;
@@ -39,13 +37,12 @@ async fn a_list_does_not_wait_for_the_places_of_another_draw() {
 /// All lists are published before the rounds, and draws that wait for their rounds stop no other draw.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn draws_that_wait_for_their_rounds_stop_no_other_draw() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.sections.set("draw", "poll_ms", 50);
         config.sections.set("draw", "round_after_seconds", FAR_SECONDS);
         config.purchase.item_age_ms_max = 0;
     })
     .await;
-    let instance = shop.start().await;
     for _ in 0..WAITING {
         drawn_item(&instance, 1, FAR_SECONDS).await;
     }

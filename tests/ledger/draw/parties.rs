@@ -3,13 +3,9 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use reqwest::Method;
-use serde_json::{Value, json};
-use verify::{Fault, Known};
 
-use super::{close_now, drawn_with, enter, faults, from_now, proof, shop, until_drawn};
-use crate::http::assert_problem;
-use crate::support::{Answer, Client, Instance, assert_clean, seed};
+use super::*;
+use crate::support::seed;
 
 async fn drawn_item(instance: &Instance, stock: i64, seconds: i64, party_max: u8) -> i64 {
     drawn_with(instance, stock, seconds, json!({ "draw_party_max": party_max })).await
@@ -42,23 +38,21 @@ async fn friends_enter_by_the_key_of_the_first_one() {
     let stranger = enter(&instance.buyer(9), item).await.json["entry"].clone();
     let stranger = stranger.as_str().expect("an id");
     for wrong in [&"00".repeat(16), &key.to_uppercase(), stranger, "", "new "] {
-        let refused = enter_with(&instance.buyer(3), item, wrong).await;
-        assert_problem(&refused, (409, "party_not_found"), "of a party");
+        enter_with(&instance.buyer(3), item, wrong).await.expect_problem(409, "party_not_found");
     }
 
     // One place is left, and many come for it at once.
     let (instance, key) = (&instance, key.as_str());
     let rush =
         (10..20).map(|buyer| async move { enter_with(&instance.buyer(buyer), item, key).await });
-    let rush = futures::future::join_all(rush).await;
+    let rush = join_all(rush).await;
     let entered: Vec<&Answer> = rush.iter().filter(|answer| answer.status == 200).collect();
     assert_eq!(entered.len(), 1, "three friends, and no more");
     for refused in rush.iter().filter(|answer| answer.status != 200) {
         assert_problem(refused, (409, "party_full"), "of a party");
     }
     // A friend who takes the entry back makes room.
-    let left = Client::send(instance.buyer(2).request(Method::DELETE, &path)).await;
-    assert_eq!(left.status, 204);
+    instance.buyer(2).delete(&path).await.expect_status(204);
     assert_eq!(enter_with(&instance.buyer(4), item, key).await.json["members"], 3);
     for buyer in 5..9 {
         assert_eq!(enter(&instance.buyer(buyer), item).await.status, 200);
@@ -86,8 +80,7 @@ async fn friends_enter_by_the_key_of_the_first_one() {
 /// A buyer who joins two groups of friends at once, on two instances, is drawn once, with one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_buyer_who_joins_two_parties_at_once_is_drawn_once() {
-    let shop = shop().await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (_shop, one, two) = shop().await.opened_twice().await;
     let item = drawn_item(&one, 5, 12, 4).await;
     let keys = [new_party(&one.buyer(1), item).await, new_party(&two.buyer(2), item).await];
     // Buyers 3 to 8 enter for the first time, or move: four of them have places with friends.
@@ -107,7 +100,7 @@ async fn a_buyer_who_joins_two_parties_at_once_is_drawn_once() {
             }
         }
     });
-    futures::future::join_all(joins).await;
+    join_all(joins).await;
     until_drawn(&one.stranger(), item).await;
     let proof = proof(&one.stranger(), item).await;
     assert_eq!((faults(&proof, Known::default()), proof.entries.len()), (vec![], 8));
@@ -132,15 +125,13 @@ async fn without_a_promise_of_parties_each_buyer_is_alone() {
     let item = super::drawn_item(&instance, 1, 600).await;
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await.json;
     assert_eq!(draw["party_max"], 1);
-    let refused = enter_with(&instance.buyer(1), item, "new").await;
-    assert_problem(&refused, (409, "party_full"), "of a party");
+    enter_with(&instance.buyer(1), item, "new").await.expect_problem(409, "party_full");
     assert_eq!(enter(&instance.buyer(1), item).await.json["party"], Value::Null);
     for party_max in [0, 5] {
         let body =
             json!({ "mode": "draw", "draw_closes_at": from_now(600), "draw_party_max": party_max });
-        let body = crate::support::item_body(body);
-        let refused = instance.admin().post("/api/admin/items", &body).await;
-        assert_problem(&refused, (422, "invalid_draw"), "of a draw");
+        let body = item_body(body);
+        instance.admin().post("/api/admin/items", &body).await.expect_problem(422, "invalid_draw");
     }
 }
 
@@ -168,8 +159,7 @@ async fn friends_for_whom_the_units_are_not_enough_all_wait() {
     let second: Vec<i64> = (1..=4).filter(|buyer| !first.contains(buyer)).collect();
     assert!(first == [1, 2] || first == [3, 4], "{first:?}");
     // A unit that comes back is enough for the others.
-    let left = instance.buyer(first[0]).request(Method::DELETE, &path);
-    assert_eq!(Client::send(left).await.status, 204);
+    instance.buyer(first[0]).delete(&path).await.expect_status(204);
     let now = offered().await;
     assert!(second.iter().all(|buyer| now.contains(buyer)), "{now:?} and not {second:?}");
     assert_clean(&instance, item).await;
@@ -207,7 +197,7 @@ async fn friends_are_offered_units_together_or_not_at_all() {
                 assert_eq!(instance.admin().edit(item, units).await.status, 200);
             }
             1 => drop(buyer.post(&format!("{path}/purchase"), &json!({})).await),
-            _ => drop(Client::send(buyer.request(Method::DELETE, &path)).await),
+            _ => drop(buyer.delete(&path).await),
         }
         // What is committed is right at any moment.
         let halved = "SELECT COUNT(*) FROM (SELECT party FROM waiting_list \

@@ -1,13 +1,6 @@
 //! A pause of a sale that is drawn suspends its places and offers.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime};
-
-use super::{close_now, drawn_item, enter, shop, until_drawn};
-use crate::http::assert_problem;
-use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, until, when};
+use super::*;
 
 /// A draw of this many units that is over, with buyers 1 to 4; returns the item, and the buyers in the order of places.
 async fn drawn((shop, instance): (&Shop, &Instance), units: i64) -> (i64, Vec<i64>) {
@@ -35,8 +28,7 @@ async fn standing(instance: &Instance, item: i64, buyer: i64) -> Value {
 }
 
 async fn accept(instance: &Instance, item: i64, buyer: i64) -> Answer {
-    let path = format!("/api/items/{item}/waiting/purchase");
-    instance.buyer(buyer).post(&path, &json!({})).await
+    instance.buyer(buyer).post(&format!("/api/items/{item}/waiting/purchase"), &json!({})).await
 }
 
 /// Lets the pause that goes on, and all offers, be older.
@@ -66,21 +58,17 @@ async fn offers_run_on_after_a_pause() {
     // An earlier pause, which a build that knew no times of pauses has ended.
     let left = "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) - INTERVAL 5000 SECOND";
     assert_eq!(shop.change(sqlx::query(left)).await, 1);
-    let stranger = unaware.buyer(9).buy("default", item).await;
-    assert_problem(&stranger, (409, "sold_out"), "of a stranger before the pause");
+    unaware.buyer(9).buy("default", item).await.expect_problem(409, "sold_out");
     set_paused(&instance, item, true).await;
     pause_was_longer(&shop, 1_000).await;
     let is_paused = |refused: &Answer| refused.brief() == (409, "sale_paused");
     let refused = until("a refusal", || accept(&instance, item, first), is_paused).await;
     assert_problem(&refused, (409, "sale_paused"), "of an offer in a pause");
-    let path = format!("/api/items/{item}/waiting");
-    let left = instance.buyer(second).request(Method::DELETE, &path);
-    assert_eq!(Client::send(left).await.status, 204);
+    instance.buyer(second).delete(&format!("/api/items/{item}/waiting")).await.expect_status(204);
     for (buyer, status) in [(first, "offered"), (second, "left"), (third, "offered")] {
         assert_eq!(standing(&instance, item, buyer).await["status"], status, "in the pause");
     }
-    let stranger = unaware.buyer(10).buy("mysql-atomic", item).await;
-    assert_problem(&stranger, (409, "sold_out"), "of a stranger in the pause");
+    unaware.buyer(10).buy("mysql-atomic", item).await.expect_problem(409, "sold_out");
     let resumed = OffsetDateTime::now_utc();
     set_paused(&instance, item, false).await;
     for (buyer, status) in [(first, "offered"), (third, "offered"), (fourth, "waiting")] {
@@ -95,8 +83,7 @@ async fn offers_run_on_after_a_pause() {
         let expected = Duration::seconds(599)..Duration::seconds(700);
         assert!(expected.contains(&left), "{left} for {buyer}");
     }
-    let stranger = instance.buyer(9).buy("default", item).await;
-    assert_problem(&stranger, (409, "sold_out"), "of a stranger");
+    instance.buyer(9).buy("default", item).await.expect_problem(409, "sold_out");
     for buyer in [first, third] {
         until("an order", || accept(&instance, item, buyer), |bought| bought.status == 201).await;
     }
@@ -138,16 +125,12 @@ async fn a_paused_draw_is_left_alone_once_its_value_is_known() {
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     set_paused(&instance, item, true).await;
     close_now(&shop, item).await;
-    let known = "SELECT COUNT(*) FROM draws WHERE beacon_signature IS NOT NULL";
-    shop.until_count(known, 1).await;
+    shop.until_count("SELECT COUNT(*) FROM draws WHERE beacon_signature IS NOT NULL", 1).await;
     let stranger = instance.stranger();
-    let job = async || stranger.get("/readyz").await.json["jobs"]["draws"].clone();
+    let job = || async { stranger.get("/readyz").await.json["jobs"]["draws"].clone() };
     let earlier = job().await["ended_at"].clone();
-    eventually("a later run without this draw", || async {
-        let run = job().await;
-        when(run["said"] == "0 draws due" && run["ended_at"] != earlier, run)
-    })
-    .await;
+    let is_later = |run: &Value| run["said"] == "0 draws due" && run["ended_at"] != earlier;
+    until("a later run without this draw", job, is_later).await;
     set_paused(&instance, item, false).await;
     until_drawn(&instance.stranger(), item).await;
     assert_clean(&instance, item).await;

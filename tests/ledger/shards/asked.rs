@@ -1,18 +1,11 @@
 //! What is asked of all shards: audits of groups, exports, the deletion of a person, and the clock.
 
-use std::collections::BTreeSet;
-
-use dev_servers::VitessServer;
 use ledger::rows::items;
-use reqwest::Method;
-use serde_json::{Value, json};
-use shop_domain::ItemId;
 use sqlx::{Executor, MySqlConnection};
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
-use super::{SHARDS, rows_in};
-use crate::http::{PASSWORD, assert_problem, order_id, sign_in, sign_up};
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+use super::*;
+use crate::http::{PASSWORD, sign_in, sign_up};
 
 /// A buyer of the group.
 const BUYER: i64 = 600;
@@ -70,8 +63,7 @@ pub async fn assert_groups_are_audited(vitess: &VitessServer, instance: &Instanc
     assert_problem(&over, (409, "group_limit_reached"), "both units are bought");
     for item in group.items {
         assert_clean(instance, item).await;
-        let said = said_of_group(instance, item).await;
-        assert_eq!(said, "0 buyers over the limit, 0 miscounted");
+        assert_eq!(said_of_group(instance, item).await, "0 buyers over the limit, 0 miscounted");
     }
     let mut server = vitess.operator().await.expect("it answers");
     let limit = |units: i64| {

@@ -1,25 +1,12 @@
 //! An item whose row is held, and an item with a long line: what the others notice of it.
 
-use dev_servers::{MysqlOptions, MysqlServer};
-use futures::future::join_all;
-use ledger::breaker::Breakers;
 use ledger::rows;
-use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::{ItemPermit, Ledger};
-use mysql_connection::Database;
-use serde_json::{Value, json};
-use settings::Secret;
-use shop_domain::{Clock, Item, ItemId, UserId};
-use shop_metrics::Metrics;
+use shop_domain::Item;
 use sqlx::MySqlConnection;
 
-use super::{all_join, join, leave, path, sold_out, status, until_status};
-use crate::http::{assert_problem, order_id};
-use crate::support::{
-    Client, Shop, assert_all_clean, assert_clean, hold_stock_row, is_breaker_open, own_mysql,
-    unique, until, until_running,
-};
+use super::*;
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
 const LONG: i64 = 5_000;
@@ -161,8 +148,7 @@ async fn a_large_restock_reaches_a_long_line_in_parts() {
     let units = (edited.status, &edited.json["total"], &edited.json["available"]);
     assert_eq!(units, (200, &json!(1_001), &json!(0)), "{}", edited.text);
     assert_eq!(waiting(&shop, item).await, LONG - 1_000);
-    let passing = instance.buyer(2).buy("mysql-atomic", item).await;
-    assert_problem(&passing, (409, "sold_out"), "no unit passes the line");
+    instance.buyer(2).buy("mysql-atomic", item).await.expect_problem(409, "sold_out");
     assert_clean(&instance, item).await;
     let sweeper = shop.start_with(|config| config.waiting_list.sweep_ms = 20).await;
     until("all offers", || waiting(&shop, item), |left| *left == LONG - UNITS).await;
@@ -188,8 +174,7 @@ async fn join_directly(
     buyer: i64,
 ) -> i64 {
     let before = rows_read(connection).await;
-    let buyer = UserId::new(buyer).expect("positive");
-    let joined = line.join(connection, permit, item, buyer).await;
+    let joined = line.join(connection, permit, item, UserId::new(buyer).expect("positive")).await;
     joined.expect("the ledger answers").expect("joined");
     rows_read(connection).await - before
 }
@@ -211,17 +196,14 @@ async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
     transaction.commit().await.expect("committed");
     assert!(second < 4_000, "the second join read {second} rows, the first one {first}");
 
-    let third = join(&instance.buyer(13), item).await;
-    assert_eq!((third.status, &third.json["ahead"]), (200, &json!(LONG + 2)), "{}", third.text);
-    let full = join(&instance.buyer(14), item).await;
-    assert_problem(&full, (409, "waiting_list_full"), "the limit of a long line");
+    join(&instance.buyer(13), item).await.assert_fields(200, json!({ "ahead": LONG + 2 }));
+    join(&instance.buyer(14), item).await.expect_problem(409, "waiting_list_full");
     assert_eq!(join(&instance.buyer(13), item).await.status, 200, "the place is there");
     assert_eq!(leave(&instance.buyer(13), item).await.status, 204);
     let join = || async { join(&instance.buyer(14), item).await };
     until("the free place to be given", join, |joined| joined.status == 200).await;
     assert_eq!(leave(&instance.buyer(14), item).await.status, 204);
-    let seen: Value = instance.buyer(12).get(&path(item)).await.json;
-    assert_eq!(seen["ahead"], LONG + 1, "a look counts");
+    assert_eq!(instance.buyer(12).get(&path(item)).await.json["ahead"], LONG + 1, "a look counts");
 }
 
 /// The pages that the whole server has read so far, in memory or not.
@@ -269,8 +251,7 @@ async fn long_lines_and_draws_cost_in_proportion_to_their_length() {
 async fn an_audit_of_a_draw_costs_in_proportion_to_its_entries(server: &MysqlServer) {
     const TIMES: i64 = 4;
     let url = server.url_of(&unique("seckill"));
-    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.database_url = Secret::new(url)).await;
     let few = instance.make_item(json!({ "stock": 0 })).await;
     let many = instance.make_item(json!({ "stock": 0 })).await;
     instance.stop().await;
@@ -301,13 +282,11 @@ async fn pages_of_offers(shop: &Shop, waitlist: &Waitlist, item: i64, buyers: i6
 async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone(server: &MysqlServer) {
     const TIMES: i64 = 10;
     let url = server.url_of(&unique("seckill"));
-    let shop = Shop::with(|config| {
+    let (shop, instance, few) = Shop::selling_with(json!({ "stock": 2_000 }), |config| {
         config.database_url = Secret::new(url);
         config.waiting_list.sweep_ms = 60_000;
     })
     .await;
-    let instance = shop.start().await;
-    let few = instance.make_item(json!({ "stock": 2_000 })).await;
     let many = instance.make_item(json!({ "stock": 2_000 * TIMES })).await;
     let other = instance.make_item(json!({})).await;
     instance.stop().await;

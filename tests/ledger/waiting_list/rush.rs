@@ -4,25 +4,13 @@
 //! `SECKILL_TEST_BUYERS=5000` is the whole run; without it there are some hundred buyers and a kill
 //! of each kind. What is asserted of the ledger is the same; the times are asserted in the whole run alone.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use dev_servers::{MysqlOptions, MysqlServer};
 use futures::StreamExt;
-use mysql_connection::Database;
 use rand::RngExt;
-use reqwest::Method;
-use serde_json::json;
-use settings::Secret;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep};
-use web::token::Role;
 
 use super::timeline::{self, Outage, Timeline};
-use crate::process::program::{free_addr, serve};
-use crate::support::{Client, Shop, assert_clean, eventually, own_mysql, unique};
+use crate::support::prelude::*;
 
 /// Buyers of an ordinary run.
 const BUYERS: i64 = 240;
@@ -226,7 +214,7 @@ impl Rush {
     async fn step(&self, buyer: i64) {
         let listed = self.client(buyer).request(Method::GET, "/api/orders").send().await;
         let Ok(listed) = listed else { return };
-        let Ok(listed) = listed.json::<serde_json::Value>().await else { return };
+        let Ok(listed) = listed.json::<Value>().await else { return };
         let Some(order) = listed["orders"][0]["id"].as_str() else { return };
         let word = if rand::rng().random_range(0..10) == 0 { "payment" } else { "cancellation" };
         let path = format!("/api/orders/{order}/{word}");
@@ -289,7 +277,7 @@ impl Rush {
                 for client in &self.clients {
                     eventually("an instance to have its database again", || async {
                         let answer = client.request(Method::GET, &path).send().await.ok()?;
-                        let item: serde_json::Value = answer.json().await.ok()?;
+                        let item: Value = answer.json().await.ok()?;
                         (item["stale"] == false).then_some(())
                     })
                     .await;
@@ -307,6 +295,6 @@ impl Rush {
 }
 
 fn micros_now() -> i64 {
-    let now = time::OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
+    let now = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000;
     i64::try_from(now).expect("before the year 294000")
 }

@@ -1,23 +1,16 @@
 //! Many carts with items in common, beside single purchases.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use serde_json::json;
 use sqlx::{Connection, Executor, MySql, Transaction};
 use tokio::sync::Semaphore;
 
-use super::steps::{beside_lock_waits, statuses, step, until_expired};
-use super::{assert_all_clean, items, items_of, left, one_of_each, reserve, reserve_with_key};
-use crate::http::order_id;
-use crate::support::{
-    Answer, Instance, Shop, hold_stock_row, patient, seed, until, until_in_flight, until_running,
-};
+use super::steps::{beside_lock_waits, statuses, until_expired};
+use super::*;
+use crate::support::seed;
 
 /// Answers that said "try again", by code.
 pub(super) type TryAgain = RefCell<BTreeMap<String, u32>>;
@@ -30,7 +23,7 @@ pub(super) async fn for_good(told: &TryAgain, mut send: impl AsyncFnMut() -> Ans
             return answer;
         }
         *told.borrow_mut().entry(answer.code().to_owned()).or_default() += 1;
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     send().await
 }
@@ -142,7 +135,7 @@ async fn carts_are_paid_cancelled_and_expired_at_once() {
             shop.change(sqlx::query(pass).bind(&order)).await;
         }
         let both = ["payment", "cancellation"]
-            .map(async |name| for_good(&told, async || step(&client, &order, name).await).await);
+            .map(async |name| for_good(&told, async || client.step(&order, name).await).await);
         for answer in join_all(both).await {
             assert!([200, 409].contains(&answer.status), "{}", answer.text);
         }
@@ -167,8 +160,7 @@ async fn beside_a_locked_row<T>(
         until_running(&shop.pool, "%stock%", 1).await;
         let mut connection = shop.pool.acquire().await.expect("a connection").detach();
         // Whoever tries to lock all rows at once has those that are free, for a moment.
-        let soon = "SET SESSION innodb_lock_wait_timeout = 1";
-        connection.execute(soon).await.expect("a setting");
+        connection.execute("SET SESSION innodb_lock_wait_timeout = 1").await.expect("a setting");
         let mut others = connection.begin().await.expect("a transaction");
         let free = items.iter().filter(|item| **item != locked);
         for item in free.cycle().take(LOOKS) {
@@ -188,8 +180,7 @@ async fn beside_a_locked_row<T>(
 
 /// An order, its cancellation, its expiry and its late payment wait for one item with nothing of another.
 async fn waits_with_nothing_in_hand(locked: usize) {
-    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 50).await;
-    let items = items(&instance, 3).await;
+    let (shop, instance, items) = selling(3, |config| config.job.expire_period_ms = 50).await;
     let mut opposite = one_of_each(&items);
     opposite.reverse();
     let buyer = instance.buyer(1);
@@ -197,7 +188,7 @@ async fn waits_with_nothing_in_hand(locked: usize) {
     let locked = items[locked];
     let buy = for_good(&told, async || reserve(&buyer, &opposite).await);
     let first = order_id(&beside_a_locked_row(&shop, &items, locked, buy).await);
-    let cancel = for_good(&told, async || step(&buyer, &first, "cancellation").await);
+    let cancel = for_good(&told, async || buyer.step(&first, "cancellation").await);
     let cancelled = beside_a_locked_row(&shop, &items, locked, cancel).await;
     assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
 
@@ -212,9 +203,8 @@ async fn waits_with_nothing_in_hand(locked: usize) {
     } else {
         expire.await;
     }
-    let pay = for_good(&told, async || step(&buyer, &second, "payment").await);
-    let paid = beside_a_locked_row(&shop, &items, locked, pay).await;
-    assert_eq!(paid.json["status"], "paid", "{}", paid.text);
+    let pay = for_good(&told, async || buyer.step(&second, "payment").await);
+    assert_eq!(beside_a_locked_row(&shop, &items, locked, pay).await.json["status"], "paid");
     assert_all_clean(&instance, &items).await;
 }
 
@@ -236,13 +226,11 @@ async fn until_statuses(shop: &Shop, order: &str, expected: &[&str]) {
 /// As many overdue carts as one transaction takes wait for a held item. The orders behind them still expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_behind_overdue_carts_that_wait_still_expire() {
-    let shop = Shop::with(|config| {
+    let (shop, instance, items) = selling(2, |config| {
         config.job.expire_period_ms = 50;
         config.job.expire_batch_max = 1;
     })
     .await;
-    let instance = shop.start().await;
-    let items = items(&instance, 2).await;
     let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
     let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
     let holder = hold_stock_row(&shop.pool, items[1]).await;
@@ -265,13 +253,11 @@ async fn hold_row_and_limit(shop: &Shop, item: i64) -> Transaction<'static, MySq
 /// A purchase has the limit of its buyer while it waits for the row of a held item. Orders of other buyers still expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
-    let shop = Shop::with(|config| {
+    let (shop, instance, items) = selling(2, |config| {
         config.job.expire_period_ms = 50;
         config.mysql.lock_wait_timeout_seconds = 1;
     })
     .await;
-    let instance = shop.start().await;
-    let items = items(&instance, 2).await;
     let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
     let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
     let holder = hold_row_and_limit(&shop, items[1]).await;
@@ -288,24 +274,22 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
 /// A step of such a buyer's cart waits for the held item alone: buyers of its other item go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_whose_buyer_waits_stops_no_other_item() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, items) = selling(2, |config| {
         patient(config);
         // Four transactions of each item at once.
         config.mysql.pool_max = 16;
     })
     .await;
-    let items = items(&instance, 2).await;
     let buyer = instance.buyer(1);
     let mut carts = Vec::new();
     for _ in 0..4 {
         carts.push(order_id(&reserve(&buyer, &[(items[0], 1), (items[1], 1)]).await));
     }
     let holder = hold_row_and_limit(&shop, items[1]).await;
-    let steps = join_all(carts.iter().map(|cart| step(&buyer, cart, "cancellation")));
+    let steps = join_all(carts.iter().map(|cart| buyer.step(cart, "cancellation")));
     let others = async {
         until_running(&shop.pool, "%stock%FOR UPDATE%", 4).await;
-        let bought = instance.buyer(2).buy("mysql-atomic", items[0]).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        instance.buyer(2).buy("mysql-atomic", items[0]).await.expect_status(201);
         holder.rollback().await.expect("the rows are free");
     };
     let (steps, ()) = tokio::join!(steps, others);
@@ -344,8 +328,7 @@ async fn a_cart_that_meets_a_new_limit_stops_no_other_item() {
     four_carts(&instance, &items, async {
         // They wait for the held item alone.
         until_running(&shop.pool, "%stock%FOR UPDATE%", 4).await;
-        let bought = instance.buyer(2).buy("mysql-atomic", items[0]).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        instance.buyer(2).buy("mysql-atomic", items[0]).await.expect_status(201);
         holder.rollback().await.expect("the rows are free");
     })
     .await;
@@ -364,8 +347,7 @@ async fn a_cart_that_meets_a_limit_of_a_group_stops_no_other_buyer() {
         // One for each line.
         until_in_flight(&instance, 8).await;
         for id in 2..42 {
-            let bought = instance.buyer(id).buy("mysql-atomic", items[0]).await;
-            assert_eq!(bought.status, 201, "{}", bought.text);
+            instance.buyer(id).buy("mysql-atomic", items[0]).await.expect_status(201);
         }
         holder.rollback().await.expect("the limit is free");
     })
@@ -379,13 +361,12 @@ const CONTENDED_MAX: usize = 6;
 /// expiry of one, entries into a draw and steps beside purchases of the other item.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_item_stops_no_other_item_of_its_carts() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, other) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
         config.job.expire_period_ms = 50;
         config.mysql.pool_max = 16;
         config.mysql.acquire_timeout_ms = 2_000;
     })
     .await;
-    let other = instance.make_item(json!({ "stock": 1_000 })).await;
     let held = instance.make_item(json!({ "stock": 1_000 })).await;
     let beside = instance.make_item(json!({ "stock": 1_000 })).await;
     let both = [(other, 1), (held, 1)];
@@ -404,8 +385,7 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
         let buyer = instance.buyer(id);
         let again = instance.buyer(100 + id);
         while !is_sold.load(Ordering::Relaxed) {
-            for answer in [step(&buyer, order, "cancellation").await, reserve(&again, &both).await]
-            {
+            for answer in [buyer.step(order, "cancellation").await, reserve(&again, &both).await] {
                 assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
             }
         }
@@ -438,7 +418,7 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
 /// As many carts wait for a held item as may run of a slow one. Buyers of their other item are not turned away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn carts_count_for_the_item_that_they_wait_for() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, items) = selling(2, |config| {
         config.mysql.pool_max = 16;
         // Each cart is written by itself.
         config.mysql.shared_queues = 0;
@@ -447,7 +427,6 @@ async fn carts_count_for_the_item_that_they_wait_for() {
         config.purchase.wait_ms_max = 900;
     })
     .await;
-    let items = items(&instance, 2).await;
     let both = [(items[0], 1), (items[1], 1)];
     let holder = hold_stock_row(&shop.pool, items[1]).await;
     // They wait for longer than they may, and not all of them end in the same second.
@@ -457,8 +436,7 @@ async fn carts_count_for_the_item_that_they_wait_for() {
     let single = async {
         // One for each line.
         until_in_flight(&instance, 128).await;
-        let bought = instance.buyer(100).buy("mysql-atomic", items[0]).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        instance.buyer(100).buy("mysql-atomic", items[0]).await.expect_status(201);
         holder.rollback().await.expect("the row is free");
     };
     let (carts, ()) = tokio::join!(carts, single);
@@ -470,7 +448,7 @@ async fn carts_count_for_the_item_that_they_wait_for() {
 /// has written nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_that_waits_for_a_row_has_begun_nothing() {
-    let (shop, instance) = Shop::open_with(|config| {
+    let (shop, instance, items) = selling(2, |config| {
         config.mysql.pool_max = 16;
         // Each cart is written by itself.
         config.mysql.shared_queues = 0;
@@ -478,7 +456,6 @@ async fn a_cart_that_waits_for_a_row_has_begun_nothing() {
         config.purchase.deadline_ms = 4_500;
     })
     .await;
-    let items = items(&instance, 2).await;
     let both = [(items[0], 1), (items[1], 1)];
     let holder = hold_stock_row(&shop.pool, items[1]).await;
     // Four have permits at once.

@@ -1,15 +1,7 @@
 //! A hold is extended once, with all lines of the order, and only while it runs.
 
-use std::time::Duration;
-
-use futures::future::join_all;
-use seckill::failpoint::hold::Director;
-use serde_json::{Value, json};
-
-use super::steps::{statuses, step, until_expired};
-use super::{assert_all_clean, instant, left, reserve};
-use crate::http::{BOUND, assert_problem, order_id};
-use crate::support::{Answer, Client, Instance, Shop, until};
+use super::steps::{statuses, until_expired};
+use super::*;
 
 async fn extend(buyer: &Client, order: &str, body: Value) -> Answer {
     buyer.post(&format!("/api/orders/{order}/extension"), &body).await
@@ -76,9 +68,8 @@ async fn a_single_purchase_is_extended_too_and_then_paid() {
     let extended = extend(&buyer, &order, json!({ "seconds": 30 })).await;
     let longer = instant(&extended, "expires_at") - instant(&made, "expires_at");
     assert_eq!(longer, time::Duration::seconds(30), "{}", extended.text);
-    assert_eq!(step(&buyer, &order, "payment").await.json["status"], "paid");
-    let late = extend(&buyer, &order, json!({})).await;
-    assert_problem(&late, (409, "order_state_conflict"), "paid");
+    assert_eq!(buyer.step(&order, "payment").await.json["status"], "paid");
+    assert_problem(&extend(&buyer, &order, json!({})).await, (409, "order_state_conflict"), "paid");
     assert_all_clean(&instance, &items).await;
 }
 
@@ -89,17 +80,14 @@ async fn a_hold_is_not_extended_when_it_is_over_or_an_item_forbids_it() {
     let items = items(&instance, &[60, 0]).await;
     let buyer = instance.buyer(1);
     let forbidden = order_id(&reserve(&buyer, &[(items[0], 1), (items[1], 1)]).await);
-    let refused = extend(&buyer, &forbidden, json!({})).await;
-    assert_problem(&refused, (409, "hold_not_extendable"), "an item forbids it");
+    extend(&buyer, &forbidden, json!({})).await.expect_problem(409, "hold_not_extendable");
     let order = order_id(&buyer.buy("mysql-atomic", items[0]).await);
     let edit = instance.admin().edit(items[0], json!({ "extend_seconds": 0 })).await;
     assert_eq!(edit.json["extend_seconds"], 0, "{}", edit.text);
     assert_problem(&extend(&buyer, &order, json!({})).await, (409, "hold_not_extendable"), "now");
     instance.admin().edit(items[0], json!({ "extend_seconds": 60 })).await;
-    let wrong = extend(&buyer, &order, json!({ "seconds": 0 })).await;
-    assert_problem(&wrong, (422, "out_of_range"), "no seconds");
-    let other = extend(&instance.buyer(2), &order, json!({})).await;
-    assert_problem(&other, (404, "order_not_found"), "another buyer");
+    extend(&buyer, &order, json!({ "seconds": 0 })).await.expect_problem(422, "out_of_range");
+    extend(&instance.buyer(2), &order, json!({})).await.expect_problem(404, "order_not_found");
     let line = format!("{}01", &forbidden[..34]);
     assert_problem(&extend(&buyer, &line, json!({})).await, (404, "order_not_found"), "a line");
     // The hold is over by the database's clock, though no sweep has seen it.
@@ -175,8 +163,7 @@ async fn a_sweep_that_has_read_the_old_end_leaves_an_order_that_has_changed() {
     shop.let_holds_pass(301).await;
     let arrival = director.arrival(BUYERS[0], "overdue-read");
     tokio::time::timeout(BOUND, arrival).await.expect("the sweep has read the orders");
-    let paid = step(&instance.buyer(BUYERS[0]), &orders[0], "payment").await;
-    assert_eq!(paid.json["status"], "paid", "{}", paid.text);
+    assert_eq!(instance.buyer(BUYERS[0]).step(&orders[0], "payment").await.json["status"], "paid");
     // As an extension that was sent before the end, and took long.
     let extended = format!(
         "UPDATE orders SET expires_at = expires_at + INTERVAL 600 SECOND, extended_seconds = 600 WHERE user_id = {}",

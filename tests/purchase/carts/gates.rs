@@ -1,16 +1,11 @@
 //! Carts beside purchases by a gate with a number of its own: a counter in Redis, or rows of units.
 
 use extension::job::Job;
-use futures::future::join_all;
 use seckill::job::Reconcile;
-use serde_json::json;
-use shop_metrics::Metrics;
 
 use super::crowds::{TryAgain, for_good};
-use super::steps::step;
-use super::{assert_all_clean, left, reserve};
-use crate::http::{assert_problem, order_id};
-use crate::support::Shop;
+use super::{left, reserve};
+use crate::support::prelude::*;
 
 const NEVER_MS: u64 = 3_600_000;
 
@@ -33,7 +28,7 @@ async fn a_gate_that_does_not_know_of_carts(strategy: &str) {
     // An operator sees that the gate has more units than the ledger.
     assert_eq!(instance.broken(few).await, ["I7"]);
     // They come back, and are sold once.
-    assert_eq!(step(&instance.buyer(2), &cart, "cancellation").await.status, 200);
+    assert_eq!(instance.buyer(2).step(&cart, "cancellation").await.status, 200);
     for buyer in 4..=6 {
         assert_eq!(buy(buyer, few).await.status, 201);
     }

@@ -7,20 +7,16 @@
 mod failovers;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Report, Valid, Workload};
-use futures::future::{join, join_all};
+use futures::future::join;
 use futures::stream::{self, StreamExt};
 use mysql_connection::begin_snapshot;
-use serde_json::{Value, json};
 use sqlx::MySqlConnection;
 
-use super::{assert_all_clean, reserve};
-use crate::http::order_id;
-use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Instance, Shop, eventually, patient, rounds};
+use super::*;
+use crate::support::rounds;
 
 /// Items, of which each cart wants three.
 const ITEMS: usize = 6;
@@ -171,13 +167,8 @@ fn assert_serializable(log: &Log) {
 }
 
 async fn items(instance: &Instance) -> Vec<i64> {
-    let mut items = Vec::new();
-    for _ in 0..ITEMS {
-        let item =
-            json!({ "stock": 1_000_000, "per_buyer_limit": 100_000, "hold_seconds": 86_400 });
-        items.push(instance.make_item(item).await);
-    }
-    items
+    let item = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000, "hold_seconds": 86_400 });
+    instance.make_items(ITEMS, &item).await
 }
 
 /// The three items of the cart with this number.

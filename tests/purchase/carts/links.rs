@@ -1,11 +1,6 @@
 //! The connection breaks between the statements of a cart, or at COMMIT: it is whole or absent.
 
-use faulty_link::{Fault, Trap};
-use settings::Secret;
-
-use super::{assert_all_clean, items_of, left, one_of_each, reserve_with_key};
-use crate::http::order_id;
-use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger, until};
+use super::*;
 
 const COMMIT: &[u8] = b"\x03COMMIT";
 
@@ -14,8 +9,7 @@ async fn linked() -> (Shop, FaultyLink, Instance, Instance, Vec<i64>) {
     let mut shop = Shop::with(|config| config.mysql.acquire_timeout_ms = 2_000).await;
     let beside = shop.start().await;
     let items = items_of(&beside, 3, 5).await;
-    let link = link_to_ledger(&shop).await;
-    shop.config.database_url = Secret::new(link.url());
+    let link = link_before(&mut shop).await;
     shop.config.job.expire_period_ms = 3_600_000;
     shop.config.job.reconcile_period_ms = 3_600_000;
     shop.config.session.revocation_period_ms = 3_600_000;
@@ -56,8 +50,7 @@ async fn a_cart_whose_commit_is_not_answered_is_unknown_until_it_is_asked_again(
     let (_shop, link, linked, beside, items) = linked().await;
     let cart = one_of_each(&items);
     link.trap(Trap::at(COMMIT).lose_answer().then(Fault::Refuse));
-    let client = linked.buyer(1);
-    let lost = reserve_with_key(&client, &cart, "k").await;
+    let lost = reserve_with_key(&linked.buyer(1), &cart, "k").await;
     assert_eq!(lost.brief(), (504, "outcome_unknown"), "{}", lost.text);
     assert_eq!(lost.json["outcome"], "unknown", "{}", lost.text);
     link.mend();

@@ -1,12 +1,7 @@
 //! A paid order is given back as a whole, once, where all its items allow it.
 
-use futures::future::join_all;
-use serde_json::json;
-
-use super::steps::{statuses, step};
-use super::{assert_all_clean, left, reserve};
-use crate::http::{assert_problem, order_id};
-use crate::support::{Client, Instance, Shop};
+use super::steps::statuses;
+use super::*;
 
 /// Items whose paid orders come back for these seconds.
 async fn items(instance: &Instance, seconds: &[u32]) -> Vec<i64> {
@@ -22,7 +17,7 @@ async fn items(instance: &Instance, seconds: &[u32]) -> Vec<i64> {
 async fn paid(buyer: &Client, items: &[i64]) -> String {
     let lines: Vec<(i64, u32)> = items.iter().map(|item| (*item, 2)).collect();
     let order = order_id(&reserve(buyer, &lines).await);
-    assert_eq!(step(buyer, &order, "payment").await.json["status"], "paid");
+    assert_eq!(buyer.step(&order, "payment").await.json["status"], "paid");
     order
 }
 
@@ -36,7 +31,7 @@ async fn a_paid_order_comes_back_whole_and_once() {
     assert_eq!(left(&one, &items).await, [8, 8, 8]);
     let calls = (0..16).map(async |turn| {
         let instance = if turn % 2 == 0 { &one } else { &two };
-        step(&instance.buyer(1), &order, "return").await
+        instance.buyer(1).step(&order, "return").await
     });
     for answer in join_all(calls).await {
         assert_eq!(answer.json["status"], "cancelled", "{}", answer.text);
@@ -48,8 +43,7 @@ async fn a_paid_order_comes_back_whole_and_once() {
     assert_eq!(shop.number(moved).await, 3);
     // The limit is free again, and the order cannot be paid again.
     paid(&buyer, &items).await;
-    let again = step(&buyer, &order, "payment").await;
-    assert_problem(&again, (409, "order_state_conflict"), "given back");
+    buyer.step(&order, "payment").await.expect_problem(409, "order_state_conflict");
     assert_all_clean(&one, &items).await;
 }
 
@@ -59,32 +53,26 @@ async fn nothing_comes_back_unpaid_too_late_or_where_one_item_forbids_it() {
     let items = items(&instance, &[600, 0]).await;
     let buyer = instance.buyer(1);
     let forbidden = paid(&buyer, &items).await;
-    let refused = step(&buyer, &forbidden, "return").await;
-    assert_problem(&refused, (409, "order_not_returnable"), "an item forbids it");
+    buyer.step(&forbidden, "return").await.expect_problem(409, "order_not_returnable");
     let buyer = instance.buyer(2);
     let order = order_id(&buyer.buy("mysql-atomic", items[0]).await);
-    let unpaid = step(&buyer, &order, "return").await;
-    assert_problem(&unpaid, (409, "order_state_conflict"), "unpaid");
-    step(&buyer, &order, "payment").await;
-    let other = step(&instance.buyer(3), &order, "return").await;
-    assert_problem(&other, (404, "order_not_found"), "another buyer");
+    assert_problem(&buyer.step(&order, "return").await, (409, "order_state_conflict"), "unpaid");
+    buyer.step(&order, "payment").await;
+    instance.buyer(3).step(&order, "return").await.expect_problem(404, "order_not_found");
     let line = format!("{}01", &forbidden[..34]);
-    let line = step(&instance.buyer(1), &line, "return").await;
-    assert_problem(&line, (404, "order_not_found"), "a line");
+    instance.buyer(1).step(&line, "return").await.expect_problem(404, "order_not_found");
     shop.change(sqlx::query("UPDATE orders SET paid_at = paid_at - INTERVAL 600 SECOND")).await;
-    let late = step(&buyer, &order, "return").await;
-    assert_problem(&late, (409, "order_not_returnable"), "too late");
+    buyer.step(&order, "return").await.expect_problem(409, "order_not_returnable");
     // By default a sale takes nothing back, and an operator may allow it later.
     let item = instance.make_item(json!({ "kind": "shop" })).await;
     let order = order_id(&buyer.buy("mysql-atomic", item).await);
-    step(&buyer, &order, "payment").await;
-    let off = step(&buyer, &order, "return").await;
-    assert_problem(&off, (409, "order_not_returnable"), "the default");
+    buyer.step(&order, "payment").await;
+    buyer.step(&order, "return").await.expect_problem(409, "order_not_returnable");
     let far = instance.admin().edit(item, json!({ "return_seconds": 31_536_001 })).await;
     assert_problem(&far, (422, "out_of_range"), "more than a year");
     let edit = instance.admin().edit(item, json!({ "return_seconds": 60 })).await;
     assert_eq!(edit.json["return_seconds"], 60, "{}", edit.text);
-    assert_eq!(step(&buyer, &order, "return").await.json["status"], "cancelled");
+    assert_eq!(buyer.step(&order, "return").await.json["status"], "cancelled");
     assert_all_clean(&instance, &[items[0], items[1], item]).await;
 }
 
@@ -94,10 +82,10 @@ async fn a_unit_that_is_given_back_is_offered_to_the_buyer_who_waits() {
     let item = json!({ "stock": 1, "offer_seconds": 600, "return_seconds": 600 });
     let item = instance.make_item(item).await;
     let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
-    step(&instance.buyer(1), &order, "payment").await;
+    instance.buyer(1).step(&order, "payment").await;
     let place = format!("/api/items/{item}/waiting");
     assert_eq!(instance.buyer(2).post(&place, &json!({})).await.status, 200);
-    assert_eq!(step(&instance.buyer(1), &order, "return").await.status, 200);
+    assert_eq!(instance.buyer(1).step(&order, "return").await.status, 200);
     instance.buyer(2).until(&place, |seen| seen.json["status"] == "offered").await;
     assert_eq!(left(&instance, &[item]).await, [0]);
     assert_all_clean(&instance, &[item]).await;

@@ -1,17 +1,6 @@
 //! Payment, cancellation, expiry and late payment of whole orders.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use serde_json::json;
-
-use super::{assert_all_clean, items, left, one_of_each, reserve};
-use crate::http::{BOUND, assert_problem, order_id};
-use crate::support::{Answer, Client, Shop, patient_transaction, until};
-
-pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
-    client.step(order, step).await
-}
+use super::*;
 
 pub(super) async fn statuses(shop: &Shop, order: &str) -> Vec<String> {
     let read = "SELECT status FROM orders WHERE id LIKE CONCAT(LEFT(?, 34), '%') ORDER BY id";
@@ -25,35 +14,30 @@ pub(super) async fn until_expired(shop: &Shop, order: &str, lines: usize) {
 
 #[tokio::test]
 async fn all_lines_are_paid_and_cancelled_together() {
-    let (shop, instance) = Shop::open_with(|config| config.events.enabled = true).await;
-    let items = items(&instance, 3).await;
+    let (shop, instance, items) = selling(3, |config| config.events.enabled = true).await;
     let cart = [(items[0], 1), (items[1], 2), (items[2], 1)];
     let buyer = instance.buyer(1);
     let first = order_id(&reserve(&buyer, &cart).await);
-    let paid = step(&buyer, &first, "payment").await;
+    let paid = buyer.step(&first, "payment").await;
     assert_eq!((paid.status, paid.json["status"].as_str()), (200, Some("paid")), "{}", paid.text);
     assert_eq!(paid.json["lines"].as_array().map(Vec::len), Some(3));
     assert_eq!(statuses(&shop, &first).await, ["paid"; 3]);
-    let again = step(&buyer, &first, "payment").await;
-    assert_eq!(again.json, paid.json);
-    let late = step(&buyer, &first, "cancellation").await;
-    assert_problem(&late, (409, "order_state_conflict"), "late");
+    assert_eq!(buyer.step(&first, "payment").await.json, paid.json);
+    buyer.step(&first, "cancellation").await.expect_problem(409, "order_state_conflict");
     let second = order_id(&reserve(&buyer, &cart).await);
-    let cancelled = step(&buyer, &second, "cancellation").await;
-    assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
+    assert_eq!(buyer.step(&second, "cancellation").await.json["status"], "cancelled");
     assert_eq!(statuses(&shop, &second).await, ["cancelled"; 3]);
     assert_eq!(left(&instance, &items).await, [9, 8, 9]);
     // Nobody else changes it, and a line alone is no order.
     let line = format!("{}01", &second[..34]);
-    assert_problem(&step(&buyer, &line, "payment").await, (404, "order_not_found"), "a line");
-    let other = step(&instance.buyer(2), &first, "payment").await;
-    assert_problem(&other, (404, "order_not_found"), "other");
+    assert_problem(&buyer.step(&line, "payment").await, (404, "order_not_found"), "a line");
+    instance.buyer(2).step(&first, "payment").await.expect_problem(404, "order_not_found");
     // An event has the whole order.
     let payloads = "SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log";
     let payloads: Vec<String> = shop.read_all(sqlx::query_scalar(payloads)).await;
     let of_order = |order: &str, status: &str| {
         let changes = payloads.iter().flat_map(|payload| {
-            let payload: serde_json::Value = serde_json::from_str(payload).expect("JSON");
+            let payload: Value = serde_json::from_str(payload).expect("JSON");
             payload["orders"].as_array().cloned().unwrap_or_default()
         });
         let mut changes = changes.filter(|one| one["id"] == order && one["status"] == status);
@@ -113,15 +97,14 @@ pub(super) async fn beside_lock_waits<T>(
 /// well at a later try, so the waits are counted.
 #[tokio::test]
 async fn a_step_waits_for_no_other_order() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 5).await;
+    let (shop, instance, items) = selling(5, |_| {}).await;
     let other = order_id(&reserve(&instance.buyer(2), &[(items[0], 1)]).await);
     let buyer = instance.buyer(1);
     let first = order_id(&reserve(&buyer, &one_of_each(&items)).await);
     let mut holder = patient_transaction(&shop.pool).await;
     let lock = sqlx::query("SELECT status FROM orders WHERE id = ? FOR UPDATE").bind(&other);
     lock.fetch_one(&mut *holder).await.expect("locked");
-    let (cancelled, waits) = beside_lock_waits(&shop, step(&buyer, &first, "cancellation")).await;
+    let (cancelled, waits) = beside_lock_waits(&shop, buyer.step(&first, "cancellation")).await;
     holder.rollback().await.expect("it was locked until now");
     assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
     assert_eq!(waits.seen, 0, "the step waits for the other order");
@@ -129,15 +112,14 @@ async fn a_step_waits_for_no_other_order() {
 
 #[tokio::test]
 async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
-    let (shop, instance) = Shop::open().await;
-    let items = items(&instance, 3).await;
+    let (shop, instance, items) = selling(3, |_| {}).await;
     let cart = [(items[0], 2), (items[1], 2), (items[2], 1)];
     let buyer = instance.buyer(1);
     let order = order_id(&reserve(&buyer, &cart).await);
     shop.let_holds_pass(301).await;
     until_expired(&shop, &order, 3).await;
     assert_eq!(left(&instance, &items).await, [10, 10, 10]);
-    let late = step(&buyer, &order, "payment").await;
+    let late = buyer.step(&order, "payment").await;
     assert_eq!((late.status, late.json["status"].as_str()), (200, Some("paid")), "{}", late.text);
     assert_eq!(left(&instance, &items).await, [8, 8, 9]);
     let order = order_id(&reserve(&buyer, &cart).await);
@@ -147,8 +129,7 @@ async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
     for other in 2..10 {
         assert_eq!(instance.buyer(other).buy("mysql-atomic", items[1]).await.status, 201);
     }
-    let late = step(&buyer, &order, "payment").await;
-    assert_problem(&late, (409, "sold_out"), "one item is sold out");
+    buyer.step(&order, "payment").await.expect_problem(409, "sold_out");
     assert_eq!(statuses(&shop, &order).await, ["expired"; 3]);
     assert_eq!(left(&instance, &items).await, [8, 0, 9]);
     let late = "SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'";
@@ -161,14 +142,10 @@ async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
 async fn all_items_of_an_expired_order_are_sold_again() {
     // Nobody looks again by itself for as long as this test runs.
     let (shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
-    let mut items = Vec::new();
-    for _ in 0..2 {
-        items.push(instance.make_item(json!({ "stock": 1 })).await);
-    }
+    let items = instance.make_items(2, &json!({ "stock": 1 })).await;
     order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
     for item in &items {
-        let refused = instance.buyer(2).buy("mysql-atomic", *item).await;
-        assert_problem(&refused, (409, "sold_out"), "both are held");
+        instance.buyer(2).buy("mysql-atomic", *item).await.expect_problem(409, "sold_out");
     }
     shop.let_holds_pass(301).await;
     for item in &items {

@@ -1,7 +1,6 @@
 //! A small sale on two instances, whose every answer is written down with its times.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hyper::header::HeaderValue;
 use ledger_audit::{Answer, Evidence, History, InTime, Judgement, Ledger, Reader, State, judge};
@@ -9,10 +8,8 @@ use loadtest::drive::call::Call;
 use loadtest::drive::observer::Observer;
 use loadtest::drive::{self, Drive, Policy, answer, micros_since};
 use loadtest::plan::{Pace, Plan};
-use serde_json::Value;
-use web::token::Role;
 
-use crate::support::{Instance, Shop, purchase_path};
+use crate::support::prelude::*;
 
 /// How old "sold out" may be: twice the default of `purchase.sold_out_ms`.
 pub const AGE: Duration = Duration::from_millis(500);

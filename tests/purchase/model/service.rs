@@ -4,21 +4,15 @@
 mod compare;
 mod run;
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicI64;
 
-use futures::future::join_all;
 use proptest::test_runner::TestCaseError;
-use reqwest::Method;
-use serde_json::{Value, json};
-use time::format_description::well_known::Rfc3339;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
-use web::token::Role;
 
 use super::books::{Answer as Expected, Books, ExpectedPurchase, HOLD_MINUTES, OFFER_MINUTES};
 use super::plan::{Buy, Plan, Sale, Step};
-use crate::support::{Answer, Client, Instance, Shop, purchase_path};
+use crate::support::prelude::*;
 use run::{Run, accepted, expect, fail};
 
 /// How long the service may take to get where the model is already.
@@ -304,7 +298,7 @@ impl Service {
         }
     }
 
-    fn purchase(&self, run: &Run, at: usize, buy: &Buy) -> (reqwest::RequestBuilder, Client) {
+    fn purchase(&self, run: &Run, at: usize, buy: &Buy) -> (RequestBuilder, Client) {
         let buyer = self.instances[at].buyer(run.buyers + buy.buyer);
         let request = buyer.request(Method::POST, &purchase_path(buy.strategy, run.item));
         let request = request.json(&json!({ "quantity": buy.quantity }));

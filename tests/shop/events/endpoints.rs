@@ -1,10 +1,6 @@
 //! Endpoints: which addresses they may have, who may change them, and how far behind they may be.
 
-use serde_json::json;
-
-use super::{endpoint, sell, shop_with_events, subscribe, subscribe_by, told, until_endpoint};
-use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Client, Shop, until, until_metric};
+use super::*;
 
 #[tokio::test]
 async fn a_webhook_never_reaches_into_a_private_network() {
@@ -55,8 +51,7 @@ async fn operators_switch_and_delete_endpoints() {
     assert_eq!(receiver.requests(), 0, "it is switched off");
     assert_eq!(admin.patch(&path, &json!({ "enabled": true })).await.status, 204);
     until("the event that waited", || async { receiver.requests() }, |sent| *sent > 0).await;
-    let deleted = Client::send(admin.request(reqwest::Method::DELETE, &path)).await;
-    assert_eq!(deleted.status, 204);
+    admin.delete(&path).await.expect_status(204);
     let gone = admin.patch(&path, &json!({ "enabled": true })).await;
     assert_eq!(gone.brief(), (404, "endpoint_not_found"));
     let actions = admin.get("/api/admin/actions").await.json;

@@ -1,18 +1,11 @@
 //! Endpoints with a filter get what they name, in order, and know which positions that covers.
 
-use futures::future::join_all;
 use seckill::failpoint::hold::Director;
-use serde_json::{Value, json};
 
-use super::{endpoint, shop_with_events, subscribe_by, until_endpoint};
-use crate::http::assert_problem;
-use crate::support::crowd::RECOVERY_MAX;
-use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Instance, eventually, until, when};
+use super::*;
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
-    let body = json!({ "target": receiver.url(), "filter": filter });
-    subscribe_by(instance, receiver, &body).await
+    subscribe_by(instance, receiver, &json!({ "target": receiver.url(), "filter": filter })).await
 }
 
 /// Waits until the endpoint has everything of the log, whose last position is `last`.
@@ -129,10 +122,7 @@ async fn a_replay_after_a_change_of_the_filter_is_by_the_new_one() {
 #[tokio::test]
 async fn a_batch_is_cut_to_the_orders_that_match() {
     let (_shop, instance) = shop_with_events().await.opened().await;
-    let mut items = Vec::new();
-    for _ in 0..2 {
-        items.push(instance.make_item(json!({ "stock": 200 })).await);
-    }
+    let items = instance.make_items(2, &json!({ "stock": 200 })).await;
     let (one, two) = (TestReceiver::start().await, TestReceiver::start().await);
     for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
         subscribe_to(&instance, receiver, json!({ "items": [item] })).await;
@@ -200,8 +190,7 @@ async fn a_filter_names_only_what_there_is() {
     let wrong = json!({ "filter": { "items": [-1] } });
     assert_problem(&admin.patch(&path, &wrong).await, (422, "invalid_filter"), "an item");
     // A filter of a later build is not guessed: nothing is sent.
-    let later = "UPDATE event_endpoints SET filter = '{\"buyers\":[1]}'";
-    shop.change(sqlx::query(later)).await;
+    shop.change(sqlx::query("UPDATE event_endpoints SET filter = '{\"buyers\":[1]}'")).await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     let has_failed = |seen: &Value| seen["last_error"].is_string() && seen["filter"].is_null();

@@ -6,10 +6,9 @@ use events::sql::event_log;
 use shop_domain::OrderId;
 use sqlx::{MySqlConnection, MySqlPool};
 
-use super::shop_with_events;
+use super::*;
 use crate::ledger::reparents::can_start;
 use crate::support::shards::clustered_shop;
-use crate::support::{Shop, patient_transaction, until_running};
 
 /// Items that Vitess puts into two shards, one into each.
 const APART: [i64; 2] = [1, 6];

@@ -3,34 +3,21 @@
 //!
 //! `SECKILL_TEST_ORDERS=1000000` is the whole run; without it there are some thousand.
 
-use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::MutexGuard;
+use std::sync::atomic::AtomicU64;
 
-use axum::Router;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::post;
-use dev_servers::{MysqlOptions, MysqlServer};
 use forgetful_disk::{ForgetfulDisk, Survives};
 use futures::TryStreamExt;
 use rand::RngExt;
-use reqwest::Method;
 use serde::Deserialize;
-use serde_json::json;
-use settings::Secret;
 use sqlx::Row;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
-use web::token::Role;
 
-use crate::process::program::{free_addr, serve};
-use crate::support::{Client, Shop, eventually, is_whole, own_mysql, purchase_path, unique, when};
+use super::*;
 
 /// Orders of an ordinary run.
 const ORDERS: u64 = 1_200;
@@ -174,7 +161,7 @@ async fn sell(
         let path = purchase_path("mysql-batch", items[turn % items.len()]);
         let bought = client.request(Method::POST, &path).send().await;
         let order = match bought {
-            Ok(answer) if answer.status() == 201 => answer.json::<serde_json::Value>().await.ok(),
+            Ok(answer) if answer.status() == 201 => answer.json::<Value>().await.ok(),
             _ => {
                 sleep(Duration::from_millis(20)).await;
                 continue;
@@ -229,8 +216,7 @@ async fn power_cuts() {
         return;
     }
     let folder = std::env::temp_dir().join(unique("seckill-power"));
-    let options = MysqlOptions::new(folder.clone());
-    let mut mysql = MysqlServer::start(options).await.expect("it starts");
+    let mut mysql = MysqlServer::start(MysqlOptions::new(folder.clone())).await.expect("it starts");
     mysql.stop().await;
     match ForgetfulDisk::over(&folder.join("data")) {
         Ok(disk) => {
@@ -259,12 +245,8 @@ async fn all_arrive(mut database: Database) {
     let mut receiver = Receiver::start().await;
     let body = json!({ "target": format!("http://{}/in", receiver.addr) });
     maker.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
-    let mut items = Vec::new();
-    for _ in 0..ITEMS {
-        let units =
-            json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000, "hold_seconds": 86_400 });
-        items.push(maker.make_item(units).await);
-    }
+    let units = json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000, "hold_seconds": 86_400 });
+    let items = maker.make_items(ITEMS, &units).await;
     let tokens: Vec<String> = (1..=CLIENTS).map(|id| maker.token(id, Role::Buyer)).collect();
     maker.stop().await;
 

@@ -1,11 +1,8 @@
 //! The list of attacks on tokens: each is refused, and the honest token beside it is not.
 
-use serde_json::{Value, json};
-
-use super::{exchange, provider_and_shop, user};
-use crate::http::assert_problem;
-use crate::support::identity_keys::{TestKey, sign_hmac, unsigned};
-use crate::support::identity_provider::{CLIENT_ID, TestIdentityProvider};
+use super::*;
+use crate::support::identity_keys::{sign_hmac, unsigned};
+use crate::support::identity_provider::CLIENT_ID;
 
 /// A token that must be refused, and what it tries.
 type Attack = (String, String);
@@ -152,10 +149,9 @@ fn on_claims(provider: &TestIdentityProvider) -> Vec<Attack> {
         let what = format!("{name} {}", value.to_string().chars().take(60).collect::<String>());
         (what, ec.token(&changed(claims.clone(), name, value)))
     });
-    let logout = json!({ "http://schemas.openid.net/event/backchannel-logout": {} });
     let foreign = [
         // OpenID Connect Back-Channel Logout 1.0, section 2.4; the type of its header may be that of any token.
-        ("events", logout),
+        ("events", json!({ "http://schemas.openid.net/event/backchannel-logout": {} })),
         ("events", json!({})),
         ("events", Value::Null),
         // RFC 7800, as DPoP (RFC 9449) and certificates (RFC 8705) use it.
@@ -211,7 +207,7 @@ async fn each_attack_on_a_token_is_refused() {
     assert_eq!(user(&exchange(&instance, &honest).await), victim);
     assert_eq!(shop.number("SELECT COUNT(*) FROM subjects").await, 1, "an attack made a user");
     // Within the clocks' difference a token is good.
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let now = OffsetDateTime::now_utc().unix_timestamp();
     for (name, at) in [("exp", now - 30), ("nbf", now + 30), ("iat", now + 30)] {
         let token = provider.key(1).token(&changed(provider.claims("victim"), name, json!(at)));
         assert_eq!(user(&exchange(&instance, &token).await), victim, "{name}");

@@ -1,13 +1,9 @@
 //! Sign-in by the provider's page, as a browser does it, and what an attacker can try on the way.
 
-use std::net::SocketAddr;
+use reqwest::{Client as Http, redirect::Policy};
 
-use reqwest::{Client as Http, Method, redirect::Policy};
-use serde_json::{Value, json};
-
-use crate::support::identity_keys::TestKey;
-use crate::support::identity_provider::{TestIdentityProvider, serve_at};
-use crate::support::{Client, Instance, Shop};
+use crate::support::identity_provider::serve_at;
+use crate::support::prelude::*;
 
 /// A browser without a screen: it has cookies, and follows redirects when it is told to.
 struct Browser {
@@ -102,8 +98,7 @@ async fn a_browser_signs_in_and_comes_back_to_where_it_was() {
     let mut browser = Browser::new(instance.addr);
     let page = browser.visit("/api/session/provider?return=%2Fitem.html%3Fid%3D7").await;
     let back = browser.at_provider(&page, "ada").await;
-    let end = browser.visit(&back).await;
-    assert_eq!(end, "/signin.html?done=1&return=%2Fitem.html%3Fid%3D7");
+    assert_eq!(browser.visit(&back).await, "/signin.html?done=1&return=%2Fitem.html%3Fid%3D7");
     let who = browser.who().await;
     assert_eq!((&who["username"], &who["role"]), (&json!("ada"), &json!("operator")), "{who}");
     assert_eq!(browser.cookies.len(), 1, "the cookie of the way is left: {:?}", browser.cookies);
@@ -211,8 +206,7 @@ async fn an_id_token_that_is_not_for_this_sign_in_is_refused() {
 async fn refusals_and_absences_lead_back_to_the_page_of_sign_in() {
     let (provider, _shop, instance) = testbed().await;
     let mut browser = Browser::new(instance.addr);
-    let end = browser.sign_in("nobody").await;
-    assert_eq!(end, "/signin.html?problem=identity_refused&return=%2F");
+    assert_eq!(browser.sign_in("nobody").await, "/signin.html?problem=identity_refused&return=%2F");
     // A path of another site is not gone to.
     for foreign in ["//evil.example", "https%3A%2F%2Fevil.example", "%2F%5Cevil.example"] {
         let page = browser.visit(&format!("/api/session/provider?return={foreign}")).await;

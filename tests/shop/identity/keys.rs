@@ -1,11 +1,6 @@
 //! Sets of keys in the forms that providers publish, and the algorithms of their keys.
 
-use serde_json::{Value, json};
-
-use super::{exchange, user};
-use crate::http::assert_problem;
-use crate::support::identity_keys::TestKey;
-use crate::support::{Answer, Instance, Shop, unique};
+use super::*;
 
 const ISSUER: &str = "https://id.example";
 
@@ -30,7 +25,7 @@ fn without(mut key: Value, names: &[&str]) -> Value {
 
 /// Signs a token by an algorithm; with the id of the key, or without one.
 fn token(key: &TestKey, algorithm: &str, id: Option<&str>) -> String {
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let now = OffsetDateTime::now_utc().unix_timestamp();
     let claims = json!({ "iss": ISSUER, "aud": "shop", "sub": "1", "exp": now + 600 });
     let mut header = json!({ "alg": algorithm, "typ": "JWT" });
     if let Some(id) = id {
@@ -57,12 +52,10 @@ async fn a_key_is_chosen_by_its_id_and_its_kind() {
     let (_shop, instance) = shop_with(keys).await;
     for key in [&rsa, &curves[0], &curves[1], &edwards] {
         for id in [Some("k"), None] {
-            let token = token(key, key.algorithm(), id);
-            user(&exchange(&instance, &token).await);
+            user(&exchange(&instance, &token(key, key.algorithm(), id)).await);
         }
     }
-    let stranger = TestKey::ec("k");
-    let forged = exchange(&instance, &token(&stranger, "ES256", Some("k"))).await;
+    let forged = exchange(&instance, &token(&TestKey::ec("k"), "ES256", Some("k"))).await;
     assert_refused(&forged, "a stranger with our id");
     let unknown = exchange(&instance, &token(&rsa, "RS256", Some("other"))).await;
     assert_refused(&unknown, "an id of no key");

@@ -1,11 +1,8 @@
 //! The tokens that big providers send, each in the shape that its documents show, signed by a key of these tests.
 
-use serde_json::{Value, json};
 use toml::Value as Setting;
 
-use super::{exchange, session_of, user};
-use crate::support::identity_keys::TestKey;
-use crate::support::{Shop, changed, unique};
+use super::*;
 
 /// The id of the key that signs.
 const KEY: &str = "1LTMzakihiRla_8z2BEJVXeWMqo";
@@ -36,7 +33,7 @@ struct Sent {
 }
 
 fn now() -> i64 {
-    time::OffsetDateTime::now_utc().unix_timestamp()
+    OffsetDateTime::now_utc().unix_timestamp()
 }
 
 /// `claims` with those that all providers send.

@@ -1,24 +1,20 @@
 //! Settings with commas and dots in the names of others, and what the service says when they do not fit.
 
-use serde_json::{Value, json};
-
-use crate::http::assert_problem;
-use crate::process::program::{LoggedService, program, told};
-use crate::support::identity_keys::TestKey;
-use crate::support::{Shop, changed, unique};
+use crate::process::program::LoggedService;
+use crate::support::prelude::*;
 
 const ISSUER: &str = "https://id.example";
 /// A directory's name of a group, as coder#21878 has one.
 const GROUP: &str = "cn=Shop Operators,ou=xyz,ou=123,o=def";
 
 fn token(key: &TestKey, claims: Value) -> String {
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let now = OffsetDateTime::now_utc().unix_timestamp();
     let all = json!({ "iss": ISSUER, "aud": "shop", "sub": "1", "iat": now, "exp": now + 600 });
     key.token(&changed(all, claims))
 }
 
 /// Writes the key's set, and answers its path.
-fn keys_of(key: &TestKey) -> std::path::PathBuf {
+fn keys_of(key: &TestKey) -> PathBuf {
     let path = std::env::temp_dir().join(unique("keys"));
     std::fs::write(&path, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
     path
@@ -118,8 +114,7 @@ async fn tokens_with_many_groups_are_read_up_to_a_limit_that_is_named() {
     assert_problem(&refused, (413, "payload_too_large"), "far too long");
     // As a header it reaches us, in both versions of HTTP, and the answer says what to do with it.
     let bearer = instance.stranger().with_token(&long);
-    let answer = bearer.get("/api/orders").await;
-    assert_problem(&answer, (401, "invalid_token"), "a token of the provider");
+    let answer = bearer.get("/api/orders").await.expect_problem(401, "invalid_token");
     assert!(answer.text.contains("POST /api/session"), "{}", answer.text);
     std::fs::remove_file(keys).expect("removed");
 }

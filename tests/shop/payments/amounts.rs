@@ -1,18 +1,12 @@
 //! Amounts, currencies and states of payments, and what a sender of forged messages may cost.
 
-use std::time::Duration;
-
-use futures::future::join_all;
 use ledger::order::refund;
-use serde_json::{Value, json};
 use shop_domain::payment::PaymentId;
 
-use super::{buy, owe, payment, selling, shop_of, status, take};
-use crate::support::payment_provider::TestProvider;
-use crate::support::{Shop, assert_clean};
+use super::*;
 
 /// An order of buyer 1 that is paid by the payment `p1` of 250 cents.
-async fn paid_order() -> (TestProvider, Shop, crate::support::Instance, i64, String) {
+async fn paid_order() -> (TestProvider, Shop, Instance, i64, String) {
     let (provider, shop, instance, item) = selling(json!({ "stock": 2 })).await;
     let order = buy(&instance, 1, item).await;
     take(&instance, &provider.succeeded("m1", "p1", &order, 250), "paid").await;
@@ -39,8 +33,7 @@ async fn a_refund_of_a_part_refunds_no_payment() {
     let id = PaymentId::parse("p1").expect("an id");
     let failed = Err(("no answer", Duration::from_secs(2)));
     refund::note_request(&shop.pool, &id, failed).await.expect("the ledger answers");
-    let seen = payment(&instance, "p1").await;
-    assert_eq!((&seen["failures"], &seen["last_error"]), (&json!(0), &Value::Null), "{seen}");
+    assert_has(&payment(&instance, "p1").await, json!({ "failures": 0, "last_error": null }));
     // A part that goes back before its payment leaves the rest to go back.
     let order = buy(&instance, 2, item).await;
     take(&instance, &provider.refunded("m5", "p2", &order, 1), "refunded").await;
@@ -95,8 +88,7 @@ async fn an_address_that_forges_messages_is_limited_and_a_provider_is_not() {
         assert_eq!(answer.status, 200, "a genuine message of many: {}", answer.text);
     }
     for turn in 0..50 {
-        let answer = good.send(&instance).await;
-        assert_eq!(answer.status, 200, "genuine message {turn}: {}", answer.text);
+        assert_eq!(good.send(&instance).await.status, 200, "genuine message {turn}");
     }
     let forged = good.with_id("m2");
     let mut refused = 0;

@@ -1,11 +1,6 @@
 //! Orders that cost nothing: no provider is asked, as in other shops (saleor PR 8938, django-oscar PR 1348).
 
-use serde_json::{Value, json};
-
-use super::{buy, expire, selling, shop_of, status, take};
-use crate::http::order_id;
-use crate::support::assert_clean;
-use crate::support::payment_provider::TestProvider;
+use super::*;
 
 #[tokio::test]
 async fn an_order_of_nothing_is_paid_without_the_provider() {
@@ -13,8 +8,7 @@ async fn an_order_of_nothing_is_paid_without_the_provider() {
     let (provider, _shop, instance, item) = selling(free).await;
     let order = buy(&instance, 1, item).await;
     let path = format!("/api/orders/{order}/payment");
-    let stranger = instance.buyer(2).post(&path, &json!({})).await;
-    assert_eq!(stranger.brief(), (404, "order_not_found"));
+    assert_eq!(instance.buyer(2).post(&path, &json!({})).await.brief(), (404, "order_not_found"));
     assert_eq!(status(&instance, 1, &order).await, "pending", "nobody has confirmed it");
     // Twice, since an answer may be lost.
     for turn in ["first", "again"] {
@@ -42,8 +36,7 @@ async fn an_order_of_nothing_that_ran_out_is_confirmed_while_stock_is_left() {
     let (_provider, shop, instance, item) = selling(free).await;
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
-    let paid = instance.buyer(1).step(&late, "payment").await;
-    paid.assert_fields(200, json!({ "status": "paid" }));
+    instance.buyer(1).step(&late, "payment").await.assert_fields(200, json!({ "status": "paid" }));
     assert_clean(&instance, item).await;
 }
 

@@ -1,11 +1,8 @@
 //! Paid orders that are given back: their money goes back by the refunds of the provider.
 
 use futures::future::join;
-use serde_json::{Value, json};
 
-use super::{buy, owe, payment, selling, shop_of, status, take, until_refund_requested};
-use crate::support::payment_provider::TestProvider;
-use crate::support::{Answer, Instance, assert_clean, eventually, when};
+use super::*;
 
 /// An item of these units whose orders may be given back.
 fn returnable(stock: i64) -> Value {
@@ -23,8 +20,7 @@ async fn the_money_of_an_order_that_is_given_back_is_owed_once() {
     take(&instance, &provider.succeeded("m1", "p1", &order, 250), "paid").await;
     take(&instance, &provider.refunded("m2", "p1", &order, 50), "partly_refunded").await;
     for _ in 0..2 {
-        let back = give_back(&instance, 1, &order).await;
-        back.assert_fields(200, json!({ "status": "cancelled" }));
+        give_back(&instance, 1, &order).await.assert_fields(200, json!({ "status": "cancelled" }));
     }
     let wanted = payment(&instance, "p1").await;
     assert_eq!((&wanted["reason"], &wanted["refunded_cents"]), (&json!("returned"), &json!(50)));

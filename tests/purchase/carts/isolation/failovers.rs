@@ -5,22 +5,15 @@
 //! must be found: `half_a_cart_is_found`, `a_reader_without_a_snapshot_is_found`, `a_lost_cart_is_found` and
 //! `a_lost_cart_that_was_seen_is_found`.
 
-use std::cell::Cell;
 use std::time::Instant;
 
 use dev_servers::{MysqlSet, Replication};
-use futures::future::{join, join_all};
 use mysql_connection::replication;
-use reqwest::Method;
-use serde_json::{Value, json};
 use tokio::process::Child;
-use web::token::Role;
 
-use super::{Log, READERS, assert_all_clean, assert_serializable, cart, items, read_until};
-use crate::process::program::{free_addr, serve};
-use crate::purchase::carts::lines;
-use crate::support::crowd::{RECOVERY_MAX, on};
-use crate::support::{Client, Instance, Shop, eventually, seconds, unique, until};
+use super::*;
+use crate::support::crowd::on;
+use crate::support::seconds;
 
 /// Seconds of an ordinary run. The piece that has begun then is finished.
 const SECONDS: u64 = 20;
@@ -200,8 +193,7 @@ impl<'a> Piece<'a> {
                 return Ok(answer["id"].as_str().expect("an id").to_owned());
             }
             is_unknown.set(is_unknown.get() || answer["outcome"] == "unknown");
-            let may_be_repeated = status >= 500 || answer["code"] == "request_in_progress";
-            assert!(may_be_repeated, "{path}: {answer}");
+            assert!(status >= 500 || answer["code"] == "request_in_progress", "{path}: {answer}");
             Err(answer.to_string())
         })
         .await;
@@ -218,7 +210,7 @@ impl<'a> Piece<'a> {
 }
 
 /// The status and the body of an answer.
-async fn send(request: reqwest::RequestBuilder) -> reqwest::Result<(u16, Value)> {
+async fn send(request: RequestBuilder) -> reqwest::Result<(u16, Value)> {
     let response = request.send().await?;
     let status = response.status().as_u16();
     Ok((status, response.json().await?))

@@ -1,10 +1,6 @@
 //! The comparison of the service with the books of the model.
 
-use serde_json::json;
-use tokio::time::{Instant, sleep};
-
-use super::run::{Run, fail};
-use super::{BUYERS, PATIENCE, PAUSE, Service, Tried};
+use super::*;
 
 impl Service {
     /// Stock and orders are what the books say; at once, but for holds that have to be swept.

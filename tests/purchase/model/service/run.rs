@@ -1,12 +1,6 @@
 //! One plan under way, and what an answer may be.
 
-use proptest::test_runner::TestCaseError;
-use serde_json::Value;
-
-use super::Tried;
-use crate::purchase::model::books::{Answer as Expected, Books, ExpectedPurchase};
-use crate::purchase::model::plan::Buy;
-use crate::support::Answer;
+use super::*;
 
 /// One plan under way.
 pub struct Run {
