@@ -109,7 +109,7 @@ impl Canvas {
     pub fn legend(&mut self, legend: Legend<'_>) {
         let mut left = NAMES;
         for (words, tone) in legend {
-            self.rectangle((left, 5), (left + 12, 15), *tone);
+            self.rectangle((left, 5), (left + 12, 15), tone);
             self.text(words, (left + SWATCH, 4), TEXT, 12, "start");
             left += 2 * SWATCH + LETTER * words.len() as i32;
         }

@@ -216,7 +216,7 @@ async fn what_brings_no_unit_back_leaves_the_memory_of_a_sold_out_item() {
 
 #[tokio::test]
 async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
-    let (shop, here, there) = Shop::new().await.opened_twice().await;
+    let (_shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here
         .make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000, "kind": "shop" }))
         .await;

@@ -60,7 +60,8 @@ async fn a_memory_that_an_expiry_does_not_clear_is_caught() {
 #[tokio::test]
 async fn a_memory_of_the_promised_age_is_clean() {
     let mut sale = Sale::start(Shop::new().await, json!({ "stock": 1 })).await;
-    sale.cancel(0, 1, &sold_out_on_the_second(&mut sale).await).await;
+    let order = sold_out_on_the_second(&mut sale).await;
+    sale.cancel(0, 1, &order).await;
     let mut buyer = 4;
     let bought = loop {
         let answer = sale.buy(1, buyer).await;

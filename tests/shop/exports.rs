@@ -307,9 +307,9 @@ async fn the_command_imports_as_the_console_does() {
     let price = TABLE.replace("999", "49.00");
     assert_ne!(price, TABLE, "a price is replaced");
     std::fs::write(&file, price).expect("written");
-    let mut check = process::program(&shop, &["import", path, "--dry-run"]);
+    let mut check = program(&shop, &["import", path, "--dry-run"]);
     check.env("SECKILL_PAYMENT_CURRENCY", "JPY");
-    let (code, said) = process::told(&check.output().await.expect("the program runs"));
+    let (code, said) = told(&check.output().await.expect("the program runs"));
     assert!(code == 1 && said.contains("JPY: 49 for this"), "{said}");
     std::fs::write(&file, TABLE).expect("written");
     let operator = shop.make_operator().await;

@@ -149,7 +149,7 @@ async fn without_the_providers_keys_nobody_is_believed() {
     provider.be_away(true);
     let instance = shop.start().await;
     let token = provider.key(0).token(&provider.claims("early"));
-    let answer = exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
+    exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
     provider.be_away(false);
     until("the keys", || exchange(&instance, &token), |answer| answer.status == 200).await;
 }

@@ -82,7 +82,7 @@ fn bar_chart(unit: &str, series: Legend<'_>, bars: &[Bars<'_>]) -> Option<String
     canvas.text(unit, (at(highest / 2.0), bottom + 24), QUIET, 12, "middle");
     for (index, Bars { name, tone, spreads }) in (0..).zip(bars) {
         let y = HEAD + LINE * index;
-        canvas.text(name, (NAMES - 8, y + LINE / 2 - 7), *tone, 13, "end");
+        canvas.text(name, (NAMES - 8, y + LINE / 2 - 7), tone, 13, "end");
         let thick = (LINE - 6) / spreads.len().max(1) as i32;
         for (place, (spread, (_, tone))) in (0..).zip(spreads.iter().zip(BARS)) {
             let upper = y + 3 + thick * place;

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use super::{Document, Part, Table};
 
-/// The colours of what is as it should be, and of what is not, as a terminal names them.
+/// The colours of right and wrong, as a terminal names them.
 const GOOD: &str = "32";
 const BAD: &str = "1;31";
 

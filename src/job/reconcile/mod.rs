@@ -89,21 +89,19 @@ impl RunCounts {
     }
 }
 
-/// The servers of Redis that did not answer in this run: no further counter of theirs is waited for.
+/// Groups of Redis' servers of which one did not answer in this run: no further counter on a whole group is waited for.
 #[derive(Default)]
-struct AwayServers(std::sync::Mutex<BTreeSet<String>>);
+struct AwayServers(std::sync::Mutex<BTreeSet<BTreeSet<String>>>);
 
 impl AwayServers {
-    fn has_any(&self, servers: &[String]) -> bool {
+    fn has_any(&self, servers: &BTreeSet<String>) -> bool {
         let away = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.iter().any(|server| away.contains(server))
+        away.iter().any(|group| group.is_subset(servers))
     }
 
-    /// Learns that the server of a counter did not answer; of several it is not known which one.
-    fn learn(&self, servers: Vec<String>) {
-        if let Ok([server]) = <[String; 1]>::try_from(servers) {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(server);
-        }
+    /// Learns that a server of a counter did not answer.
+    fn learn(&self, servers: BTreeSet<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(servers);
     }
 }
 

@@ -6,6 +6,7 @@
 //! them are loaded again, under the next epoch. Their sum is compared with the ledger by the
 //! reconciliation, which repairs single buckets.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use redis_connection::Script;
@@ -64,7 +65,7 @@ impl Buckets {
 
     /// The servers of the buckets, as [`Counters::servers`].
     #[must_use]
-    pub fn servers(&self, item: ItemId) -> Vec<String> {
+    pub fn servers(&self, item: ItemId) -> BTreeSet<String> {
         self.counters.servers(item)
     }
 

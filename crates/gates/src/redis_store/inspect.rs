@@ -1,5 +1,6 @@
 //! Reads counters without loading them, and repairs them: for the audit and the reconciliation.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use redis_connection::Script;
@@ -19,16 +20,18 @@ static REPAIR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("cou
 static FORGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_forget.lua")));
 
 impl Counters {
-    /// The servers that have the parts of an item's counter, as far as they are known now.
+    /// The servers that have the parts of an item's counter. One that is not known now has an empty name.
     #[must_use]
-    pub fn servers(&self, item: ItemId) -> Vec<String> {
+    pub fn servers(&self, item: ItemId) -> BTreeSet<String> {
         let redis = self.redis.shared();
         let tag = |part: usize| match self.layout.parts {
             1 => format!("item:{item}"),
             _ => format!("item:{item}:{part}"),
         };
-        let servers = (0..self.layout.parts).filter_map(|part| redis.server_of_tag(&tag(part)));
-        servers.map(|server| server.name().to_owned()).collect()
+        let servers = (0..self.layout.parts).map(|part| redis.server_of_tag(&tag(part)));
+        servers
+            .map(|server| server.map_or_else(String::new, |node| node.name().to_owned()))
+            .collect()
     }
 
     /// Reads a counter, loaded or not, of any epoch. Of several parts it answers the sum and the
