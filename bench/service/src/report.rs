@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::figures::{Figures, Line};
 use crate::goals::Bound;
-use crate::measure::Build;
 use crate::processes::{BARE, DATABASE, GENERATOR, PROXY, REDIS, SERVICE};
 use crate::sample::Round;
 use loadtest::circumstances::Circumstances;

@@ -12,7 +12,7 @@ use crate::zookeeper;
 #[cfg(feature = "redis")]
 use crate::{demo, redis};
 
-/// Lists cards behind the feature that they need; `all()` needs none.
+/// Lists cards, each group under the feature that it needs; `all()` stands for none.
 macro_rules! cards {
     ($(#[$needs:meta] $($card:path),*;)*) => { &[$($(#[$needs] &$card,)*)*] };
 }

@@ -8,7 +8,7 @@ use crate::document::{Document, Table, capitalised};
 use crate::options::Switch;
 use crate::spread::Spread;
 
-const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. *Rank* is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases in milliseconds, retries included. *Retries* are attempts of clients after the first. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
+const LEGEND: &str = "Rates are medians of the rounds with their lowest and highest. Rank is the best and the worst rank by accepted purchases per second that the rounds leave possible: where it is a range, the differences are inside the noise. Latency is that of accepted purchases in milliseconds, retries included. Retries are attempts of clients after the first. Oversold, undersold, lost, phantom and duplicates are those of the worst round.";
 
 /// A column of a table of figures: its name, whether a terminal has room for it, and its cells.
 type Column = (&'static str, bool, fn(&Row) -> String);
@@ -43,7 +43,7 @@ pub fn document(comparison: &Comparison, charts: Vec<Chart>) -> Document {
     document.table(in_short(comparison));
     document.paragraph("Arbiter on; in parentheses the slowest and the fastest round.");
     document.heading("Figures");
-    document.paragraph(LEGEND.replace('*', ""));
+    document.paragraph(LEGEND);
     let setups = [(Switch::On, 1), (Switch::On, 2), (Switch::Off, 1), (Switch::Off, 2)];
     for rows in setups.map(|(arbiter, instances)| comparison.rows_of(arbiter, instances)) {
         let Some(first) = rows.first() else { continue };

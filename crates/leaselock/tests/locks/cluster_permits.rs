@@ -117,8 +117,8 @@ async fn a_replica_that_missed_permits_grants_them_again_until_the_first_holders
     assert!(!second.lost().is_cancelled() && !third.lost().is_cancelled());
 }
 
-/// A permit of `semaphore` that was not given back for the length of a lease is lost for good, and a
-/// failover may take longer: it is left out.
+/// Asserts that each client holds again after `fault`. A permit of `semaphore` that was not given back within its lease is
+/// lost for good, and a failover may take longer: this kind is left out.
 async fn everybody_gets_them_again(
     cluster: &RedisCluster,
     what: &str,

@@ -176,7 +176,7 @@ async fn plays_a_process_when_asked() {
                 if !may_go_on().await {
                     return;
                 }
-                // With the highest fence, the store has none to refuse.
+                // The store refuses no write that shows the highest fence.
                 let shown = if role == "WritesBare" { u64::MAX } else { fence };
                 say(if number.write(LATE, shown).await { "wrote" } else { "refused" });
                 drop(guard);

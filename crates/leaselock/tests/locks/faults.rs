@@ -139,8 +139,8 @@ async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
     }
 }
 
-/// M2 with a process of its own: it looks, is stopped beyond its lease, and then writes. The late write comes through
-/// without a fence alone.
+/// M2 with a process of its own: it looks, is stopped beyond its lease, and then writes. Only without a fence is the late
+/// write kept.
 async fn late_writes(role: Role) {
     let testbed = Testbed::new();
     Number::make(&testbed).await;

@@ -89,7 +89,7 @@ fn a_lock_from_an_ended_runtime_is_notified() {
             assert!(rounds < 20, "no release notified the waiter");
             let holder = granted("token", &other, LONG_LEASE).await;
             let waits = queued(&process, LONG_LEASE).await;
-            // It has a connection for notifications by then.
+            // Meanwhile it connects for notifications.
             sleep(SHORT_LEASE / 3).await;
             let_go("token", holder).await;
             let_go("token", waits.await.expect("no panic")).await;
