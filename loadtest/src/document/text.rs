@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use super::{Document, Part, Table};
 
-/// The colours of right and wrong, as a terminal names them.
+/// A good conclusion is green; a bad one, and a cell in bold, is red and bold.
 const GOOD: &str = "32";
 const BAD: &str = "1;31";
 

@@ -204,8 +204,8 @@ fn since_start() -> Duration {
     Duration::ZERO
 }
 
-#[cfg(test)]
 #[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 
