@@ -19,8 +19,8 @@ pub struct Arguments {
     contract: bool,
 }
 
-/// Creates the database if it is missing, and runs the migrations that it has not seen. Exit 1 while the ledger is away,
-/// so that systemd starts it again.
+/// Creates the database if it is missing, and runs the migrations that it has not seen. Exit 1 while the ledger is away:
+/// another start may go well.
 pub async fn run(file: Option<&Path>, arguments: Arguments) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;

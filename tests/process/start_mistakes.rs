@@ -109,7 +109,7 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
     assert_eq!(operators.expect("it is checked")["state"], "warning", "{fine:#}");
 }
 
-/// The unit of systemd runs it before each start, and makes no further start after exit 2.
+/// Exit 2 is a mistake, which another start does not heal.
 #[tokio::test]
 async fn migrate_may_be_tried_again_while_the_ledger_is_away() {
     let shop = Shop::new().await;
