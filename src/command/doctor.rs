@@ -35,7 +35,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let findings = match super::settings(file) {
         Ok(config) => examine(&config).await,
         Err(sentence) => {
-            let remedy = "correct the setting; src/config/defaults.toml, and those of extensions, describe each";
+            let remedy = "correct the setting; src/config/defaults.toml and extensions/*/src/defaults.toml describe each, in the Debian package /usr/share/doc/seckill/defaults.toml";
             vec![Finding::bad("settings", State::Failed, sentence, remedy)]
         }
     };

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use crate::config::Config;
 use ledger::schema::{self, MIGRATIONS};
 
-use super::ExitResult;
 use super::output::print_line;
 use super::progress::Progress;
+use super::{ExitResult, check, refuse};
 
 /// The arguments: how far the schema is brought.
 #[derive(clap::Args)]
@@ -19,11 +19,18 @@ pub struct Arguments {
     contract: bool,
 }
 
-/// Creates the database if it is missing, and runs the migrations that it has not seen.
+/// Creates the database if it is missing, and runs the migrations that it has not seen. Exit 1 while the ledger is away:
+/// another start may go well.
 pub async fn run(file: Option<&Path>, arguments: Arguments) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
-    migrate(&config, arguments.contract).await?;
+    if let Some(sentence) = check::mysql::absence(&config).await {
+        return refuse(sentence);
+    }
+    if let Err(sentence) = migrate(&config, arguments.contract).await {
+        let is_away = check::mysql::absence(&config).await.is_some();
+        return if is_away { refuse(sentence) } else { Err(sentence) };
+    }
     print_line("the schema is up to date");
     Ok(ExitCode::SUCCESS)
 }

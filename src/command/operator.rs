@@ -23,6 +23,7 @@ use super::output::{counted, print_line};
 pub enum Action {
     /// Create the account of an operator. The password is asked for on a terminal.
     Create {
+        /// The user name of the account.
         #[arg(value_parser = parse_name)]
         name: Username,
         /// operator runs sales and reads its own actions; admin reads those of all.
@@ -33,8 +34,10 @@ pub enum Action {
     },
     /// Give a role to an account that exists. It has to sign in again.
     Grant {
+        /// The user name of the account.
         #[arg(value_parser = parse_name)]
         name: Username,
+        /// operator or admin.
         #[arg(long, default_value = "operator", value_parser = parse_role)]
         role: Role,
     },
@@ -42,11 +45,13 @@ pub enum Action {
     List,
     /// Make an operator a buyer, and end its sessions.
     Revoke {
+        /// The user name of the account.
         #[arg(value_parser = parse_name)]
         name: Username,
     },
     /// Set a forgotten password, and end all sessions of the account.
     Password {
+        /// The user name of the account.
         #[arg(value_parser = parse_name)]
         name: Username,
         #[command(flatten)]

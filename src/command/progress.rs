@@ -101,10 +101,12 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Removes the bar.
+    /// Removes the bar; after plain lines, says that it was the last of them.
     fn drop(&mut self) {
-        if self.is_terminal && self.shown.is_some() {
-            draw(true, "");
+        if self.shown.is_some() {
+            let seconds = self.began.elapsed().as_secs();
+            let last = format!("seckill: {}: ended after {seconds} s", self.what);
+            draw(self.is_terminal, if self.is_terminal { "" } else { last.as_str() });
         }
     }
 }

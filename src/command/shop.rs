@@ -35,6 +35,7 @@ pub enum Action {
 /// The shop that an action is about.
 #[derive(clap::Args)]
 pub struct NamedShop {
+    /// The name of the shop: letters of English, digits, '.', '_' and '-'.
     #[arg(value_parser = parse_name)]
     name: String,
 }

@@ -1,5 +1,7 @@
 //! The description of the API: what the attributes of the routes say, and what holds for all of them.
 
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -32,6 +34,14 @@ pub(super) fn begin() -> OpenApi {
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     document.components.get_or_insert_default().add_security_scheme("bearer", bearer);
     document
+}
+
+/// Answers what stands at the `type` of a problem: its row of the table.
+pub(super) async fn explain(Path(code): Path<String>) -> Response {
+    match tables().concat().iter().find(|kind| kind.code() == code) {
+        Some(kind) => problem::table(&[&[*kind]]).into_response(),
+        None => problems::NOT_FOUND.problem().into_response(),
+    }
 }
 
 /// Adds to each operation its id, who may call it, and the form of its failures.

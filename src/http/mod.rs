@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use pages::policy_of as page_policy;
 
 use axum::Router;
-use axum::routing::any;
+use axum::routing::{any, get};
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::openapi::OpenApi;
@@ -145,6 +145,7 @@ pub fn application(
     // Otherwise the file server would answer unknown addresses of the API, with a page.
     let unknown = any(async || problems::NOT_FOUND.problem());
     let api = api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);
+    let api = api.route("/problems/{code}", get(document::explain));
     let all = extended.fold(api.merge(pages).with_state(state), Router::merge);
     layers::wrap(all, parts)
 }

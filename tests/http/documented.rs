@@ -29,6 +29,17 @@ async fn the_document_is_served_and_shown() {
     assert!(!page.text.contains("https://"), "{}", page.text);
 }
 
+#[tokio::test]
+async fn the_type_of_a_problem_leads_to_its_meaning() {
+    let (_shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    let refused = stranger.get("/api/items/4711").await;
+    let meaning = stranger.get(refused.json["type"].as_str().expect("an address")).await;
+    let is_its_row = meaning.text.contains("| 404 | `item_not_found` |");
+    assert_eq!((meaning.status, is_its_row), (200, true), "{}", meaning.text);
+    assert_problem(&stranger.get("/problems/none").await, (404, "not_found"), "no such type");
+}
+
 #[test]
 fn the_document_lists_every_word_of_the_options() {
     let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");

@@ -109,6 +109,24 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
     assert_eq!(operators.expect("it is checked")["state"], "warning", "{fine:#}");
 }
 
+/// Exit 2 is a mistake, which another start does not heal.
+#[tokio::test]
+async fn migrate_may_be_tried_again_while_the_ledger_is_away() {
+    let shop = Shop::new().await;
+    let url = shop.config.database_url.reveal();
+    let (before, _) = url.split_once('@').expect("a user");
+    let wrong_password = url.replacen(before, "mysql://seckill:wrong", 1);
+    let away = "mysql://u:p@127.0.0.1:9/seckill";
+    for (expected, url, words) in [
+        (1, away, "no server answers at 127.0.0.1:9"),
+        (2, &*wrong_password, "the schema cannot be brought up to date"),
+    ] {
+        let ended = program(&shop, &["migrate"]).env("DATABASE_URL", url).output().await;
+        let (code, text) = told(&ended.expect("it runs"));
+        assert_eq!((code, text.contains(words)), (expected, true), "{text}");
+    }
+}
+
 /// The doctor names what stops no start, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_doctor_names_what_a_start_waits_for_or_does_without() {

@@ -21,8 +21,9 @@ const TLS_PARAMETERS: [&str; 8] =
 /// A sentence for the operator; it never shows the URL, which holds a password.
 pub fn read(url: &str) -> Result<Vec<MySqlConnectOptions>, String> {
     if url.is_empty() {
-        return Err("DATABASE_URL is not set: mysql://user:password@host:port/database, or leave \
-                    `seckill dev` running in this folder"
+        return Err("DATABASE_URL is not set: mysql://user:password@host:port/database; or leave \
+                    `seckill dev` running in this folder; or take the settings of an installed \
+                    service: set -a; . /etc/seckill/seckill.env; set +a"
             .to_owned());
     }
     let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);

@@ -39,7 +39,7 @@ pub struct Problem {
 /// The body of an error.
 #[derive(Serialize, ToSchema)]
 pub struct ProblemBody<'a> {
-    /// The type of problem; `/docs` lists all types.
+    /// The type of problem: an address that says what it means. `/docs` lists all types.
     #[schema(example = "/problems/sold_out")]
     #[schema(value_type = String)]
     r#type: ProblemUri,

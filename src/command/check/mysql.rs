@@ -7,7 +7,7 @@ use mysql_connection::Database;
 use mysql_connection::check::{self as server, Fault};
 use mysql_connection::engine::Engine;
 
-use super::{Finding, State};
+use super::{Finding, State, first};
 
 /// The message about a database that accepts a forbidden row.
 const CHECKS_IGNORED: &str = "MySQL accepted a row that the CHECK constraints of the ledger forbid, so buyers could exceed their limit";
@@ -60,6 +60,11 @@ async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> l
     });
     findings.push(check_connections(config, server::connections_max(pool).await?));
     Ok(())
+}
+
+/// Why the ledger cannot be reached now, if another try may go well.
+pub async fn absence(config: &Config) -> Option<String> {
+    first(&[reach(config).await], State::Waiting)
 }
 
 /// Connects once. One host that answers is enough; without one, the first of them says why.
@@ -128,7 +133,7 @@ fn explain_number(number: u16, at: &str, message: &str) -> Finding {
         1045 | 1698 => (
             State::Failed,
             format!("MySQL at {at} refuses the user or the password of DATABASE_URL"),
-            "correct them, or set the password of the account with ALTER USER",
+            "correct them, make the account with CREATE USER, or set its password with ALTER USER",
         ),
         1044 | 1142 | 1143 => (
             State::Failed,
