@@ -8,9 +8,8 @@ use serde::Serialize;
 
 use crate::{CannotJudge, OrCannotJudge};
 
-/// The codes of refusals for which the units that are left do not matter.
-const NO_SALE: [&str; 5] =
-    ["strategy_unavailable", "sale_not_started", "sale_ended", "sale_paused", "draw_only"];
+/// The codes of refusals by a sale that is not open.
+const NOT_OPEN: [&str; 4] = ["sale_not_started", "sale_ended", "sale_paused", "draw_only"];
 
 /// One attempt at a purchase and the answer to it.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -91,7 +90,13 @@ impl Answer {
     /// nothing about how stock is sold.
     pub fn is_no_sale(&self) -> bool {
         matches!(self.status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422)
-            || NO_SALE.contains(&&*self.code)
+            || self.code == "strategy_unavailable"
+            || self.is_of_closed_sale()
+    }
+
+    /// Whether the sale was not open: the units that are left do not matter then.
+    pub fn is_of_closed_sale(&self) -> bool {
+        NOT_OPEN.contains(&&*self.code)
     }
 
     /// Whether another request with the same key was being processed. The outcome of that one stays

@@ -38,10 +38,10 @@ pub fn undersold(evidence: &Evidence<'_>) -> Faults {
 }
 
 /// Units that the buyers asked for and were allowed to have. What surely never reached the service
-/// was not asked for, nor what no open sale was asked for.
+/// was not asked for, nor what a sale was asked for that was not open.
 fn demand(evidence: &Evidence<'_>) -> i64 {
     let mut asked: HashMap<i64, i64> = HashMap::new();
-    let counts = |answer: &&Answer| answer.last && answer.was_sent() && !answer.is_no_sale();
+    let counts = |answer: &&Answer| answer.last && answer.was_sent() && !answer.is_of_closed_sale();
     for answer in evidence.answers.iter().filter(counts) {
         *asked.entry(answer.buyer).or_default() += 1;
     }
