@@ -276,7 +276,7 @@ mod tests {
         let mut config = Config::defaults();
         let found = |config: &Config, flush_at_commit, binlog_unsynced| {
             let found = check_durability(config, flush_at_commit, binlog_unsynced);
-            super::super::first(&found, State::Failed)
+            first(&found, State::Failed)
         };
         assert_eq!(found(&config, 1, false), None);
         for (flush, unsynced) in [(2, false), (0, false), (1, true)] {
