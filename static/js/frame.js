@@ -33,8 +33,9 @@ export function startFrame(titleKey) {
 /** The way to the lab, and the other languages, each under its own name. */
 function drawFoot() {
   const others = Object.entries(LANGUAGES).filter(([code]) => code !== language);
+  const names = new Intl.DisplayNames([languageTag], { type: 'language' });
   const buttons = others.map(([code, { name, tag }]) =>
-    el('button', { class: 'foot-link', type: 'button', lang: tag, text: name, onClick: () => chooseLanguage(code) }),
+    el('button', { class: 'foot-link', type: 'button', lang: tag, title: names.of(code), text: name, onClick: () => chooseLanguage(code) }),
   );
   // The name in the head leads there too, but a phone has no room for it.
   const account = el('a', { id: 'account-link', href: '/account.html', text: text('nav.account') });

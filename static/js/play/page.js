@@ -135,9 +135,12 @@
       playing += 1;
       const key = !found.isWhole ? 'gaveUp' : found.schedules === null ? 'searchedStates' : 'searched';
       note = say(key, { states, schedules: numbers.format(found.schedules ?? 0) });
-      return draw();
+      if (allFaults().length > 0 && chosen.faults.length === 0) note += ` ${say('withoutFault')}`;
+      draw();
+      return byId('verdict').scrollIntoView({ block: 'nearest' });
     }
     note = say('found', { steps: found.oversells.length });
+    byId('verdict').scrollIntoView({ block: 'start' });
     await play(found.oversells);
   }
 
@@ -187,7 +190,7 @@
     });
     const focused = document.activeElement?.id;
     byId('columns').replaceChildren(...columns);
-    if (focused?.startsWith('step-')) byId(focused)?.focus();
+    if (focused?.startsWith('step-')) byId(focused)?.focus({ preventScroll: true });
   }
 
   function drawEvents(state) {
@@ -252,6 +255,7 @@
     const button = byId('language');
     button.textContent = globalThis.PLAY_WORDS[other].name;
     button.lang = globalThis.PLAY_WORDS[other].tag;
+    button.title = new Intl.DisplayNames([words.tag], { type: 'language' }).of(other);
     const group = (key, isSafe) => {
       const options = [...programs.values()].filter((source) => source.safe === isSafe);
       return make('optgroup', { label: words[key] }, ...options.map((source) => make('option', { value: source.name, text: source.name })));
@@ -285,9 +289,10 @@
         note = '';
         draw();
       });
-      return make('label', {}, tick, ` ${say('allowed')}: ${say(FAULT_WORDS[fault])}`);
+      return make('label', {}, tick, ` ${say(FAULT_WORDS[fault])}`);
     });
     byId('faults').replaceChildren(...labels);
+    byId('faults').parentElement.hidden = labels.length === 0;
   }
 
   async function showChapter(address) {

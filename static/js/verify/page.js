@@ -20,7 +20,9 @@
     document.documentElement.lang = language;
     document.title = say('title');
     for (const place of document.querySelectorAll('[data-word]')) place.textContent = say(place.dataset.word);
-    byId('language').textContent = words[language === 'en' ? 'zh' : 'en'].name;
+    const other = language === 'en' ? 'zh' : 'en';
+    byId('language').textContent = words[other].name;
+    byId('language').title = new Intl.DisplayNames([language], { type: 'language' }).of(other);
   }
 
   /** @param {string} tone @param {string} heading @param {...HTMLElement} children */

@@ -65,6 +65,22 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
     page.close().await;
 }
 
+/// A search brings the verdict and the units under it into the window of a phone. Without a fault a lock holds: then
+/// the verdict says what was left out.
+#[tokio::test]
+async fn a_phone_shows_the_units_under_the_verdict() {
+    let page = open("", PHONE).await;
+    page.click_until("#find", "#verdict", "Oversold: 2 orders for a stock of 1").await;
+    let seen = "[...document.querySelectorAll('#verdict, #tiles')].map((one) => one.getBoundingClientRect())\
+         .every(({ top, bottom }) => top > -2 && bottom <= innerHeight)";
+    page.until("the verdict and the units", seen).await;
+    // Another schedule alone would load nothing.
+    page.visit_elsewhere("about:blank").await;
+    show(&page, "strategy=lock-redis").await;
+    page.click_until("#find", "#verdict", "without a fault: tick one above").await;
+    page.close().await;
+}
+
 #[test]
 fn the_page_is_small() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
