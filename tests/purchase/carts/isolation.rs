@@ -186,7 +186,9 @@ async fn write_carts(instances: [&Instance; 2], items: &[i64], log: &Log) {
         let order = order_id(&answer);
         log.wrote(&order, "sold", &wanted);
         if number % 4 == 0 {
-            buyer.step(&order, "cancellation").await.expect_status(200);
+            // On a busy machine an item may be asked for too much.
+            let cancel = || buyer.step(&order, "cancellation");
+            until("a cancellation", cancel, |answer| answer.status == 200).await;
             log.wrote(&order, "cancelled", &wanted);
         }
     });
