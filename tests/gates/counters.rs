@@ -1,22 +1,12 @@
 //! Promises of single gates beyond the conformance of all: a retry takes units once, returned units
 //! are sold, a lost counter is loaded again, and a compared timestamp is a whole second.
 
-use faulty_link::Trap;
-use futures::future::join_all;
 use gates::redis_store::takes::TakeReceipt;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
 use ledger::write::{Arbiter, Conflict, OrderWrite, StockWrite};
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::{ItemId, Outcome, Purchase};
-use shop_metrics::Metrics;
 
-use crate::http::order_id;
-use crate::support::{
-    Instance, Shop, assert_clean, eventually, hold_stock_row, link_to, own_redis, patient,
-    purchase, until, until_in_flight, until_running,
-};
+use crate::support::prelude::*;
+use crate::support::{own_redis, purchase};
 
 /// An item of five units, up to nine for each buyer, and its Redis as gates see it.
 struct GateTestbed {

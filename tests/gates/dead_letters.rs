@@ -4,12 +4,9 @@ use gates::redis_store::queue::{Push, Reader, Resolution};
 use gates::redis_store::{Counters, Queue};
 use gates::redis_stream;
 use ledger::write::{Arbiter, StockWrite};
-use serde_json::{Value, json};
-use shop_domain::{ItemId, Outcome, Purchase, UserId};
-use shop_metrics::Metrics;
 
-use crate::process::program::run;
-use crate::support::{self, Shop, until_running};
+use crate::support;
+use crate::support::prelude::*;
 
 /// How an operator drops a dead letter.
 const DROP: [&str; 3] = ["--drop", "--reason", "the price was wrong"];

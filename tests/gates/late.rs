@@ -3,14 +3,12 @@
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use seckill::config::RuntimeCount;
-use serde_json::json;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 
-use crate::support::{Answer, Instance, Shop, patient};
+use crate::support::prelude::*;
 
 /// The lease of a holder that is to stand still for longer.
 const LEASE: Duration = Duration::from_millis(1_500);

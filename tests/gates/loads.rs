@@ -2,17 +2,12 @@
 //! the same time. The arbiter is off in most of these tests: then a unit that is counted twice is
 //! a unit that is sold twice.
 
-use faulty_link::Fault;
-use futures::future::join_all;
 use gates::redis_store::{Buckets, Gathered, Take};
-use seckill::config::Config;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::{ItemId, Purchase, UserId};
 use sqlx::MySql;
 use sqlx::pool::PoolConnection;
 
-use crate::support::{self, FaultyLink, Instance, Shop, link_to, redis_url, until};
+use crate::support;
+use crate::support::prelude::*;
 
 const STRATEGY: &str = "redis-lua";
 /// The claim of an item's first load.

@@ -8,10 +8,9 @@ use gates::redis_stream;
 use ledger::rows::audit::recent_sales;
 use seckill::audit::audit;
 use seckill::job::{Bounds, Reconcile};
-use shop_domain::ItemId;
-use shop_metrics::Metrics;
 
-use crate::support::{self, Shop};
+use crate::support;
+use crate::support::prelude::*;
 
 /// Units of each item, by the ledger.
 const STOCK: i64 = 10;

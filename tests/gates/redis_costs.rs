@@ -1,15 +1,13 @@
 //! What an order costs Redis: commands, and time of its processor. The figures are printed; with
 //! `SECKILL_TEST_REDIS=cluster` they are those of three primaries with a replica each.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
 use dev_servers::RedisServer;
 use futures::StreamExt;
-use serde_json::json;
 
-use crate::support::{self, Instance, Shop, assert_clean, rounds};
+use crate::support::prelude::*;
+use crate::support::{self, rounds};
 
 /// Buyers at once.
 const AT_ONCE: usize = 32;

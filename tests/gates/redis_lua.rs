@@ -1,17 +1,13 @@
 //! The script of `redis-lua` checks the buyer's limit and the sale's window besides the stock.
 
-use futures::future::join_all;
 use gates::redis_store::Take;
 use ledger::rows::items;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::{ItemId, Purchase, SaleWindow};
-use time::{Duration, OffsetDateTime};
+use shop_domain::SaleWindow;
+use time::Duration;
 use tokio::time::Instant;
 
-use crate::support::{
-    Answer, Instance, Shop, assert_clean, eventually, own_redis, purchase_of, until,
-};
+use crate::support::own_redis;
+use crate::support::prelude::*;
 
 const STRATEGY: &str = "redis-lua";
 

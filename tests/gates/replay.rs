@@ -1,17 +1,15 @@
 //! The shortest schedule that the search finds for an unsafe strategy, on the real strategy with real
 //! servers: it oversells there, too.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicI64;
 
 use failpoint::hold::Director;
 use gates::{Breaks, LIST};
 use schedules::machine::Phase;
 use schedules::{Action, Machine, Program, Settings, search};
-use serde_json::json;
-use time::OffsetDateTime;
 
-use crate::support::{Answer, BOUND, Instance, Shop, patient, rounds};
+use crate::support::prelude::*;
+use crate::support::rounds;
 
 /// How often each schedule is replayed.
 const ROUNDS: u32 = 3;

@@ -1,15 +1,10 @@
 //! Conformance of every strategy on THE LIST: with the arbiter on none oversells; with it off the
 //! safe ones still do not, with one instance and with two; the others are caught.
 
-use std::collections::BTreeMap;
-
-use futures::future::join_all;
 use gates::{Breaks, LIST, WaitFor};
-use serde_json::{Value, json};
 
-use crate::http::order_id;
 use crate::support::crowd::metric;
-use crate::support::{Answer, Instance, Shop, assert_clean, patient};
+use crate::support::prelude::*;
 
 /// Units of an item and buyers who want one, all at once.
 const STOCK: i64 = 40;

@@ -12,15 +12,12 @@ mod replicas;
 mod same_key;
 mod stopping;
 
-use futures::future::join_all;
 use gates::redis_store::Queue;
 use gates::redis_store::queue::Push;
-use seckill::config::Config;
-use shop_domain::{ItemId, Purchase};
 use sqlx::{MySql, Transaction};
 
-use crate::http::order_id;
-use crate::support::{self, Answer, Client, Instance, Shop, eventually, hold_stock_row};
+use crate::support;
+use crate::support::prelude::*;
 
 const STREAM: &str = "redis-stream";
 

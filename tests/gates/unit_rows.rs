@@ -4,10 +4,8 @@
 use extension::job::Job;
 use ledger::rows::tables::unit_rows::POOL_MAX;
 use seckill::job::Reconcile;
-use serde_json::json;
-use shop_metrics::Metrics;
 
-use crate::support::{Answer, Instance, Shop, assert_clean, until_in_flight};
+use crate::support::prelude::*;
 
 const STRATEGY: &str = "mysql-unit-rows";
 const NEVER_MS: u64 = 3_600_000;

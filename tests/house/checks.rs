@@ -1,11 +1,10 @@
 //! The list of checks, `tests/checks.md`, has a row for each of them, and names tests that exist.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use crate::house::docs::{code_spans, read, root};
 use crate::support::files_below;
+use crate::support::prelude::*;
 
 /// An invariant that the audit of the load test has no figures for.
 const NOT_JUDGED: &str = "audit I7";

@@ -1,7 +1,6 @@
 //! Every command that README, CONTRIBUTING and `docs` show exists as it is shown: targets of make, scripts,
 //! subcommands, arguments, packages and features. Nothing is started; `scripts/walk-starts` starts what can be.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -12,6 +11,7 @@ use seckill::command::command_line;
 
 use crate::house::docs::{code_blocks, code_spans, pages, read, root};
 use crate::support::files_below;
+use crate::support::prelude::*;
 
 /// A command of a page: its words, and whether it stands alone, as something to type.
 struct Shown {

@@ -1,12 +1,11 @@
 //! Each dependency that a manifest names is used by that package's code: an unused one costs every build time.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use toml::{Table, Value};
 
+use crate::support::prelude::*;
 use crate::support::project;
 
 /// Dependencies that no code names; the manifest says why it has them. `package/dependency`.

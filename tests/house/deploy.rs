@@ -1,12 +1,12 @@
 //! The files of deployment: who may reach which server, and with whose password.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use web::address::Proxies;
 
 use crate::house::docs::{read, root};
+use crate::support::prelude::*;
 
 /// The folders of the overlays of Kubernetes.
 pub fn overlays() -> Vec<PathBuf> {

@@ -1,13 +1,12 @@
 //! What the documents say is checked against what is there: links, files and settings that they name. `commands`
 //! checks the commands, `reference` the pages that are made from the code.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use gates::LIST;
 use seckill::config::DEFAULTS;
 
+use crate::support::prelude::*;
 use crate::support::project;
 
 /// A first page that is longer is not read; the rest belongs to a page of `docs`.

@@ -1,13 +1,13 @@
 //! A test that does not run is no test: which ones `make test` leaves out, and who runs those.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use toml::{Table, Value};
 
 use crate::house::docs::{read, root};
-use crate::support::{files_below, unique};
+use crate::support::files_below;
+use crate::support::prelude::*;
 
 /// Why a test may be ignored: `make test-all` runs it, or another test does.
 const REASONS: [&str; 3] = ["slow: make test-all", "a measurement", "the child of "];

@@ -3,15 +3,14 @@
 //! `planted.toml` has the faults. The test copies the project and runs the rule there, by this test program itself, before
 //! and after it writes the fault.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Deserialize;
 
 use crate::house::docs::{read, root};
-use crate::support::{PROJECT, unique};
+use crate::support::PROJECT;
+use crate::support::prelude::*;
 
 /// Folders that are no part of the project, wherever they stand.
 const LEFT_OUT: [&str; 5] = ["target", "node_modules", ".git", ".data", ".ci"];

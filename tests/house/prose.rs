@@ -1,8 +1,8 @@
 //! The prose of comments and pages, as far as a program can judge it: habits that make a sentence a riddle are refused.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
+use crate::support::prelude::*;
 use crate::support::project;
 
 /// Folders whose comments and pages are read, and the kinds of files.

@@ -3,12 +3,12 @@
 //! when a page is out of date.
 
 use std::fs;
-use std::path::PathBuf;
 
 use gates::{Breaks, Card, LIST};
 use leaselock::{Capabilities, Fencing, KINDS, Primitive, Waiting};
 
 use crate::house::docs::root;
+use crate::support::prelude::*;
 
 /// The command that writes both pages.
 const COMMAND: &str = "SECKILL_WRITE_REFERENCE=1 cargo test --test integration reference";

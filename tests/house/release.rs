@@ -1,15 +1,13 @@
 //! The files of a release agree with each other: one version, one list of licences, one name of the archive.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use toml::{Table, Value};
 
 use crate::house::deploy::overlays;
 use crate::house::docs::{links, pages, read, root};
-use crate::support::unique;
+use crate::support::prelude::*;
 
 fn manifest(path: &str) -> Table {
     read(path).parse().unwrap_or_else(|error| panic!("{path}: {error}"))

@@ -3,11 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 use crate::house::docs::{read, root};
-use crate::support::unique;
+use crate::support::prelude::*;
 
 /// What `check-manifests` reads.
 const DEPLOYED: [&str; 2] = ["deploy/demo.env", "docker-compose.yml"];

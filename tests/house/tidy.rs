@@ -1,13 +1,12 @@
 //! The rules of the house, kept by a test: imports go one way, and what each folder must not know.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use gates::LIST;
 
 use crate::house::docs::root;
 use crate::support::files_below;
+use crate::support::prelude::*;
 
 /// What each part of `src` may import of the others. `app` knows all; the program's commands are
 /// outside the library.

@@ -1,12 +1,9 @@
 //! `seckill verify draw` as a program: what it says, and how it ends.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
-
 use super::program::PROGRAM;
-use crate::support::unique;
+use crate::support::prelude::*;
 
 /// A folder with the honest texts of the vectors.
 fn folder() -> PathBuf {

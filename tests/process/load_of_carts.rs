@@ -1,12 +1,11 @@
 //! The load test of orders of several items tells the truth: in its report, and by its exit code.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::program::{PROGRAM, loadtest, told};
-use crate::support::{Instance, Shop};
+use super::program::{PROGRAM, loadtest};
+use crate::support::prelude::*;
 
 /// Sends 600 orders of three of twelve items.
 async fn fire(shop: &Shop, instance: Option<&Instance>, more: &[&str]) -> (i32, String) {

@@ -3,11 +3,9 @@
 use std::os::unix::fs::symlink;
 use std::{env, fs};
 
-use futures::future::join_all;
-
-use super::program::{PROGRAM, beside, told};
+use super::program::{PROGRAM, beside};
 use crate::house::docs::root;
-use crate::support::{Instance, Shop, unique};
+use crate::support::prelude::*;
 
 /// Fires for three seconds with a tool of this path at a strategy, with the arbiter `on` or `off`.
 async fn fire(shop: &Shop, instance: &Instance, path: &str, tool: [&str; 3]) -> (i32, String) {

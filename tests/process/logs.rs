@@ -1,13 +1,9 @@
 //! No secret in the logs, whatever is logged and however.
 
-use reqwest::Method;
-use serde_json::json;
-use web::token::Role;
-
-use crate::process::program::{LoggedService, program};
-use crate::support::identity_keys::{TestKey, unsigned};
-use crate::support::identity_provider::{CLIENT_ID, TestIdentityProvider};
-use crate::support::{Client, Shop};
+use crate::process::program::LoggedService;
+use crate::support::identity_keys::unsigned;
+use crate::support::identity_provider::CLIENT_ID;
+use crate::support::prelude::*;
 
 /// What a token says is logged when the token is refused; it stays in its line.
 #[tokio::test]

@@ -1,20 +1,16 @@
 //! What operators use is checked against the service: alert rules, dashboards and the compose file
 //! against the metrics and the settings.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use events::metrics::EventMetrics;
 use seckill::config::DEFAULTS;
-use serde_json::{Value, json};
-use shop_metrics::{LockTime, Metrics};
+use shop_metrics::LockTime;
 
 use crate::house::docs::{read, root};
 use crate::support::crowd::metric;
-use crate::support::{BOUND, Shop, eventually, until_metric, when};
+use crate::support::prelude::*;
 
 const RULES: &str = "deploy/prometheus/rules.yml";
 const RULES_TEST: &str = "deploy/prometheus/rules_test.yml";

@@ -1,18 +1,12 @@
 //! The program as a process: killed, stopped, started wrongly, and judged by the load test.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
 use std::process::{Output, Stdio};
-use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::join_all;
-use serde_json::json;
 use tokio::process::{Child, Command};
-use web::token::Role;
 
-use crate::support::{Client, DRAW_KEY, Shop, assert_clean, is_whole, until};
+use crate::support::DRAW_KEY;
+use crate::support::prelude::*;
 
 /// How long a buyer keeps pressing: far longer than a dead instance keeps its locks.
 const PRESS_MAX: Duration = Duration::from_secs(30);

@@ -1,11 +1,10 @@
 //! Accounts of Redis that may not do everything (ACL): the service sells with what it needs, and `doctor` names what lacks.
 
 use dev_servers::RedisServer;
-use serde_json::{Value, json};
-use settings::Secret;
 
 use crate::process::start_mistakes::{assert_found, doctor};
-use crate::support::{Shop, own_redis};
+use crate::support::own_redis;
+use crate::support::prelude::*;
 
 /// A shop whose account of Redis has these rules, beside the password; `PREFIX` is the beginning of its keys.
 async fn shop_of_account(rules: &str) -> (RedisServer, Shop) {

@@ -6,22 +6,14 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 
-use futures::future::join_all;
-use reqwest::Method;
-use serde_json::json;
 use tokio::process::Command;
-use web::token::Role;
 
-use crate::process::program::{beside, program, stop, told};
+use crate::process::program::{beside, stop};
 use crate::process::sockets::{Folder, client_of};
+use crate::support::prelude::*;
 use crate::support::raw::Raw;
-use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, purchase_path, until_metric, when,
-};
 
 /// Descriptor 3 is the first that is passed. `exec` keeps the number of the process.
 const PASS: &str =

@@ -3,18 +3,15 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
 
 use hyper::client::conn::http2::Builder;
 use hyper_util::rt::TokioExecutor;
-use reqwest::Method;
-use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use crate::process::program::{program, signal, stop, told};
+use crate::process::program::{signal, stop};
 use crate::support::h2::{Carried, Http2};
-use crate::support::{Client, Shop, unique};
+use crate::support::prelude::*;
 
 /// A folder with a path for a socket in it. It goes with this value.
 pub struct Folder {

@@ -4,16 +4,13 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
-use dev_servers::{MysqlOptions, MysqlServer, RedisServer};
+use dev_servers::RedisServer;
 use forgetful_disk::SmallDisk;
-use futures::future::join_all;
-use serde_json::{Value, json};
-use settings::Secret;
 
-use crate::process::program::{LoggedService, program, told};
-use crate::support::{Shop, eventually, own_mysql, own_redis, servers, unique};
+use crate::process::program::LoggedService;
+use crate::support::prelude::*;
+use crate::support::{own_redis, servers};
 
 /// How long a start that is refused may take.
 const REFUSAL_MAX: Duration = Duration::from_secs(60);

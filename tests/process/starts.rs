@@ -1,19 +1,11 @@
 //! Starts that meet each other, and starts on servers that are set up wrongly.
 
-use std::path::Path;
-use std::time::Duration;
-
-use dev_servers::{MysqlOptions, MysqlServer};
-use futures::future::join_all;
 use ledger::schema;
-use serde_json::json;
-use settings::Secret;
 
-use crate::process::program::{program, signal, told};
+use crate::process::program::signal;
 use crate::process::start_mistakes::{assert_found, doctor, serve};
-use crate::support::{
-    Client, Shop, eventually, files_below, own_mysql, redis_url, servers, unique, until,
-};
+use crate::support::prelude::*;
+use crate::support::{files_below, servers};
 
 /// Starts at once; more than two, so that they meet in every step.
 const STARTS: usize = 5;

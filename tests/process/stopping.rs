@@ -2,18 +2,8 @@
 //!
 //! `SECKILL_TEST_ROUNDS=100` stops it a hundred times.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures::future::join_all;
-use reqwest::Method;
-use serde_json::json;
-use web::token::Role;
-
-use crate::process::program::{free_addr, program, serve, signal};
-use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, purchase_path, until, until_metric,
-};
+use crate::process::program::signal;
+use crate::support::prelude::*;
 
 /// Rounds of an ordinary run.
 const ROUNDS: u32 = 2;

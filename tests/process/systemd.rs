@@ -1,14 +1,12 @@
 //! What the program tells systemd (`sd_notify(3)`): the test listens in systemd's place.
 
-use std::time::Duration;
-
 use tokio::net::UnixDatagram;
 use tokio::process::Command;
 
-use crate::process::program::{free_addr, program, signal};
+use crate::process::program::signal;
 use crate::process::sockets::Folder;
+use crate::support::prelude::*;
 use crate::support::raw::Raw;
-use crate::support::{BOUND, Shop};
 
 /// The period of the watchdog, in microseconds: one that a busy machine keeps.
 const WATCHDOG_US: &str = "2000000";

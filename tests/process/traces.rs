@@ -3,18 +3,12 @@
 
 mod tree;
 
-use futures::future::join_all;
 use lifecycle::StopResult;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use reqwest::Method;
-use serde_json::json;
-use web::token::Role;
 
-use crate::process::program::{LoggedService, free_addr, program};
+use crate::process::program::LoggedService;
+use crate::support::prelude::*;
 use crate::support::trace_collector::{Collector, hex};
-use crate::support::{
-    Answer, Client, Instance, Shop, eventually, hold_stock_row, purchase_path, until_in_flight,
-};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";

@@ -4,14 +4,11 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::process::Output;
-use std::time::Duration;
 
-use serde_json::Value;
-
-use super::program::{beside, program};
+use super::program::beside;
 use crate::house::commands::{Prompted, prompted};
 use crate::house::docs::{code_blocks, read};
-use crate::support::{Instance, Shop, unique};
+use crate::support::prelude::*;
 
 const PAGE: &str = "docs/integrate.md";
 /// How long all commands may take together: far longer than they do on a busy machine.

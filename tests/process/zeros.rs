@@ -1,10 +1,9 @@
 //! Numbers of the settings: a 0 without a meaning is refused, whichever setting it is.
 
-use seckill::config::{Config, DEFAULTS};
+use seckill::config::DEFAULTS;
 
-use crate::process::program::{program, told};
 use crate::process::start_mistakes::{assert_found, doctor};
-use crate::support::{Shop, unique};
+use crate::support::prelude::*;
 
 /// A setting that is a whole number.
 struct Number {

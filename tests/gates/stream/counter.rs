@@ -1,9 +1,6 @@
 //! The item's counter in Redis counts the queued orders.
 
-use futures::future::join_all;
-use serde_json::json;
-
-use super::{STREAM, hold_up, in_ledger, key, queue, shop};
+use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_that_is_loaded_again_knows_what_is_queued() {

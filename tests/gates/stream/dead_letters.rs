@@ -3,13 +3,8 @@
 use futures::StreamExt;
 use gates::redis_store::queue::{DeadLetter, Reader};
 use ledger::write::{Arbiter, StockWrite};
-use serde_json::json;
-use shop_domain::{ItemId, Outcome};
-use shop_metrics::Metrics;
 
-use super::{STREAM, deliveries, ends_as, key, purchase, push, queue, queue_of, shop};
-use crate::http::assert_clean;
-use crate::support::{Shop, eventually, until, when};
+use super::*;
 
 /// A shop in which an order that cannot be decided soon becomes a dead letter.
 async fn hasty_shop() -> Shop {

@@ -1,19 +1,11 @@
 //! What is left of the queue when its Redis or its consumers die.
 
-use std::time::Duration;
-
 use dev_servers::{RedisOptions, RedisServer};
-use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::{Value, json};
-use settings::Secret;
-use web::token::Role;
 
-use super::{STREAM, hold_up, in_ledger, order, queue, shop, start_aside};
-use crate::http::{assert_clean, order_id};
-use crate::process::program::{free_addr, press, serve};
-use crate::support::{BOUND, Client, Shop, assert_has, eventually, purchase_path, seed, until};
+use super::*;
+use crate::support::seed;
 
 /// A shop with a Redis of its own, which writes a log.
 async fn shop_with_redis(line: &str) -> (Shop, RedisServer) {

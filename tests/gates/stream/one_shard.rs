@@ -5,14 +5,8 @@ use extension::job::Job;
 use gates::redis_store::queue::Reader;
 use redis_connection::Slot;
 use seckill::job::Reconcile;
-use serde_json::json;
-use settings::Secret;
-use shop_domain::ItemId;
-use shop_metrics::Metrics;
 
-use super::{STREAM, hold_up, in_ledger, purchase, push, queue, queue_of, shop};
-use crate::process::program::run_says;
-use crate::support::{Instance, Shop, eventually};
+use super::*;
 
 /// A cluster without replicas, and a shop on it.
 async fn sharded_shop() -> (RedisCluster, Shop) {

@@ -1,18 +1,10 @@
 //! A queued order: its owner sees it everywhere until the ledger decides, and the queue is bounded.
 
 use gates::redis_store::CounterError;
-use reqwest::Method;
 use seckill::failpoint::hold::Director;
-use serde_json::json;
-use shop_domain::{Purchase, UserId};
 use tokio::time::{Instant, timeout};
 
-use super::{
-    STREAM, ends_as, hold_up, in_ledger, order, purchase, push, queue_of, shop, start_aside,
-};
-use crate::http::{BOUND, assert_clean, assert_problem, order_id};
-use crate::support::event_stream::Events;
-use crate::support::{eventually, patient, until, until_running};
+use super::*;
 
 /// A buyer whom no other test of this process has.
 const BUYER: i64 = 74_110;

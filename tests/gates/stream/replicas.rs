@@ -1,20 +1,14 @@
 //! A 202 that waits for replicas (`queue.replicas_min`).
 
-use std::time::Duration;
-
 use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels, RedisServer};
 use faulty_link::Server;
-use futures::future::join_all;
 use gates::redis_store::CounterError;
 use gates::redis_store::queue::{Push, is_unknown};
-use serde_json::json;
-use settings::Secret;
 use shop_domain::OrderId;
 use tokio::time::Instant;
 
-use super::{STREAM, ends_as, hold_up, in_ledger, key, purchase, queue_of, queue_with, shop};
-use crate::http::{assert_clean, order_id};
-use crate::support::{Shop, eventually, link_to, own_redis, purchase_of, until};
+use super::*;
+use crate::support::own_redis;
 
 /// A shop on this Redis whose 202 waits for replicas.
 async fn shop_on(url: String, replicas_min: u32) -> Shop {

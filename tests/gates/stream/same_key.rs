@@ -1,17 +1,9 @@
 //! One key, several requests: with a queued order there is one order for the key.
 
-use faulty_link::Fault;
 use futures::StreamExt;
 use gates::redis_store::queue::{Push, Reader};
-use reqwest::Method;
-use serde_json::json;
-use settings::Secret;
 
-use super::{STREAM, counted, ends_as, in_ledger, key, purchase, push, queue_of, shop};
-use crate::http::{assert_clean, order_id};
-use crate::support::{
-    Client, Shop, eventually, link_to, purchase_path, redis_url, until, until_metric,
-};
+use super::*;
 
 /// The ledger is asked about a key before anything is queued under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

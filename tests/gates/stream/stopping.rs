@@ -2,14 +2,10 @@
 
 use lifecycle::StopResult;
 use seckill::consumer::EMPTYING_MAX;
-use serde_json::json;
-use sqlx::{MySql, Transaction};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{STREAM, deliveries, hold_up, in_ledger, queue, shop};
-use crate::http::{BOUND, assert_clean};
-use crate::support::{Shop, until};
+use super::*;
 
 /// Items with a queue. The orders of two are written by themselves, and those of the others in batches.
 const ITEMS: usize = 4;
