@@ -2,22 +2,15 @@
 
 pub mod planted;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
 
 use ledger_audit::{
     Answer, EXAMPLES_MAX, Evidence, History, InTime, Judgement, Ledger, Outcome, Reader,
     judge as audit_item, purchases,
 };
-use serde_json::Value;
-use web::token::Role;
 
-use crate::Run;
 use crate::events::CheckedEvents;
-use crate::item::SaleItem;
-use crate::service::Service;
-use crate::testbed::{Testbed, until};
+use crate::prelude::*;
 use crate::workload::Record;
 
 /// How long queued orders may take until they are decided, and counters until they are right.
@@ -197,7 +190,7 @@ pub async fn check_trial(
         let judgement = check_item(testbed, service, record, allowed).await;
         (item, judgement)
     });
-    for (item, checked) in futures::future::join_all(checked).await {
+    for (item, checked) in join_all(checked).await {
         trial.attempts += item.attempts();
         let CheckedItem { judgement, queued_lost, lost_with_writer, in_time, broken } = checked?;
         if item.control {

@@ -6,14 +6,11 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use protocol_models::batch::replay::explain_each;
 use protocol_models::trace::{BATCH_TARGET, Event};
-use serde_json::Value;
 
-use crate::Run;
+use crate::prelude::*;
 
 /// The filter of the log with which a process says these events, too.
 pub const FILTER: &str = "warn,ledger::protocol=trace";

@@ -1,12 +1,10 @@
 //! An item of a trial, with its buyers and its counts.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use loadtest::drive::message;
 use loadtest::drive::readers::AcceptedOrders;
 use loadtest::service::purchase_path;
-use serde_json::{Value, json};
+
+use crate::prelude::*;
 
 /// One item, sold by one strategy.
 pub struct SaleItem {

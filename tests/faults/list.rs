@@ -2,14 +2,13 @@
 
 use futures::future::LocalBoxFuture;
 
-use crate::TrialResult;
 use crate::checker::planted;
+use crate::prelude::*;
 use crate::rows::{
     batch, buyers, clock, crash, disk, draws, failover, held, locks, mysql, mysql_engines, network,
     orders, power, redis, redis_groups, service, vitess, waiting,
 };
 use crate::soak;
-use crate::testbed::Testbed;
 
 /// One kind of fault.
 pub struct Row {

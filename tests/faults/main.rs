@@ -14,6 +14,7 @@ mod events;
 mod item;
 mod list;
 mod options;
+mod prelude;
 mod readers;
 mod report;
 mod rows;
@@ -25,15 +26,12 @@ mod wire;
 mod workload;
 
 use std::fmt::Display;
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use checker::TrialOutcome;
 use list::{LIST, Row};
 use loadtest::progress::Steps;
-use options::Options;
 use report::Report;
-use testbed::Testbed;
+
+use crate::prelude::*;
 
 /// The result of one step of a trial; the error is a sentence for people.
 pub type Run<T> = Result<T, String>;
@@ -102,7 +100,7 @@ async fn run(options: &Options, rows: &[&'static Row]) -> ExitCode {
             let started = Instant::now();
             steps.begin(&format!("{} seed {seed}", row.name));
             // On a stack of its own: a trial is a large future.
-            let trial = Box::pin(tokio::time::timeout(TRIAL_MAX, (row.run)(&mut testbed, seed)));
+            let trial = Box::pin(timeout(TRIAL_MAX, (row.run)(&mut testbed, seed)));
             let trial = trial.await.unwrap_or_else(|_| {
                 Err(format!("the trial did not end in {} s", TRIAL_MAX.as_secs()))
             });

@@ -1,11 +1,9 @@
 //! What to run: our own options, and those of a test binary that `cargo test` passes to all.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use clap::Parser;
 
 use crate::list::SHORT;
+use crate::prelude::*;
 
 /// The first seed of a run that asks for none.
 const SEED_FIRST: u64 = 1;

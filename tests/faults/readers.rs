@@ -1,22 +1,13 @@
 //! Readers beside the buyers: they look at orders and lists on all instances, pay some orders and
 //! cancel some, so that the audit can judge what was answered in the order of time.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
 use hyper::header::HeaderValue;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
-use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use crate::Run;
-use crate::item::SaleItem;
 use ledger_audit::History;
 use loadtest::drive::Instance;
 use loadtest::drive::observer::Observer;
+
+use crate::prelude::*;
 
 /// A reader waits at most this time for an answer: longer than the service's deadline.
 const ANSWER_MAX: Duration = Duration::from_secs(6);

@@ -1,15 +1,7 @@
 //! What a run found: a line for each trial, a table at the end, and two files.
 
-use std::path::Path;
-use std::process::ExitCode;
-use std::time::Duration;
-
-use serde_json::{Value, json};
-
-use crate::TrialResult;
-use crate::checker::TrialOutcome;
 use crate::list::Row;
-use crate::options::Options;
+use crate::prelude::*;
 
 /// The least share of known-bad runs that must be caught, in percent.
 const CAUGHT_PERCENT_MIN: u32 = 95;

@@ -1,16 +1,11 @@
 //! Service processes: started, killed, stopped, frozen.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
-use hyper::body::Bytes;
 use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
 
 use crate::events;
-use crate::{Run, Said};
+use crate::prelude::*;
 use loadtest::counters;
 use loadtest::drive::connection::{Connection, Exchange, Reply};
 use loadtest::drive::message;

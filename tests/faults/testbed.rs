@@ -1,25 +1,19 @@
 //! The testbed of all trials: private servers, a database, and how a service is started on them.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use dev_servers::{
-    EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, OPERATOR, RedisOptions, RedisServer,
-    ZookeeperOptions, ZookeeperServer,
+    EtcdOptions, EtcdServer, OPERATOR, RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer,
 };
 use ledger::schema;
 use redis::aio::MultiplexedConnection;
 use seckill::config::Config;
 use settings::Secret;
 use shop_domain::UserId;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
-use sqlx::{ConnectOptions, Connection};
-use time::OffsetDateTime;
-use web::token::{Role, Tokens};
+use sqlx::ConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use web::token::Tokens;
 
-use crate::options::Options;
-use crate::service::Setup;
-use crate::{Run, Said, TrialResult, events};
+use crate::events;
+use crate::prelude::*;
 
 /// Signs the tokens of this run; the servers are thrown away after it.
 pub const SECRET: &str = "a secret for fault trials, of thirty-two characters and more";
@@ -174,7 +168,7 @@ impl Testbed {
             .ssl_mode(MySqlSslMode::Preferred)
             .disable_statement_logging();
         let connecting = MySqlConnection::connect_with(&options);
-        let connected = tokio::time::timeout(CONNECT_MAX, connecting).await;
+        let connected = timeout(CONNECT_MAX, connecting).await;
         let connected = connected.map_err(|_| "the database does not answer".to_owned())?;
         connected.map_err(|error| format!("an operator's connection: {error}"))
     }
@@ -215,7 +209,7 @@ impl Testbed {
     }
 
     /// A folder that goes with the run.
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -244,7 +238,7 @@ impl Testbed {
             self.redis.stop(),
             self.zookeeper.stop(),
             self.etcd.stop(),
-            futures::future::join_all(self.redlock.iter().map(RedisServer::stop)),
+            join_all(self.redlock.iter().map(RedisServer::stop)),
         );
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -277,6 +271,6 @@ pub async fn until<T, F: Future<Output = Option<T>>>(
         if tokio::time::Instant::now() >= end {
             return Err(format!("waited {} s in vain for {what}", bound.as_secs()));
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        sleep(Duration::from_millis(10)).await;
     }
 }

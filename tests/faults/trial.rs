@@ -1,24 +1,12 @@
 //! One trial: service processes, an item for each strategy, clients that buy, and a fault meanwhile.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use gates::LIST;
-use hyper::body::Bytes;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
-use serde_json::{Value, json};
 use shop_domain::outcome::Dependency;
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use web::token::Role;
 
-use crate::Run;
-use crate::checker::{self, Allowed, TrialOutcome};
-use crate::item::SaleItem;
-use crate::service::{Service, Setup};
-use crate::testbed::{Testbed, until};
-use crate::workload::{Pace, Workload};
+use crate::checker::{self, Allowed};
+use crate::prelude::*;
+use crate::workload::Workload;
 
 /// Left out: its lock never expires when its holder dies, which is what it is there to show.
 const WITHOUT_EXPIRY: &str = "lock-redis-setnx";
@@ -140,7 +128,7 @@ impl Trial {
     /// Waits for a time below `below_ms` milliseconds, which the seed chooses, and returns it in milliseconds.
     pub async fn wait_a_moment(&mut self, below_ms: u64) -> u64 {
         let after = self.random.random_range(0..below_ms);
-        tokio::time::sleep(Duration::from_millis(after)).await;
+        sleep(Duration::from_millis(after)).await;
         after
     }
 
@@ -209,7 +197,7 @@ pub async fn run_trial(
     }
     let recovered = trial.workload.recovered(RECOVERY_MAX).await;
     // Long enough that a trial is not over before its clients have bought.
-    tokio::time::sleep(testbed.sells.saturating_sub(begin.elapsed())).await;
+    sleep(testbed.sells.saturating_sub(begin.elapsed())).await;
     let Trial { services, workload, injections, allowed, .. } = trial;
     let records = workload.finish().await?;
     let proof = proof?;
@@ -229,7 +217,7 @@ async fn inject(
             let sold = trial.workload.items.iter().map(|item| (&item.strategy, item.sold()));
             return Err(format!("sells nothing: {:?}", sold.collect::<Vec<_>>()));
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        sleep(Duration::from_millis(5)).await;
     }
     Box::pin(fault(testbed, trial)).await
 }
@@ -238,7 +226,7 @@ async fn inject(
 pub async fn when_it_stops(sold: impl Fn() -> u64) -> u64 {
     let mut last = sold();
     for _ in 0..LOOKS_MAX {
-        tokio::time::sleep(LOOK_EVERY).await;
+        sleep(LOOK_EVERY).await;
         let before = std::mem::replace(&mut last, sold());
         if last == before {
             break;

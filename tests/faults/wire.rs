@@ -1,10 +1,8 @@
 //! A link to a server that can be broken in the ways in which links break.
 
-use std::time::Duration;
-
 use faulty_link::{Fault, FaultyLink, Trap};
 
-use crate::Run;
+use crate::prelude::*;
 
 /// A command of the database's protocol: "query" and its text.
 const BEGIN: &[u8] = b"\x03BEGIN";

@@ -4,19 +4,9 @@
 //! that some are in flight when the fault comes. It repeats purchases without a definite answer, with
 //! the same key. In between it repeats finished purchases, which must be answered as before.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use crate::Run;
-use crate::item::SaleItem;
+use crate::prelude::*;
 use crate::readers::Readers;
 use ledger_audit::{Answer, History, Outcome};
 use loadtest::drive::answer;

@@ -66,7 +66,7 @@ async fn first_load(shop: &Shop, item: ItemId) {
 
 /// Waits until `count` loads wait for the lock of the stock row.
 async fn loads_that_wait(shop: &Shop, count: i64) {
-    support::until_running(&shop.pool, "SELECT%FROM stock%", count).await;
+    until_running(&shop.pool, "SELECT%FROM stock%", count).await;
 }
 
 /// The first load is slow, so another instance loads too; what is taken meanwhile from the first
@@ -122,7 +122,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
     let (here, there) = (shop.counters(), by_way_of(&link, &shop).counters());
     let claimed = shop.hold(sqlx::query(FIRST_EPOCH).bind(item.get())).await;
     let reading = tokio::spawn(async move { there.read(item, None).await });
-    support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
+    until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
     link.set(Fault::Stall);
     claimed.rollback().await.expect("the row is free");
     first_load(&shop, item).await;
@@ -148,7 +148,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
     let claim = "SELECT epoch FROM redis_counters WHERE item_id = ? FOR UPDATE";
     let claims = shop.hold(sqlx::query(claim).bind(item.get())).await;
     let reading = tokio::spawn(async move { there.read(item, None).await });
-    support::until_running(&shop.pool, "UPDATE redis_counters%", 1).await;
+    until_running(&shop.pool, "UPDATE redis_counters%", 1).await;
     unlock(holder).await;
     let taken = taking.await.expect("no panic").expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
@@ -254,13 +254,13 @@ async fn a_gate_waits_for_the_rows_of_its_lists_no_longer_than_it_may() {
 /// The counter of an item cannot be loaded, and its buyers take all their turns: those of another item have their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_turns_of_an_item_are_its_own() {
-    let (shop, instance, stuck) = Shop::selling_with(json!({}), support::patient).await;
+    let (shop, instance, stuck) = Shop::selling_with(json!({}), patient).await;
     let other = instance.make_item(json!({})).await;
     instance.buyer(8).buy("redis-watch", other).await.expect_status(201);
     let holder = shop.hold(sqlx::query(FIRST_EPOCH).bind(stuck)).await;
     let presses = [1, 2, 3, 4].map(|buyer| instance.buyer(buyer).buying("redis-watch", stuck));
-    support::until_in_flight(&instance, 4).await;
-    support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
+    until_in_flight(&instance, 4).await;
+    until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
     instance.buyer(9).buy("redis-watch", other).await.expect_status(201);
     assert!(presses.iter().all(|press| !press.is_finished()), "the other buyer waited for them");
     holder.rollback().await.expect("the row is free");

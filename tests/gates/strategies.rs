@@ -239,7 +239,7 @@ async fn a_buyer_of_a_real_sale_chooses_neither_how_to_wait_nor_what_to_lock() {
 /// Several units are sold whole or not at all.
 async fn sells_whole_or_not_at_all(instance: &Instance, strategy: &str) {
     let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 4 })).await;
-    let path = crate::support::purchase_path(strategy, item);
+    let path = purchase_path(strategy, item);
     let buy = async |id: i64, quantity: i64| {
         let buyer = instance.buyer(id);
         buyer.outcome(buyer.post(&path, &json!({ "quantity": quantity })).await).await

@@ -48,7 +48,7 @@ async fn an_item_of_a_million_units_has_a_thousand_rows_and_gets_more_when_they_
     let most = i64::from(POOL_MAX);
     assert_eq!(rows(&shop, item).await, (most - 1, 0));
     // More than are free: the pool is filled to the brim, and all of it is taken.
-    let path = crate::support::purchase_path(STRATEGY, item);
+    let path = purchase_path(STRATEGY, item);
     instance.buyer(2).post(&path, &json!({ "quantity": POOL_MAX })).await.expect_status(201);
     assert_eq!(rows(&shop, item).await, (0, 0));
     assert_eq!(instance.buyer(3).buy(STRATEGY, item).await.status, 201);

@@ -264,7 +264,7 @@ async fn an_expiry_says_how_late_it_was() {
 #[tokio::test]
 async fn connections_in_use_are_counted() {
     let (shop, instance, item) = Shop::selling(json!({})).await;
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     // Each purchase waits for the row until its time is over; then it is sent again.
     let press = async {
         loop {

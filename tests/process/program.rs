@@ -121,13 +121,13 @@ pub async fn press(client: Client, path: String, key: String) -> (Option<String>
     let mut first = None;
     let until = tokio::time::Instant::now() + PRESS_MAX;
     while tokio::time::Instant::now() < until {
-        let request = client.request(reqwest::Method::POST, &path).header("idempotency-key", &key);
+        let request = client.request(Method::POST, &path).header("idempotency-key", &key);
         let Ok(response) = request.send().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let status = response.status().as_u16();
-        let body: serde_json::Value = response.json().await.unwrap_or_default();
+        let body: Value = response.json().await.unwrap_or_default();
         if status == 201 || status == 202 {
             let id = body["id"].as_str().expect("an id").to_owned();
             // What was once accepted stays that very order.
@@ -152,7 +152,7 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
         let item = maker.make_item(json!({ "stock": 60 })).await;
         let addr = free_addr();
         let mut service = serve(&shop, &addr, &[]).await;
-        let path = crate::support::purchase_path(strategy, item);
+        let path = purchase_path(strategy, item);
         let presses = (1..=150).map(|id| {
             let token = maker.token(id, Role::Buyer);
             let client = Client::new(addr.parse().expect("an address"), Some(token));

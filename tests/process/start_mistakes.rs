@@ -215,7 +215,7 @@ async fn a_full_disk_of_the_database_is_said_with_its_remedy() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_without_servers_waits_quietly_and_says_for_what() {
     let shop = Shop::new().await;
-    let ledger = crate::support::link_to_ledger(&shop).await;
+    let ledger = link_to_ledger(&shop).await;
     ledger.cut();
     let mut serve = program(&shop, &["serve"]);
     serve.env("DATABASE_URL", ledger.url()).env("REDIS_URL", "redis://127.0.0.1:9");
@@ -237,7 +237,7 @@ async fn a_start_without_servers_waits_quietly_and_says_for_what() {
     stranger.until("/readyz", |seen| seen.json["dependencies"]["mysql"] == "ok").await;
     let log = service.stop().await;
     assert!(log.contains("waiting: "), "{log}");
-    let mut seen = std::collections::BTreeMap::new();
+    let mut seen = BTreeMap::new();
     for line in log.lines() {
         // Without its time.
         let line = line.split_once(' ').map_or(line, |(_, line)| line);
@@ -320,7 +320,7 @@ async fn a_schema_that_is_too_new_makes_an_instance_unready() {
     sqlx::query(later).execute(&shop.pool).await.expect("migrated by a later build");
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!((ready.status, &ready.json["status"]), (200, &json!("ready")), "{}", ready.text);
-    let (code, text) = crate::process::program::run(&shop, &["migrate"]).await;
+    let (code, text) = run(&shop, &["migrate"]).await;
     assert_eq!(code, 0, "an earlier build has nothing to do: {text}");
     let needs = "UPDATE schema_needs SET known_version_min = 9998";
     sqlx::query(needs).execute(&shop.pool).await.expect("changed");

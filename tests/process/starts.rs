@@ -91,7 +91,7 @@ const KEEPER: [&str; 2] = [
     "GRANT ALL PRIVILEGES ON *.* TO 'keeper'@'127.0.0.1'",
 ];
 
-async fn keeper(server: &MysqlServer) -> mysql_connection::Database {
+async fn keeper(server: &MysqlServer) -> Database {
     let url = format!("mysql://keeper:a-password@127.0.0.1:{}/seckill", server.port());
     sqlx::MySqlPool::connect(&url).await.expect("it answers").into()
 }

@@ -55,7 +55,7 @@ async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
         tokio::spawn(async move {
             let response = request.send().await.ok()?;
             let status = response.status().as_u16();
-            let order: serde_json::Value = response.json().await.ok()?;
+            let order: Value = response.json().await.ok()?;
             (status == 201).then(|| order["id"].as_str().expect("an id").to_owned())
         })
     });
@@ -102,7 +102,7 @@ async fn a_second_signal_does_not_wait() {
         .expect("started");
     let client = Client::new(addr.parse().expect("an address"), Some(maker.token(1, Role::Buyer)));
     client.until_answered().await;
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
     let request = client.request(Method::POST, &purchase_path("mysql-atomic", item));
     let press = tokio::spawn(request.header("idempotency-key", "once").send());
     until_metric(&client, "seckill_purchases_in_flight 1").await;

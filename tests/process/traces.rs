@@ -207,7 +207,7 @@ async fn a_stop_sends_the_last_spans() {
     let collector = Collector::start().await;
     let mut shop = shop_with_traces(collector.url(), 1.0).await;
     shop.config.traces.period_ms = 60_000;
-    shop.config.traces.headers = settings::Secret::new("x-token=secret-of-the-collector");
+    shop.config.traces.headers = Secret::new("x-token=secret-of-the-collector");
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let answer = instance.buyer(1).buy("mysql-atomic", item).await;

@@ -1,22 +1,14 @@
 //! Faults that the checker must find: in records of answers, and in the rows of a real trial.
 
-use std::collections::HashSet;
-use std::time::Duration;
-
 use ledger_audit::{Answer, Ledger, Order, Outcome};
 use protocol_models::batch::replay::explain_each;
 use protocol_models::trace::BATCH_TARGET;
-use serde_json::json;
 
-use super::{
-    QueueCut, TrialOutcome, forget_lost_promises, forget_lost_with_writer, open, taken_back,
-};
+use super::{QueueCut, forget_lost_promises, forget_lost_with_writer, open, taken_back};
 use crate::events::events_of;
+use crate::prelude::*;
 use crate::report::are_too_many_missed;
 use crate::rows::mysql::execute;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Wanted, run_trial};
-use crate::{Run, TrialResult};
 
 /// When the power of the queue's Redis is cut, and how much may be lost with it.
 const CUT_AT: Duration = Duration::from_secs(10);

@@ -1,14 +1,7 @@
 //! Batches that are cut short: both instances and the database die in the same moment, while many
 //! orders share a transaction.
 
-use std::os::unix::process::ExitStatusExt;
-
-use super::proven;
-use crate::service::Service;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, RUSH, Wanted, run_trial};
-use crate::workload::Pace;
-use crate::{Said, TrialResult};
+use crate::prelude::*;
 
 /// The longest random pause before the kill, in milliseconds: a rush is soon over.
 const KILL_AFTER_MS: u64 = 25;

@@ -1,21 +1,9 @@
 //! Buyers who misbehave: the same order over and over, slow clients, clients that leave.
 
-use std::collections::HashSet;
-use std::time::Duration;
-
-use futures::future::join_all;
-use hyper::body::Bytes;
-use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
-use web::token::Role;
 
-use super::proven;
-use crate::TrialResult;
-use crate::service::{Service, ask_with};
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Wanted, make_item, run_trial};
+use crate::prelude::*;
 
 /// How often one order is sent at once.
 const COPIES: usize = 50;
@@ -113,7 +101,7 @@ pub async fn slow(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Whether the service closed the connection.
-async fn dribble(addr: std::net::SocketAddr) -> bool {
+async fn dribble(addr: SocketAddr) -> bool {
     let Ok(mut stream) = TcpStream::connect(addr).await else { return false };
     for byte in
         b"GET /api/items HTTP/1.1\r\nhost: localhost\r\nx-slow: yes".iter().cycle().take(400)

@@ -2,17 +2,11 @@
 
 use seckill::app::App;
 use seckill::config::Config;
-use serde_json::{Value, json};
 use settings::Secret;
 use time::Duration;
-use web::token::Role;
 
-use hyper::body::Bytes;
-
-use super::proven;
-use crate::testbed::{SECRET, Testbed};
-use crate::trial::{Plan, Wanted, make_item, run_trial};
-use crate::{Run, TrialResult};
+use crate::prelude::*;
+use crate::testbed::SECRET;
 
 const STRANGERS: i64 = 9_000_000;
 
@@ -62,7 +56,7 @@ pub async fn jumps(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 async fn buy(
     testbed: &Testbed,
-    addr: std::net::SocketAddr,
+    addr: SocketAddr,
     strategy: &str,
     item: i64,
     buyer: i64,

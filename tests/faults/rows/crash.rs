@@ -1,19 +1,10 @@
 //! Crash points: one instance aborts at every step between a first write and its answer.
 
-use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
-
 use seckill::failpoint::POINTS;
-use serde_json::json;
-use tokio::time::timeout;
 
+use super::orders;
 use super::power::Power;
-use super::{orders, proven};
-use crate::TrialResult;
-use crate::checker::TrialOutcome;
-use crate::service::{Service, Setup};
-use crate::testbed::Testbed;
-use crate::trial::{Plan, RUSH, Wanted, run_trial};
+use crate::prelude::*;
 
 /// The signal of an abort.
 const ABORTED: i32 = 6;
@@ -142,7 +133,7 @@ async fn one(
             match point {
                 "reject-inserted" => orders::rejected(testbed, trial).await?,
                 _ if is_driven => orders::stepped(trial).await,
-                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+                _ => sleep(Duration::from_millis(10)).await,
             }
         }
         let victim: &mut Service = &mut trial.services[0];

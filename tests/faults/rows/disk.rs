@@ -3,21 +3,13 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use dev_servers::{MysqlOptions, MysqlServer};
 use forgetful_disk::SmallDisk;
-use sqlx::mysql::MySqlConnection;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 
 use super::mysql::execute;
-use super::{FAULT, proven};
-use crate::checker::TrialOutcome;
-use crate::service::Setup;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, RECOVERY_MAX, Wanted, run_trial, when_it_stops};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
+use crate::trial::{RECOVERY_MAX, when_it_stops};
 
 /// Holds a new database and its log, and little else.
 const DISK_MIB: u32 = 480;

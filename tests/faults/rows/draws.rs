@@ -1,25 +1,14 @@
 //! A draw whose instances are killed at each step and at random moments, while other items sell.
 
-use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
-use std::time::Duration;
 
 use ledger_audit::{Reader, judge_draw};
-use rand::RngExt;
 use seckill::failpoint::DRAW_POINTS;
-use serde_json::{Value, json};
 use sqlx::QueryBuilder;
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::time::timeout;
-use web::token::Role;
 
 use super::power::{Power, Total};
-use super::proven;
-use crate::service::Setup;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
 
 const ENTRIES: usize = 6_000;
 const STOCK: i64 = 2_300;
@@ -73,7 +62,7 @@ pub(super) async fn drawn(
                 }
                 None => {
                     let after = Duration::from_millis(trial.random.random_range(300..900));
-                    tokio::time::sleep(after).await;
+                    sleep(after).await;
                     doomed.kill().await.said()?;
                 }
             }
@@ -159,7 +148,7 @@ async fn until_drawn(trial: &Trial, item: i64) -> Run<()> {
         if draw["state"] == "drawn" {
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
 }
 

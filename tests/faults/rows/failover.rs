@@ -1,26 +1,12 @@
 //! What is said beside purchases while the writer of a pair is replaced: payments by a provider's messages, and
 //! requests with the keys of earlier orders.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
 
 use dev_servers::Replication;
-use hyper::body::Bytes;
-use serde_json::{Value, json};
-use sqlx::Connection;
-use sqlx::mysql::MySqlConnection;
-use time::OffsetDateTime;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
-use web::token::Role;
 
 use super::mysql_engines::{followed, look_at_writer, on, take_over};
-use super::{FAULT, proven};
-use crate::service::{Service, Setup, ask_with};
-use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
 
 /// Buyers at once, beside those of the workload.
 const AT_ONCE: i64 = 4;

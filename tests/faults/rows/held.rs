@@ -1,19 +1,9 @@
 //! The stock row of one item is held, beside carts of it and of another item that is sold.
 
 use std::cell::Cell;
-use std::time::Duration;
 
-use futures::future::join_all;
-use serde_json::json;
-use sqlx::Connection;
-use tokio::time::sleep;
-use web::token::Role;
-
-use super::proven;
 use super::waiting::{OTHER_STOCK, STRANGERS, ask, sell_meanwhile};
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Said, TrialResult};
+use crate::prelude::*;
 
 /// Clients that reserve carts of both items, cancel them, and join the waiting list of the held item.
 const CARTS: i64 = 30;

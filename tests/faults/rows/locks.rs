@@ -1,20 +1,8 @@
 //! Locks: leases that run out while their holders are frozen, quorums and sessions that are lost.
 
-use std::time::{Duration, Instant};
-
 use dev_servers::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
-use futures::future::join_all;
-use hyper::body::Bytes;
-use serde_json::{Value, json};
-use tokio::time::sleep;
-use web::token::Role;
 
-use super::{FAULT, proven};
-use crate::service::{Service, Setup};
-use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, Wanted, make_item, run_trial};
-use crate::wire::{Link, Wire};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
 
 /// Locks with a lease and a fence that means something to every instance.
 const FENCED: &[&str] = &[

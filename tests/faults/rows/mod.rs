@@ -20,14 +20,14 @@ pub mod service;
 pub mod vitess;
 pub mod waiting;
 
-use std::time::Duration;
+use crate::prelude::*;
 
 /// The duration of a fault that is lifted again.
-const FAULT: Duration = Duration::from_millis(1_500);
+pub const FAULT: Duration = Duration::from_millis(1_500);
 /// The longest time from the beginning of the sale to a fault, in milliseconds.
-const MOMENT_MS: u64 = 300;
+pub const MOMENT_MS: u64 = 300;
 
 /// Returns the proof, or an error where the fault had no effect: then the trial proves nothing.
-fn proven(really: bool, proof: String) -> crate::Run<String> {
+pub fn proven(really: bool, proof: String) -> Run<String> {
     if really { Ok(proof) } else { Err(format!("the fault had no effect: {proof}")) }
 }

@@ -1,17 +1,10 @@
 //! The database: killed, frozen, read-only, locked, out of connections, cut off at COMMIT.
 
-use std::time::{Duration, Instant};
-
-use sqlx::mysql::MySqlConnection;
-use sqlx::{Connection, Executor, Row};
-use tokio::time::sleep;
+use sqlx::Row;
 
 use super::redis::process_state;
-use super::{FAULT, MOMENT_MS, proven};
-use crate::testbed::Testbed;
-use crate::trial::{Plan, RECOVERY_MAX, Trial, Wanted, run_trial, when_it_stops};
-use crate::wire::{Link, Wire};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
+use crate::trial::{RECOVERY_MAX, when_it_stops};
 
 /// A row is held longer than the services wait for it, which is one second then.
 const HELD: Duration = Duration::from_millis(2_200);

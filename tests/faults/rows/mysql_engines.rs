@@ -4,21 +4,10 @@
 //! Recovery counts from the moment of the fault where the engine chooses the next writer, so it
 //! includes the time of the choice. A pair has no such choice: there it counts from the promotion.
 
-use std::collections::HashSet;
-use std::time::{Duration, Instant};
-
 use dev_servers::{MysqlSet, Replication};
-use sqlx::mysql::MySqlConnection;
-use sqlx::{Connection, Executor};
-use tokio::time::sleep;
 
 use super::redis::process_state;
-use super::{FAULT, MOMENT_MS, proven};
-use crate::service::Setup;
-use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, RUSH, Trial, Wanted, run_trial};
-use crate::wire::{Link, Wire};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
 
 /// How long COMMITs lose their answers before the writer is killed, at most.
 const AT_COMMIT_MAX: Duration = Duration::from_secs(10);

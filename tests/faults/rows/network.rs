@@ -1,14 +1,6 @@
 //! Links that break: to the database, to Redis.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
-use super::{FAULT, proven};
-use crate::TrialResult;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Trial, Wanted, run_trial};
-use crate::wire::{Link, Wire};
+use crate::prelude::*;
 
 /// How much later everything comes.
 const LATE: Duration = Duration::from_millis(200);
@@ -52,7 +44,7 @@ async fn to_redis(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
     run_trial(testbed, plan, async |_, trial| broken(trial, &wire, link).await).await
 }
 
-async fn broken(trial: &mut Trial, wire: &Wire, link: Link) -> crate::Run<String> {
+async fn broken(trial: &mut Trial, wire: &Wire, link: Link) -> Run<String> {
     let before = wire.bites();
     wire.set(link);
     trial.injections += 1;

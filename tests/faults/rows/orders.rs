@@ -1,18 +1,6 @@
 //! What happens to orders after they were placed: paid, cancelled and expired, all at once.
 
-use std::time::{Duration, Instant};
-
-use futures::future::join_all;
-use hyper::body::Bytes;
-use rand::RngExt;
-use serde_json::{Value, json};
-use web::token::Role;
-
-use super::{FAULT, proven};
-use crate::service::Service;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, TrialResult};
+use crate::prelude::*;
 
 /// Orders that are stepped at once.
 const AT_ONCE: usize = 8;
@@ -117,6 +105,6 @@ pub async fn rejected(testbed: &Testbed, trial: &mut Trial) -> Run<()> {
     let queued =
         (0..BEHIND).map(|number| buy(&trial.services[0], "redis-stream", first + BEHIND + number));
     join_all(queued).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    sleep(Duration::from_millis(100)).await;
     Ok(())
 }

@@ -1,18 +1,11 @@
 //! Redis: frozen, killed, emptied, older, full, busy.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
 use dev_servers::RedisServer;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
-use tokio::time::sleep;
 
-use super::{FAULT, MOMENT_MS, proven};
-use crate::testbed::{OwnRedis, Testbed, redis_at};
-use crate::trial::{Plan, Wanted, run_trial};
-use crate::wire::Wire;
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
+use crate::testbed::{OwnRedis, redis_at};
 
 /// Blocks of 512 bytes that Redis may write into one file: more than the workload fills before all strategies sell.
 const FILE_BLOCKS_MAX: u32 = 8_192;

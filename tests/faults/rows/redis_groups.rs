@@ -4,19 +4,11 @@
 //! Recovery counts from the moment of the fault, so it includes the time until a replica has taken over.
 //! A 202 waits for the replicas where one of them takes over unplanned: then none may be lost.
 
-use std::time::{Duration, Instant};
-
 use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels};
-use rand::RngExt;
 use redis_connection::Slot;
-use tokio::time::sleep;
 
 use super::redis::process_state;
-use super::{FAULT, MOMENT_MS, proven};
-use crate::service::Setup;
-use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, Trial, Wanted, run_trial};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
 
 /// How long a node may be silent before its replica replaces it.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -213,6 +205,6 @@ fn slots_of(trial: &mut Trial) -> Vec<u16> {
 }
 
 async fn until_primary(cluster: &RedisCluster, heir: usize) -> Run<()> {
-    let taken = tokio::time::timeout(TAKE_OVER_MAX, cluster.until_primary(heir)).await;
+    let taken = timeout(TAKE_OVER_MAX, cluster.until_primary(heir)).await;
     taken.map_err(|_| "no replica took over".to_owned())?.said()
 }

@@ -1,16 +1,8 @@
 //! The service's own processes: killed, stopped, frozen, short of files.
 
-use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
-
 use tokio::net::TcpStream;
 
-use super::{FAULT, proven};
-use crate::TrialResult;
-use crate::service::Service;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Wanted, run_trial};
-use crate::workload::Pace;
+use crate::prelude::*;
 
 /// The longest random pause before a kill, in milliseconds.
 const KILL_AFTER_MS: u64 = 400;
@@ -106,7 +98,7 @@ pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.services[1].signal("STOP").await?;
         trial.injections += 1;
         let silent = trial.services[1].get("/healthz", None);
-        let silent = tokio::time::timeout(FAULT, silent).await.is_err();
+        let silent = timeout(FAULT, silent).await.is_err();
         trial.services[1].signal("CONT").await?;
         trial.fault_ended();
         proven(silent, format!("no answer to a question for {} ms", FAULT.as_millis()))
@@ -129,7 +121,7 @@ pub async fn few_files(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.injections += 1;
         let files = open_files(trial.services[1].pid()?);
         let silent = trial.services[1].get("/healthz", None);
-        let silent = tokio::time::timeout(FAULT, silent).await.is_err();
+        let silent = timeout(FAULT, silent).await.is_err();
         let alive = !trial.services[1].has_ended();
         let count = connections.len();
         drop(connections);

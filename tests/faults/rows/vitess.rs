@@ -2,11 +2,7 @@
 
 use dev_servers::{ONLY_SHARD, VitessCluster, VitessServer};
 
-use super::{MOMENT_MS, proven};
-use crate::checker::TrialOutcome;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Wanted, run_trial};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
 
 /// After its primary is gone, a shard needs one tablet that becomes it, and one more that a commit waits for.
 const TABLETS: u32 = 3;

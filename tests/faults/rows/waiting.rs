@@ -1,20 +1,8 @@
 //! A sale that ends with a long waiting list, beside others that go on.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
 
-use futures::future::join_all;
-use hyper::body::Bytes;
-use serde_json::{Value, json};
-use sqlx::mysql::MySqlConnection;
-use tokio::time::sleep;
-use web::token::Role;
-
-use super::proven;
-use crate::service::Service;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
-use crate::{Run, Said, TrialResult};
+use crate::prelude::*;
 
 /// Buyers who have an order of the item, and cancel it while it is paused.
 const BUYERS: i64 = 100;

@@ -1,14 +1,9 @@
 //! The faults of the soak: each has a begin and an end, so that two of them can overlap.
 
-use sqlx::mysql::MySqlConnection;
-use sqlx::{Connection, Executor};
-
+use crate::prelude::*;
 use crate::rows::mysql::{execute, kill_others};
 use crate::rows::redis::cut_leases;
-use crate::testbed::{Testbed, redis_at};
-use crate::trial::Trial;
-use crate::wire::{Link, Wire};
-use crate::{Run, Said};
+use crate::testbed::redis_at;
 
 /// What a fault breaks. Two faults of one trial break different parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +74,7 @@ kinds! {
 }
 
 /// How much later everything comes over a slow link.
-const LATE: std::time::Duration = std::time::Duration::from_millis(150);
+const LATE: Duration = Duration::from_millis(150);
 
 /// The links of a trial, and what its faults hold.
 pub struct Broken {

@@ -13,13 +13,8 @@ mod report;
 mod shrink;
 mod trial;
 
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
 use crate::TRIAL_MAX;
-use crate::options::Options;
-use crate::testbed::Testbed;
-use crate::trial::Wanted;
+use crate::prelude::*;
 use plan::SoakPlan;
 use report::{SoakReport, Tried};
 
@@ -75,7 +70,7 @@ async fn try_once(testbed: &mut Testbed, plan: &SoakPlan) -> Tried {
     let begin = Instant::now();
     let mut bites = Vec::new();
     // On a stack of its own: a trial is a large future.
-    let trial = Box::pin(tokio::time::timeout(TRIAL_MAX, trial::run(testbed, plan, &mut bites)));
+    let trial = Box::pin(timeout(TRIAL_MAX, trial::run(testbed, plan, &mut bites)));
     let trial = trial.await;
     let trial = trial.unwrap_or_else(|_| Err(format!("no end within {} s", TRIAL_MAX.as_secs())));
     let trial = testbed.checked(trial);

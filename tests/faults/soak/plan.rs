@@ -3,11 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
-use rand::{RngExt, SeedableRng};
 
 use super::kinds::Kind;
+use crate::prelude::*;
 
 /// Faults of one trial.
 const AT_ONCE: usize = 2;

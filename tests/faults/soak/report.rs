@@ -3,15 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-use serde_json::json;
 
 use super::plan::SoakPlan;
-use crate::TrialResult;
-use crate::checker::TrialOutcome;
+use crate::prelude::*;
 
 /// One trial.
 pub struct Tried {

@@ -3,10 +3,7 @@
 use super::kinds::Kind;
 use super::plan::{SoakPlan, TimedFault};
 use super::try_once;
-use crate::TrialResult;
-use crate::checker::TrialOutcome;
-use crate::testbed::Testbed;
-use crate::trial::Wanted;
+use crate::prelude::*;
 
 /// Tries of each smaller plan: real servers do not repeat themselves.
 const TRIES: usize = 2;

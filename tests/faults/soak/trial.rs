@@ -1,16 +1,10 @@
 //! One trial of the soak: the sale of the matrix, and the faults of the plan in the order of their times.
 
-use std::time::Duration;
-
-use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::kinds::{Broken, Kind};
 use super::plan::SoakPlan;
-use crate::testbed::Testbed;
-use crate::trial::{Plan, Trial, Wanted, run_trial};
-use crate::workload::Pace;
-use crate::{Run, TrialResult};
+use crate::prelude::*;
 
 /// New purchases of one item per second.
 const PER_SECOND: f64 = 120.0;

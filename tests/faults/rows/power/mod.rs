@@ -2,20 +2,12 @@
 
 pub mod queue;
 
-use std::time::Duration;
-
-use dev_servers::{MysqlOptions, MysqlServer};
 use forgetful_disk::{ForgetfulDisk, Forgotten, Moment, Survives};
-use rand::RngExt;
 
 use super::disk::small_server;
 use super::failover::Till;
-use super::{crash, draws, proven};
-use crate::checker::TrialOutcome;
-use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, Trial, Wanted, run_trial};
-use crate::workload::Pace;
-use crate::{Run, Said, TrialResult};
+use super::{crash, draws};
+use crate::prelude::*;
 
 /// Cuts of a trial for each second that it sells at least, and of a trial of a second.
 const CUTS_PER_SECOND: u32 = 10;

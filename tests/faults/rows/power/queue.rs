@@ -1,17 +1,11 @@
 //! The power of the Redis that has the queue is cut, while the ledger is frozen so that orders wait in the queue.
 
-use std::time::Duration;
-
 use forgetful_disk::{ForgetfulDisk, Survives};
-use rand::RngExt;
-use tokio::time::sleep;
 
-use super::{cuts_of, left_out, no_disk, proven, said};
+use super::{cuts_of, left_out, no_disk, said};
 use crate::checker::QueueCut;
-use crate::testbed::{OwnRedis, Testbed};
-use crate::trial::{Plan, Wanted, run_trial};
-use crate::workload::Pace;
-use crate::{Said, TrialResult};
+use crate::prelude::*;
+use crate::testbed::OwnRedis;
 
 /// Orders come all the time, also while the ledger is frozen.
 const STEADY: Pace = Pace { clients: 16, per_second: 100.0 };
