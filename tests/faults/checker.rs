@@ -5,8 +5,8 @@ pub mod planted;
 use std::collections::HashMap;
 
 use ledger_audit::{
-    Answer, EXAMPLES_MAX, Evidence, History, InTime, Judgement, Ledger, Outcome, Reader,
-    judge as audit_item, purchases,
+    Answer, EXAMPLES_MAX, Evidence, History, InTime, Ledger, Outcome, Reader, judge as audit_item,
+    purchases,
 };
 
 use crate::events::CheckedEvents;
@@ -186,32 +186,11 @@ pub async fn check_trial(
     allowed: &Allowed,
 ) -> Run<TrialOutcome> {
     let checked = records.into_iter().map(|record| async move {
-        let item = Arc::clone(&record.item);
-        let judgement = check_item(testbed, service, record, allowed).await;
-        (item, judgement)
+        let name = record.item.strategy.clone();
+        (name, check_item(testbed, service, record, allowed).await)
     });
-    for (item, checked) in join_all(checked).await {
-        trial.attempts += item.attempts();
-        let CheckedItem { judgement, queued_lost, lost_with_writer, in_time, broken } = checked?;
-        if item.control {
-            let caught = !judgement.is_clean();
-            trial.controls = (trial.controls.0 + u32::from(caught), trial.controls.1 + 1);
-            continue;
-        }
-        trial.in_time.add(in_time);
-        trial.slowest = trial.slowest.max(item.slowest());
-        trial.oversold += judgement.oversold.count;
-        trial.duplicated += judgement.duplicates.count;
-        trial.lost += judgement.lost.count;
-        trial.unresolved += judgement.unknown.purchases;
-        trial.resolved += judgement.unknown.settled_by_retry;
-        trial.queued_lost += queued_lost;
-        trial.lost_with_writer += lost_with_writer;
-        let findings = judgement.findings.iter().filter(|f| !f.examples.is_empty());
-        trial.broken.extend(findings.map(|finding| {
-            format!("{}: {} {}", item.strategy, finding.invariant, finding.examples.join("; "))
-        }));
-        trial.broken.extend(broken.into_iter().map(|what| format!("{}: {what}", item.strategy)));
+    for (name, checked) in join_all(checked).await {
+        trial.add(&checked?, &name);
     }
     Ok(trial)
 }
@@ -227,20 +206,13 @@ fn open(answers: &[Answer]) -> Vec<String> {
     words.take(EXAMPLES_MAX).collect()
 }
 
-struct CheckedItem {
-    judgement: Judgement,
-    queued_lost: i64,
-    lost_with_writer: i64,
-    in_time: JudgedInTime,
-    broken: Vec<String>,
-}
-
+/// What one item adds to the outcome of its trial.
 async fn check_item(
     testbed: &Testbed,
     service: &Service,
     record: Record,
     allowed: &Allowed,
-) -> Run<CheckedItem> {
+) -> TrialResult {
     let Allowed { queue_may_be_lost, ref queue_cuts, ref lost_with_writer } = *allowed;
     let is_in_order = lost_with_writer.is_empty();
     let Record { item, mut answers, history } = record;
@@ -252,7 +224,7 @@ async fn check_item(
     };
     let is_promised = |answer: &Answer| !may_be_lost(answer) && !is_of(answer, lost_with_writer);
     let mut settled = settled(&mut reader, item, &answers, is_promised).await?;
-    let lost_with_writer = forget_lost_with_writer(&mut answers, lost_with_writer, &settled);
+    let lost_with_writer = forget_with_writer(&mut answers, lost_with_writer, &settled);
     let mut queued_lost = 0;
     if queue_may_be_lost {
         queued_lost = forget_lost_promises(&mut answers, &mut settled, may_be_lost);
@@ -264,21 +236,34 @@ async fn check_item(
         ..Evidence::of(item.stock, &settled, &answers)
     };
     let judgement = audit_item(&evidence).map_err(|error| format!("{}: {error}", item.strategy))?;
-    let mut broken = Vec::new();
-    if !item.control {
-        broken.extend(open(&answers));
-        broken.extend(taken_back(&answers));
-        for id in std::iter::once(&item.id).chain(&item.further) {
-            if let Err(why) = clean(testbed, service, *id).await {
-                broken.push(why);
-            }
-        }
+    let attempts = item.attempts();
+    if item.control {
+        let controls = (u32::from(!judgement.is_clean()), 1);
+        return Ok(TrialOutcome { attempts, controls, ..TrialOutcome::default() });
     }
-    let in_time = match is_in_order {
-        true => JudgedInTime::of(&answers, &history),
-        false => JudgedInTime::default(),
-    };
-    Ok(CheckedItem { judgement, queued_lost, lost_with_writer, in_time, broken })
+    let findings = judgement.findings.iter().filter(|f| !f.examples.is_empty());
+    let findings = findings.map(|f| format!("{} {}", f.invariant, f.examples.join("; ")));
+    let mut broken: Vec<String> =
+        findings.chain(open(&answers)).chain(taken_back(&answers)).collect();
+    for id in std::iter::once(&item.id).chain(&item.further) {
+        broken.extend(clean(testbed, service, *id).await.err());
+    }
+    let in_time =
+        if is_in_order { JudgedInTime::of(&answers, &history) } else { JudgedInTime::default() };
+    Ok(TrialOutcome {
+        attempts,
+        oversold: judgement.oversold.count,
+        duplicated: judgement.duplicates.count,
+        lost: judgement.lost.count,
+        unresolved: judgement.unknown.purchases,
+        resolved: judgement.unknown.settled_by_retry,
+        queued_lost,
+        lost_with_writer,
+        in_time,
+        slowest: item.slowest(),
+        broken,
+        ..TrialOutcome::default()
+    })
 }
 
 /// The ledger once nothing is under way: every purchase was answered definitely before.
@@ -322,11 +307,7 @@ fn forget_lost_promises(
 
 /// Takes the purchases out of the record whose orders only the lost writer had; answers how many. If the service has
 /// written such a purchase again, since it found no order under its key at the new writer, that order counts.
-fn forget_lost_with_writer(
-    answers: &mut Vec<Answer>,
-    ids: &HashSet<String>,
-    ledger: &Ledger,
-) -> i64 {
+fn forget_with_writer(answers: &mut Vec<Answer>, ids: &HashSet<String>, ledger: &Ledger) -> i64 {
     let keys = ledger.orders.iter().filter_map(|order| Some((order.key.as_deref()?, &order.id)));
     let again: HashMap<&str, &String> = keys.collect();
     let mut lost = HashSet::new();

@@ -14,11 +14,9 @@ pub struct SaleItem {
     /// The other items of each of its orders.
     pub further: Vec<i64>,
     pub stock: i64,
-    /// Purchases that are made in all: more than the stock.
-    pub buyers: usize,
     /// Whether the strategy is known to oversell and runs without the arbiter: the audit must catch it.
     pub control: bool,
-    /// The tokens of its buyers, by purchase.
+    /// The tokens of its buyers, by purchase; more purchases than the stock.
     pub tokens: Vec<(i64, String)>,
     /// Its orders in the ledger, with the numbers of their purchases, for readers.
     pub accepted: AcceptedOrders,
@@ -36,26 +34,6 @@ pub struct Counts {
 }
 
 impl SaleItem {
-    pub fn new(
-        strategy: &str,
-        id: i64,
-        stock: i64,
-        control: bool,
-        tokens: Vec<(i64, String)>,
-    ) -> Self {
-        let counts = Counts::default();
-        let strategy = strategy.to_owned();
-        let buyers = tokens.len();
-        let accepted = AcceptedOrders::default();
-        let further = Vec::new();
-        Self { strategy, id, further, stock, buyers, control, tokens, accepted, counts }
-    }
-
-    /// Adds items of which each order has a line, too.
-    pub fn with(self, further: Vec<i64>) -> Self {
-        Self { further, ..self }
-    }
-
     /// Requests that were sent.
     pub fn attempts(&self) -> u64 {
         self.counts.attempts.load(Ordering::Relaxed)

@@ -25,14 +25,9 @@ pub struct Readers {
 
 impl Readers {
     /// Starts them; their clock starts at `base`.
-    pub fn start(
-        items: &[Arc<SaleItem>],
-        addresses: &[SocketAddr],
-        base: Instant,
-        seed: u64,
-    ) -> Self {
+    pub fn start(items: &[Arc<SaleItem>], addrs: &[SocketAddr], base: Instant, seed: u64) -> Self {
         let stopped = Arc::new(AtomicBool::new(false));
-        let instances: Vec<Instance> = addresses.iter().copied().map(Instance::at).collect();
+        let instances: Vec<Instance> = addrs.iter().copied().map(Instance::at).collect();
         let mut tasks = JoinSet::new();
         for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.control) {
             let (item, stopped) = (Arc::clone(item), Arc::clone(&stopped));

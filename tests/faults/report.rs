@@ -110,13 +110,7 @@ impl Report {
         sum
     }
 
-    fn write(
-        &self,
-        out: &Path,
-        page: &str,
-        sums: &[Sum],
-        total: &TrialOutcome,
-    ) -> Result<(), String> {
+    fn write(&self, out: &Path, page: &str, sums: &[Sum], total: &TrialOutcome) -> Run<()> {
         let said = |error: std::io::Error| format!("{}: {error}", out.display());
         std::fs::create_dir_all(out).map_err(said)?;
         std::fs::write(out.join("faults.md"), page).map_err(said)?;

@@ -1,10 +1,12 @@
 //! One trial: service processes, an item for each strategy, clients that buy, and a fault meanwhile.
 
 use gates::LIST;
+use loadtest::drive::readers::AcceptedOrders;
 use shop_domain::outcome::Dependency;
 use time::format_description::well_known::Rfc3339;
 
 use crate::checker::{self, Allowed};
+use crate::item::Counts;
 use crate::prelude::*;
 use crate::workload::Workload;
 
@@ -174,16 +176,27 @@ pub async fn run_trial(
     let controls = plan.control.then(|| CONTROLS[usize::try_from(plan.seed).unwrap_or(0) % 2]);
     for (index, &strategy) in plan.strategies.iter().chain(&controls).enumerate() {
         let control = index >= plan.strategies.len();
-        let item = make_item(testbed, &services[0], control, &more).await?;
+        if control {
+            more["arbiter"] = "off".into();
+        }
+        let id = make_item(testbed, &services[0], &more).await?;
         let first = i64::try_from(index).unwrap_or(0) * 100_000 + 1;
         let buyers = first..first + plan.stock + TOO_MANY;
         let tokens = buyers.map(|id| (id, testbed.token(id, Role::Buyer))).collect();
         let mut further = Vec::new();
         for _ in 1..(if control { 1 } else { plan.lines }) {
-            further.push(make_item(testbed, &services[0], control, &more).await?);
+            further.push(make_item(testbed, &services[0], &more).await?);
         }
-        let item = SaleItem::new(strategy, item, plan.stock, control, tokens).with(further);
-        items.push(Arc::new(item));
+        items.push(Arc::new(SaleItem {
+            strategy: strategy.to_owned(),
+            id,
+            further,
+            stock: plan.stock,
+            control,
+            tokens,
+            accepted: AcceptedOrders::default(),
+            counts: Counts::default(),
+        }));
     }
     let addresses: Vec<_> = services.iter().map(|service| service.addr).collect();
     let begin = Instant::now();
@@ -236,12 +249,7 @@ pub async fn when_it_stops(sold: impl Fn() -> u64) -> u64 {
 }
 
 /// Makes an item that is open now.
-pub async fn make_item(
-    testbed: &Testbed,
-    service: &Service,
-    control: bool,
-    more: &Value,
-) -> Run<i64> {
+pub async fn make_item(testbed: &Testbed, service: &Service, more: &Value) -> Run<i64> {
     let now = OffsetDateTime::now_utc();
     let time = |at: OffsetDateTime| at.format(&Rfc3339).unwrap_or_default();
     let mut body = json!({
@@ -252,7 +260,7 @@ pub async fn make_item(
         "starts_at": time(now - time::Duration::minutes(1)),
         "ends_at": time(now + time::Duration::days(1)),
         "kind": "lab",
-        "arbiter": if control { "off" } else { "on" },
+        "arbiter": "on",
     });
     if let (Value::Object(body), Value::Object(more)) = (&mut body, more.clone()) {
         body.extend(more);

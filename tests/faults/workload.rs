@@ -65,17 +65,12 @@ impl Clock {
 
 impl Workload {
     /// Starts the clients of each item, spread over the instances.
-    pub fn start(
-        items: Vec<Arc<SaleItem>>,
-        instances: &[SocketAddr],
-        pace: Pace,
-        seed: u64,
-    ) -> Self {
+    pub fn start(items: Vec<Arc<SaleItem>>, addrs: &[SocketAddr], pace: Pace, seed: u64) -> Self {
         let phase = watch::channel(Phase::Sells).0;
         let fault_ended = AtomicBool::default();
         let fault_ended_us = AtomicU64::default();
         let clock = Arc::new(Clock { started: Instant::now(), fault_ended, fault_ended_us });
-        let readers = Readers::start(&items, instances, clock.started, seed);
+        let readers = Readers::start(&items, addrs, clock.started, seed);
         let mut tasks = JoinSet::new();
         for (index, item) in items.iter().enumerate() {
             for number in 0..pace.clients {
@@ -84,8 +79,8 @@ impl Workload {
                     number,
                     step: pace.clients,
                     per_second: pace.per_second,
-                    instances: instances.to_vec(),
-                    instance: number % instances.len(),
+                    instances: addrs.to_vec(),
+                    instance: number % addrs.len(),
                     connection: None,
                     clock: Arc::clone(&clock),
                     random: StdRng::seed_from_u64(seed ^ (index * 1_000 + number) as u64),
@@ -230,7 +225,7 @@ impl Client {
         match phase {
             Phase::Sells => paced.min(stock * 3 / 4),
             Phase::Recovers => paced.max(stock * 3 / 4 + self.step).min(stock * 7 / 8),
-            Phase::Finishes => self.item.buyers,
+            Phase::Finishes => self.item.tokens.len(),
         }
     }
 

@@ -78,15 +78,10 @@ async fn looks_wait(shop: &Shop, count: i64) {
 }
 
 /// The evidence that something was written, if there is any; one order was made before.
-async fn written(
-    instance: &Instance,
-    item: i64,
-    answer: &Answer,
-    strategy: &str,
-) -> Option<String> {
+async fn written(instance: &Instance, item: i64, answer: &Answer, name: &str) -> Option<String> {
     let audit = instance.audit(item).await;
     let nothing = answer.brief() == (503, "contended") && audit["orders"] == 1;
-    (!nothing || audit["clean"] != true).then(|| format!("{strategy}: {}, {audit}", answer.text))
+    (!nothing || audit["clean"] != true).then(|| format!("{name}: {}, {audit}", answer.text))
 }
 
 /// The lock is deleted, and the renewal tells.

@@ -32,12 +32,7 @@ fn with_socket(shop: &Shop, socket: OwnedFd) -> Command {
 }
 
 /// Buyers order, each over a new connection, while the program is replaced again and again.
-async fn restart_under_load(
-    shop: &Shop,
-    maker: &Instance,
-    client: Client,
-    socket: impl Fn() -> OwnedFd,
-) {
+async fn restart(shop: &Shop, maker: &Instance, client: Client, socket: impl Fn() -> OwnedFd) {
     let item = maker.make_item(json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000 })).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let sold = Arc::new(AtomicUsize::new(0));
@@ -94,7 +89,7 @@ async fn a_restart_under_load_refuses_no_connection() {
     let addr = listener.local_addr().expect("an address");
     let client = Client::of(builder(), format!("http://{addr}"), None);
     let socket = || listener.try_clone().expect("a copy").into();
-    restart_under_load(&shop, &maker, client, socket).await;
+    restart(&shop, &maker, client, socket).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,7 +98,7 @@ async fn a_restart_on_a_unix_socket_refuses_no_connection() {
     let folder = Folder::new();
     let listener = UnixListener::bind(&folder.socket).expect("a socket");
     let socket = || listener.try_clone().expect("a copy").into();
-    restart_under_load(&shop, &maker, client_of(&folder.socket, builder()), socket).await;
+    restart(&shop, &maker, client_of(&folder.socket, builder()), socket).await;
     assert!(folder.socket.exists(), "it belongs to this process");
 }
 

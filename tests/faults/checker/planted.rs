@@ -4,7 +4,7 @@ use ledger_audit::{Answer, Ledger, Order, Outcome};
 use protocol_models::batch::replay::explain_each;
 use protocol_models::trace::BATCH_TARGET;
 
-use super::{QueueCut, forget_lost_promises, forget_lost_with_writer, open, taken_back};
+use super::{QueueCut, forget_lost_promises, forget_with_writer, open, taken_back};
 use crate::events::events_of;
 use crate::prelude::*;
 use crate::report::are_too_many_missed;
@@ -123,7 +123,7 @@ fn losses() -> Judged {
     let lost = forget_lost_promises(&mut by_redis, &mut ledger, |answer| answer.status == 202);
     let named = HashSet::from(["b".to_owned()]);
     let mut by_writer = vec![Answer { request: 2, ..sold("b") }, sold("c")];
-    let lost_with_writer = forget_lost_with_writer(&mut by_writer, &named, &ledger);
+    let lost_with_writer = forget_with_writer(&mut by_writer, &named, &ledger);
     let ids = |answers: &[Answer]| -> Vec<String> {
         answers.iter().filter_map(|answer| answer.order_id.clone()).collect()
     };

@@ -23,8 +23,7 @@ pub async fn duplicates(testbed: &mut Testbed, seed: u64) -> TrialResult {
     run_trial(testbed, plan, async |testbed, trial| {
         let mut told = Vec::new();
         for (number, strategy) in strategies.iter().enumerate() {
-            let item =
-                make_item(testbed, &trial.services[0], false, &json!({ "stock": 9 })).await?;
+            let item = make_item(testbed, &trial.services[0], &json!({ "stock": 9 })).await?;
             let path = format!("/api/seckill/{strategy}/{item}");
             let buyer = STRANGERS + i64::try_from(number).unwrap_or_default() * 2;
             for (buyer, one_key) in [(buyer, true), (buyer + 1, false)] {
@@ -32,7 +31,7 @@ pub async fn duplicates(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 let copies = (0..COPIES).map(|copy| {
                     let key = if one_key { "one".to_owned() } else { format!("key-{copy}") };
                     let service = &trial.services[copy % 2];
-                    press(service, path.clone(), token.clone(), key)
+                    press(service, &path, token.clone(), key)
                 });
                 let answers = join_all(copies).await;
                 trial.injections += 1;
@@ -60,15 +59,10 @@ pub async fn duplicates(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Status and order of one press; again while another one with its key is at work.
-async fn press(
-    service: &Service,
-    path: String,
-    token: String,
-    key: String,
-) -> (u16, Option<String>) {
+async fn press(service: &Service, path: &str, token: String, key: String) -> (u16, Option<String>) {
     for _ in 0..100 {
         let headers = [("idempotency-key", key.as_str())];
-        let asked = ask_with(service.addr, "POST", &path, Some(&token), (&headers, Bytes::new()));
+        let asked = ask_with(service.addr, "POST", path, Some(&token), (&headers, Bytes::new()));
         let Ok(reply) = asked.await else { continue };
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         if body["code"] == "request_in_progress" {
@@ -127,7 +121,7 @@ pub async fn leaving(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let mut sold = 0;
         for strategy in strategies {
             let body = json!({ "stock": LEAVERS });
-            let item = make_item(testbed, &trial.services[0], false, &body).await?;
+            let item = make_item(testbed, &trial.services[0], &body).await?;
             let path = format!("/api/seckill/{strategy}/{item}");
             let buyers: Vec<i64> = (STRANGERS..STRANGERS + LEAVERS / 6).collect();
             for buyer in &buyers {
@@ -145,14 +139,14 @@ pub async fn leaving(testbed: &mut Testbed, seed: u64) -> TrialResult {
             // Each comes back with the same key, and has exactly one order.
             let back = buyers.iter().map(|buyer| {
                 let token = testbed.token(*buyer, Role::Buyer);
-                press(&trial.services[1], path.clone(), token, "gone".to_owned())
+                press(&trial.services[1], &path, token, "gone".to_owned())
             });
             let answers = join_all(back).await;
             let got = answers.iter().filter(|(_, id)| id.is_some()).count();
             sold += got;
             let again = buyers.iter().zip(&answers).map(|(buyer, (_, first))| {
                 let token = testbed.token(*buyer, Role::Buyer);
-                let press = press(&trial.services[0], path.clone(), token, "gone".to_owned());
+                let press = press(&trial.services[0], &path, token, "gone".to_owned());
                 async move { first.is_none() || press.await.1 == *first }
             });
             if join_all(again).await.contains(&false) {

@@ -30,12 +30,12 @@ pub async fn jumps(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let mut codes = Vec::new();
         let mut buyer = STRANGERS;
         for strategy in strategies.iter().filter(|name| **name != "lock-redlock") {
-            let item =
-                make_item(testbed, &trial.services[0], false, &json!({ "stock": 3 })).await?;
+            let item = make_item(testbed, &trial.services[0], &json!({ "stock": 3 })).await?;
+            let path = format!("/api/seckill/{strategy}/{item}");
             for by in [Duration::days(2), Duration::days(-2), Duration::hours(-1), Duration::HOUR] {
                 clock.shift(by);
                 buyer += 1;
-                codes.push(buy(testbed, addr, strategy, item, buyer).await?);
+                codes.push(buy(testbed, addr, &path, buyer).await?);
                 trial.injections += 1;
             }
         }
@@ -54,16 +54,9 @@ pub async fn jumps(testbed: &mut Testbed, seed: u64) -> TrialResult {
     .await
 }
 
-async fn buy(
-    testbed: &Testbed,
-    addr: SocketAddr,
-    strategy: &str,
-    item: i64,
-    buyer: i64,
-) -> Run<String> {
+async fn buy(testbed: &Testbed, addr: SocketAddr, path: &str, buyer: i64) -> Run<String> {
     let token = testbed.token(buyer, Role::Buyer);
-    let path = format!("/api/seckill/{strategy}/{item}");
-    let reply = crate::service::ask(addr, "POST", &path, Some(&token), Bytes::new()).await?;
+    let reply = crate::service::ask(addr, "POST", path, Some(&token), Bytes::new()).await?;
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     Ok(match reply.status {
         201 | 202 => "sold".to_owned(),

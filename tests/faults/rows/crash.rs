@@ -47,11 +47,7 @@ pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Walks the points up to a COMMIT and after it; the power of the database is cut at each.
-pub(super) async fn points_of_power(
-    testbed: &mut Testbed,
-    seed: u64,
-    power: &Power<'_>,
-) -> TrialResult {
+pub async fn points_of_power(testbed: &mut Testbed, seed: u64, power: &Power<'_>) -> TrialResult {
     let setup = testbed.setup_of_new_ledger();
     walk(testbed, seed, Walk { points: POINTS, lines: 1, setup, power: Some(power) }).await
 }
@@ -91,21 +87,13 @@ async fn walk(testbed: &mut Testbed, seed: u64, walk: Walk<'_>) -> TrialResult {
 }
 
 /// Aborts one instance at a point while orders with this number of lines are sold.
-async fn one(
-    testbed: &mut Testbed,
-    seed: u64,
-    point: &'static str,
-    walk: &Walk<'_>,
-) -> TrialResult {
+async fn one(testbed: &mut Testbed, seed: u64, point: &str, walk: &Walk<'_>) -> TrialResult {
     let mut plan = Plan::new(seed, Wanted::These(strategies(point)), &walk.setup);
     (plan.control, plan.lines) = (false, walk.lines);
     // The crash points are in the program that was built with this runner.
     for setup in &mut plan.setups {
         setup.program = env!("CARGO_BIN_EXE_seckill").into();
-    }
-    let is_statement = STATEMENT_BY_STATEMENT.contains(&point);
-    for setup in &mut plan.setups {
-        if is_statement {
+        if STATEMENT_BY_STATEMENT.contains(&point) {
             *setup = setup.clone().with("SECKILL_MYSQL_ORDER_ROUTINE", "false");
         }
     }

@@ -177,11 +177,7 @@ fn left_out() -> TrialOutcome {
 
 /// A wrapper of a server's program with further arguments, beside what belongs to it. Without `named`, the program is
 /// that of the running server with this process number.
-pub(super) fn small_server(
-    folder: &Path,
-    named: Option<PathBuf>,
-    running: u32,
-) -> io::Result<PathBuf> {
+pub fn small_server(folder: &Path, named: Option<PathBuf>, running: u32) -> io::Result<PathBuf> {
     // A server that a loader runs has the loader's name there, so such a one is named.
     let program = match named {
         Some(named) => named,

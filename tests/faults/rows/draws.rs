@@ -97,7 +97,7 @@ async fn drawn_item(testbed: &Testbed, trial: &Trial) -> Run<i64> {
     let draw = json!({
         "stock": STOCK, "mode": "draw", "draw_closes_at": closes_at, "draw_party_max": 2,
     });
-    let item = make_item(testbed, &trial.services[0], false, &draw).await?;
+    let item = make_item(testbed, &trial.services[0], &draw).await?;
     let ids: Vec<String> = (0..ENTRIES).map(|_| hex(&rand::random())).collect();
     let key: [u8; 16] = rand::random();
     let mut operator = testbed.operator().await?;

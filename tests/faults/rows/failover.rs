@@ -41,7 +41,7 @@ impl Till {
             .with("SECKILL_PAYMENT_SECRET", secret.clone());
         let service = Arc::new(Service::start(&setup).await?);
         let more = json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000 });
-        let item = make_item(testbed, &trial.services[0], false, &more).await?;
+        let item = make_item(testbed, &trial.services[0], &more).await?;
         let (stop, paid) = (Arc::new(AtomicBool::new(false)), Paid::default());
         let mut buyers = JoinSet::new();
         for number in 0..AT_ONCE {
@@ -134,7 +134,7 @@ pub async fn keys(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let token = testbed.token(STRANGERS, Role::Buyer);
         let mut items = Vec::new();
         for _ in 0..ITEMS_MAX {
-            items.push(make_item(testbed, &others[0], false, &json!({ "stock": 1 })).await?);
+            items.push(make_item(testbed, &others[0], &json!({ "stock": 1 })).await?);
         }
         let stop = Arc::new(AtomicBool::new(false));
         let asking = tokio::spawn(ask_for_orders(others, items, token, Arc::clone(&stop)));

@@ -26,8 +26,8 @@ pub async fn beside_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::These(&["mysql-batch"]), &testbed.setup());
     run_trial(testbed, plan, async |testbed, trial| {
         let more = json!({ "stock": OTHER_STOCK, "hold_seconds": 900 });
-        let other = make_item(testbed, &trial.services[0], false, &more).await?;
-        let held = make_item(testbed, &trial.services[0], false, &more).await?;
+        let other = make_item(testbed, &trial.services[0], &more).await?;
+        let held = make_item(testbed, &trial.services[0], &more).await?;
         let mut side = testbed.operator().await?;
         let progress = Progress::default();
         let phases = async {

@@ -98,7 +98,7 @@ async fn stop_holders(
     for (lock, arbiter) in FENCED.iter().flat_map(|lock| [(*lock, true), (*lock, false)]) {
         let (mode, left) = if arbiter { ("on", LEFT) } else { ("off", 0) };
         let more = json!({ "stock": OTHERS + left, "arbiter": mode });
-        let item = make_item(testbed, other, false, &more).await?;
+        let item = make_item(testbed, other, &more).await?;
         holders.push(Holder { lock, arbiter, item });
     }
     // Whatever it needs at the first time is there before.

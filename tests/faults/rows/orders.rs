@@ -90,7 +90,7 @@ async fn step(service: &Service, id: &str, token: &str, word: &str) -> u16 {
 /// Queues orders on the first instance whose units were sold behind the queue's back, so that the
 /// ledger refuses them; it may die of it.
 pub async fn rejected(testbed: &Testbed, trial: &mut Trial) -> Run<()> {
-    let item = make_item(testbed, &trial.services[1], false, &json!({ "stock": BEHIND })).await?;
+    let item = make_item(testbed, &trial.services[1], &json!({ "stock": BEHIND })).await?;
     let first = STRANGERS + trial.random.random_range(0..1_000_000);
     let buy = async |service: &Service, strategy: &str, buyer: i64| {
         let path = format!("/api/seckill/{strategy}/{item}");

@@ -22,7 +22,7 @@ pub async fn paused(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     run_trial(testbed, plan, async |testbed, trial| {
         let more = json!({ "stock": BUYERS, "hold_seconds": 900 });
-        let item = make_item(testbed, &trial.services[0], false, &more).await?;
+        let item = make_item(testbed, &trial.services[0], &more).await?;
         let orders = sell_out(testbed, trial, item).await?;
         let mut operator = testbed.operator().await?;
         let waiters = testbed.waiters;
@@ -45,7 +45,7 @@ pub async fn paused(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let path = format!("/api/admin/items/{item}");
         let pause = send(&services[0], ("PATCH", &path), &admin, r#"{"paused": true}"#);
         let more = json!({ "stock": OTHER_STOCK, "hold_seconds": 900 });
-        let other = make_item(testbed, &trial.services[0], false, &more).await?;
+        let other = make_item(testbed, &trial.services[0], &more).await?;
         let sold = Cell::new(0_i64);
         let selling = sell_meanwhile(testbed, trial, other, &sold);
         let work = async {

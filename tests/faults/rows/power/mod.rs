@@ -202,7 +202,7 @@ fn cuts_of(testbed: &Testbed) -> u32 {
 
 /// What one cut has taken.
 #[derive(Clone, Copy)]
-pub(super) struct Taken {
+pub struct Taken {
     /// Whether it came at an operation on the disk.
     at_operation: bool,
     forgotten: Forgotten,
@@ -210,7 +210,7 @@ pub(super) struct Taken {
 
 /// What the cuts of a trial have taken.
 #[derive(Default)]
-pub(super) struct Total {
+pub struct Total {
     cuts: u32,
     /// Cuts that came at an operation on the disk.
     at_operations: u32,
@@ -218,7 +218,7 @@ pub(super) struct Total {
 }
 
 impl Total {
-    pub(super) fn add(&mut self, taken: Taken) {
+    pub fn add(&mut self, taken: Taken) {
         let Taken { at_operation, forgotten } = taken;
         self.cuts += 1;
         self.at_operations += u32::from(at_operation);
@@ -227,7 +227,7 @@ impl Total {
     }
 
     /// In words; an error where nothing was forgotten.
-    pub(super) fn proof(&self) -> Run<String> {
+    pub fn proof(&self) -> Run<String> {
         let Self { cuts, at_operations, forgotten } = self;
         proven(
             forgotten.steps > 0,
@@ -240,7 +240,7 @@ impl Total {
 }
 
 /// A database on a disk whose power can be cut, instead of the usual one.
-pub(super) struct Power<'a> {
+pub struct Power<'a> {
     disk: ForgetfulDisk,
     server: Server<'a>,
     /// Cuts of a trial that has as many as it likes.
@@ -301,12 +301,7 @@ impl<'a> Power<'a> {
     }
 
     /// Cuts it at any moment or at an operation on its disk, and starts the database again.
-    pub(super) async fn cut(
-        &self,
-        testbed: &mut Testbed,
-        trial: &mut Trial,
-        is_last: bool,
-    ) -> Run<Taken> {
+    pub async fn cut(&self, testbed: &mut Testbed, trial: &mut Trial, is_last: bool) -> Run<Taken> {
         let moment = match trial.random.random_range(0..4) {
             0 => None,
             1 => Some(Moment::Write),
@@ -325,7 +320,7 @@ impl<'a> Power<'a> {
     }
 
     /// Cuts the power unless it is off already. Then it kills the database and starts it again on the flushed bytes.
-    pub(super) async fn cut_now(
+    pub async fn cut_now(
         &self,
         testbed: &mut Testbed,
         trial: &mut Trial,
