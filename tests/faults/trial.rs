@@ -113,7 +113,7 @@ pub struct Trial {
     pub workload: Workload,
     /// Random numbers that follow from the seed.
     pub random: StdRng,
-    /// How often the fault was injected.
+    /// How often the fault was injected, where it is not once.
     pub injections: u32,
     /// What the servers of this trial do not promise; a fault may add to it.
     pub allowed: Allowed,
@@ -161,8 +161,8 @@ impl Trial {
     }
 }
 
-/// Runs one trial: sells, injects `fault` meanwhile, and audits. `fault` calls
-/// [`Trial::fault_ended`] when it is over, and returns the proof in words that it took effect.
+/// Runs one trial: sells, injects `fault` meanwhile, and audits. `fault` calls [`Trial::fault_ended`] if it goes on after
+/// the end of the fault, and returns the proof in words that it took effect.
 pub async fn run_trial(
     testbed: &mut Testbed,
     plan: Plan,
@@ -214,7 +214,7 @@ pub async fn run_trial(
     let Trial { services, workload, injections, allowed, .. } = trial;
     let records = workload.finish().await?;
     let proof = proof?;
-    let trial = TrialOutcome::new(injections, proof, recovered);
+    let trial = TrialOutcome::new(injections.max(1), proof, recovered);
     checker::check_trial(testbed, &services[0], records, trial, &allowed).await
 }
 

@@ -43,7 +43,6 @@ pub async fn in_rows(testbed: &mut Testbed, seed: u64) -> TrialResult {
         for (item, (_, statement, _)) in trial.item_ids().into_iter().zip(IN_ROWS) {
             execute(&mut operator, &statement.replace(":item", &item.to_string())).await?;
         }
-        trial.fault_ended();
         Ok("planted".to_owned())
     });
     let trial = trial.await?;

@@ -47,7 +47,6 @@ async fn all_die(testbed: &mut Testbed, plan: Plan) -> TrialResult {
         for service in &mut trial.services {
             signals.push(service.kill().await?.signal());
         }
-        trial.injections += 1;
         trial.fault_ended();
         testbed.mysql.restart().await.said()?;
         let starts = trial.services.iter_mut().map(Service::restart);

@@ -44,7 +44,6 @@ pub async fn duplicates(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 told.extend(answers.into_iter().map(|(status, _)| status));
             }
         }
-        trial.fault_ended();
         told.sort_unstable();
         let mut counts: Vec<(u16, usize)> = Vec::new();
         for status in told {
@@ -83,9 +82,7 @@ pub async fn slow(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let then = trial.sold();
         let dribblers = (0..DRIBBLERS).map(|number| dribble(addresses[number % 2]));
         let closed = join_all(dribblers).await.into_iter().filter(|closed| *closed).count();
-        trial.injections += 1;
         let sold = trial.sold() - then;
-        trial.fault_ended();
         proven(
             closed == DRIBBLERS,
             format!("{closed} of {DRIBBLERS} were closed by the service; {sold} sold meanwhile"),
@@ -153,7 +150,6 @@ pub async fn leaving(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 return Err(format!("{strategy}: a retry gave another order"));
             }
         }
-        trial.fault_ended();
         proven(sold > 0, format!("{sold} came back and had their one order"))
     })
     .await

@@ -41,7 +41,6 @@ pub async fn jumps(testbed: &mut Testbed, seed: u64) -> TrialResult {
         }
         lifecycle.stop();
         let _ = serving.await;
-        trial.fault_ended();
         let said = |code: &str| codes.iter().filter(|told| *told == code).count();
         let (ended, early) = (said("sale_ended"), said("sale_not_started"));
         let sold = said("sold");

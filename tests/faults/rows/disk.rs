@@ -29,7 +29,6 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let mut operator = testbed.operator().await?;
         execute(&mut operator, "CREATE TABLE fault_room (piece CHAR(250))").await?;
         let error = disk.fill().map_err(|error| said(&error))?;
-        trial.injections += 1;
         // Pages that the tables have already are still written: it stops when they are full, and even
         // then an order may still fit where a batch did not.
         let then = when_it_stops(|| trial.sold()).await;
@@ -45,7 +44,6 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
         }
         disk.empty().map_err(|error| said(&error))?;
         writes_again(testbed).await?;
-        trial.fault_ended();
         proven(
             refused.contains("full"),
             format!("a file grew until \"{error}\"; {sold} were sold meanwhile; {refused}"),
@@ -68,7 +66,6 @@ pub async fn full_during_change(testbed: &mut Testbed, seed: u64) -> TrialResult
             execute(&mut operator, statement).await?;
         }
         disk.fill().and_then(|_| disk.make_room(ROOM_BYTES)).map_err(|error| said(&error))?;
-        trial.injections += 1;
         let before = trial.sold();
         let broken_off = told(&setup, &["migrate"]).await?;
         sleep(FAULT).await;

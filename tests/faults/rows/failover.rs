@@ -91,7 +91,6 @@ pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
         sleep(FAULT).await;
         let old = set.writer();
         let paused = set.member(old).pause();
-        trial.injections += 1;
         let before = till.paid();
         let took = take_over(&mut set, testbed, trial).await?;
         let took = followed(trial, paused && before > 0, took).await;
@@ -139,7 +138,6 @@ pub async fn keys(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let stop = Arc::new(AtomicBool::new(false));
         let asking = tokio::spawn(ask_for_orders(others, items, token, Arc::clone(&stop)));
         sleep(FAULT).await;
-        trial.injections += 1;
         set.switch_over().await.said()?;
         trial.fault_ended();
         look_at_writer(&mut set, testbed);

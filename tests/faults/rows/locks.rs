@@ -64,7 +64,6 @@ pub async fn outlived(testbed: &mut Testbed, seed: u64) -> TrialResult {
             refused += stopped.refused;
             caught = (caught.0 + stopped.oversold, caught.1 + stopped.unguarded);
         }
-        trial.fault_ended();
         let all = usize::try_from(STOPS).unwrap_or_default() * FENCED.len();
         proven(
             refused == all,
@@ -226,7 +225,6 @@ async fn quorum<M: Member>(testbed: &mut Testbed, plan: Plan, members: &mut [M])
     run_trial(testbed, plan, async |_, trial| {
         let lost = &mut members[1..];
         join_all(lost.iter().map(Member::kill)).await;
-        trial.injections += 1;
         // Who holds the lock may still sell, as long as its lease lasts, and a busy machine answers late.
         sleep(LEASE_OVER).await;
         let mut sold = 0;
@@ -261,7 +259,6 @@ pub async fn session(testbed: &mut Testbed, seed: u64) -> TrialResult {
     run_trial(testbed, plan, async |_, trial| {
         let before = wire.bites();
         wire.set(Link::BlackHole);
-        trial.injections += 1;
         let then = trial.workload.items[0].sold();
         // Sessions live for a lease; then the locks of the cut-off instance are free.
         sleep(LEASE_OVER).await;
@@ -271,7 +268,6 @@ pub async fn session(testbed: &mut Testbed, seed: u64) -> TrialResult {
         });
         let sold = sold.await;
         wire.set(Link::Works);
-        trial.fault_ended();
         let bites = wire.bites() - before;
         let sold = sold?;
         proven(bites > 0, format!("{bites} pieces held back; the other sold {sold}"))

@@ -20,7 +20,6 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let after = trial.wait_a_moment(MOMENT_MS).await;
         let pid = testbed.mysql.pid();
         testbed.mysql.kill().await;
-        trial.injections += 1;
         let gone = process_state(pid) == '?';
         trial.fault_ended();
         testbed.mysql.restart().await.said()?;
@@ -31,13 +30,11 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
-    run_trial(testbed, plan, async |testbed, trial| {
+    run_trial(testbed, plan, async |testbed, _| {
         let paused = testbed.mysql.pause();
-        trial.injections += 1;
         sleep(FAULT).await;
         let state = process_state(testbed.mysql.pid());
         testbed.mysql.resume();
-        trial.fault_ended();
         proven(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
     })
     .await
@@ -48,13 +45,11 @@ pub async fn read_only(testbed: &mut Testbed, seed: u64) -> TrialResult {
     run_trial(testbed, plan, async |testbed, trial| {
         let mut operator = testbed.operator().await?;
         execute(&mut operator, "SET GLOBAL read_only = 1").await?;
-        trial.injections += 1;
         // What is under way when it comes is carried out, which takes a while on a busy machine.
         let then = when_it_stops(|| trial.sold()).await;
         sleep(FAULT).await;
         let sold = trial.sold() - then;
         execute(&mut operator, "SET GLOBAL read_only = 0").await?;
-        trial.fault_ended();
         proven(sold == 0, format!("{sold} purchases were sold meanwhile"))
     })
     .await
@@ -84,8 +79,6 @@ pub async fn deadlocks(testbed: &mut Testbed, seed: u64) -> TrialResult {
             let _ = opposite_order(&mut side, item).await;
             deadlocks = counted(&mut other, "lock_deadlocks").await? - before;
         }
-        trial.injections += 1;
-        trial.fault_ended();
         proven(deadlocks > 0, format!("{deadlocks} deadlocks over {circles} side transactions"))
     })
     .await
@@ -113,7 +106,6 @@ pub async fn row_held(testbed: &mut Testbed, seed: u64) -> TrialResult {
         for item in trial.item_ids() {
             sqlx::query(LOCK_STOCK).bind(item).execute(&mut *transaction).await.said()?;
         }
-        trial.injections += 1;
         sleep(HELD).await;
         transaction.rollback().await.said()?;
         trial.fault_ended();
@@ -142,12 +134,10 @@ pub async fn no_connections(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 }
             }
         }
-        trial.injections += 1;
         let alive = trial.services[0].get("/healthz", None).await.is_ok_and(|r| r.status == 200);
         execute(&mut operator, &format!("SET GLOBAL max_connections = {granted}")).await?;
         let count = hogs.len();
         drop(hogs);
-        trial.fault_ended();
         proven(
             said.contains("1040") && alive,
             format!("{killed} connections killed, {count} taken by others; then: {said}"),
@@ -182,7 +172,6 @@ async fn at_commit(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult 
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |_, trial: &mut Trial| {
         wire.set(link);
-        trial.injections += 1;
         sleep(FAULT).await;
         wire.set(Link::Works);
         trial.fault_ended();

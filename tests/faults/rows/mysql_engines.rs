@@ -44,7 +44,6 @@ async fn killed(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialR
         let old = set.writer();
         let pid = set.member(old).pid();
         set.member(old).kill().await;
-        trial.injections += 1;
         let gone = process_state(pid) == '?';
         let took = take_over(&mut set, testbed, trial).await?;
         followed(trial, gone, format!("process {pid} was gone; {took}")).await
@@ -84,7 +83,6 @@ async fn at_commit(
         }
         // A COMMIT was executed, and nobody heard of it.
         set.member(old).kill().await;
-        trial.injections += 1;
         let cuts = wire.bites();
         let took = take_over(&mut set, testbed, trial).await?;
         followed(trial, cuts > 0, format!("{cuts} COMMITs unheard; {took}")).await
@@ -98,7 +96,6 @@ async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialR
     run_trial(testbed, plan, async |testbed, trial| {
         let old = set.writer();
         let paused = set.member(old).pause();
-        trial.injections += 1;
         let took = take_over(&mut set, testbed, trial).await?;
         let said = followed(trial, paused, took).await;
         // It wakes up and believes that it is the writer; the others know better by now.
@@ -114,7 +111,6 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replication) -> Trial
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let (old, begin) = (set.writer(), Instant::now());
-        trial.injections += 1;
         set.switch_over().await.said()?;
         trial.fault_ended();
         look_at_writer(&mut set, testbed);
@@ -144,7 +140,6 @@ pub async fn behind(testbed: &mut Testbed, seed: u64) -> TrialResult {
         })
         .await?;
         set.member(old).kill().await;
-        trial.injections += 1;
         let took = take_over(&mut set, testbed, trial).await?;
         set.restart_former(old).await.said()?;
         let only_there = orders_missing(&mut set, old).await?;

@@ -47,10 +47,8 @@ async fn to_redis(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
 async fn broken(trial: &mut Trial, wire: &Wire, link: Link) -> Run<String> {
     let before = wire.bites();
     wire.set(link);
-    trial.injections += 1;
     sleep(if link == Link::BlackHole { HOLE } else { FAULT }).await;
     wire.set(Link::Works);
-    trial.fault_ended();
     let bites = wire.bites() - before;
     proven(bites > 0, format!("{bites} connections or pieces were broken or held back"))
 }

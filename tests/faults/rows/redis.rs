@@ -1,8 +1,8 @@
 //! Redis: frozen, killed, emptied, older, full, busy.
 
 use dev_servers::RedisServer;
-use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisResult};
 
 use crate::prelude::*;
 use crate::testbed::{OwnRedis, redis_at};
@@ -16,13 +16,11 @@ const FULL_MAX: Duration = Duration::from_secs(10);
 
 pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
-    run_trial(testbed, plan, async |testbed, trial| {
+    run_trial(testbed, plan, async |testbed, _| {
         let paused = testbed.redis.pause();
-        trial.injections += 1;
         sleep(FAULT).await;
         let state = process_state(testbed.redis.pid());
         testbed.redis.resume();
-        trial.fault_ended();
         proven(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
     })
     .await
@@ -48,7 +46,6 @@ async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bo
     run_trial(testbed, plan, async |_, trial| {
         let after = trial.wait_a_moment(MOMENT_MS).await;
         own.server.kill().await;
-        trial.injections += 1;
         // Somebody meets the closed door.
         sleep(Duration::from_millis(300)).await;
         trial.fault_ended();
@@ -96,7 +93,6 @@ pub async fn older_copy(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let then = trial.sold();
         sleep(Duration::from_millis(500)).await;
         own.server.kill().await;
-        trial.injections += 1;
         let since = trial.sold() - then;
         std::fs::remove_dir_all(&data).said()?;
         copy_folder(&copy, &data)?;
@@ -120,7 +116,6 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let then = trial.sold();
         sleep(Duration::from_millis(500)).await;
         master.server.kill().await;
-        trial.injections += 1;
         let missed = trial.sold() - then;
         trial.fault_ended();
         heir.server.resume();
@@ -134,14 +129,12 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 pub async fn full_memory(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Needing("redis"), &testbed.setup());
-    run_trial(testbed, plan, async |testbed, trial| {
+    run_trial(testbed, plan, async |testbed, _| {
         set_memory_max(&testbed.redis, "1").await?;
-        trial.injections += 1;
         sleep(FAULT / 2).await;
         let refused: RedisResult<()> = testbed.redis.run(&["SET", "fault", "1"]).await;
         sleep(FAULT / 2).await;
         set_memory_max(&testbed.redis, "0").await?;
-        trial.fault_ended();
         let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
         proven(said.contains("OOM"), format!("a write was answered: {said}"))
     })
@@ -171,7 +164,6 @@ pub async fn full_disk(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 Ok(()) => sleep(Duration::from_millis(20)).await,
             }
         };
-        trial.injections += 1;
         sleep(FAULT).await;
         std::fs::write(&unlimited, "").said()?;
         own.server.kill().await;
@@ -189,12 +181,9 @@ pub async fn scripts(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let mut redis = redis_at(&own.server).await?;
         let flushes = 20;
         for _ in 0..flushes {
-            let flushed: RedisResult<()> =
-                redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await;
-            flushed.said()?;
+            ask::<()>(&mut redis, "SCRIPT FLUSH").await.said()?;
             sleep(Duration::from_millis(25)).await;
         }
-        trial.injections += 1;
         let mut busy = redis_at(&own.server).await?;
         let script = tokio::spawn(async move {
             let endless: RedisResult<()> =
@@ -202,9 +191,8 @@ pub async fn scripts(testbed: &mut Testbed, seed: u64) -> TrialResult {
             endless
         });
         sleep(BUSY).await;
-        let said: RedisResult<String> = redis::cmd("GET").arg("x").query_async(&mut redis).await;
-        let killed: RedisResult<()> =
-            redis::cmd("SCRIPT").arg("KILL").query_async(&mut redis).await;
+        let said = ask::<String>(&mut redis, "GET x").await;
+        let killed = ask::<()>(&mut redis, "SCRIPT KILL").await;
         trial.fault_ended();
         let _ = script.await;
         let said = said.err().map(|error| error.to_string()).unwrap_or_default();
@@ -225,7 +213,6 @@ pub async fn leases_cut(testbed: &mut Testbed, seed: u64) -> TrialResult {
             cut += cut_leases(&mut redis).await?;
             sleep(Duration::from_millis(3)).await;
         }
-        trial.injections += 1;
         trial.fault_ended();
         let fenced = trial.metric("seckill_arbiter_refusals_by_reason_total", "fenced").await;
         proven(cut > 0, format!("{cut} leases ended early; {fenced} writes refused by the fence"))
@@ -233,23 +220,21 @@ pub async fn leases_cut(testbed: &mut Testbed, seed: u64) -> TrialResult {
     .await
 }
 
+/// Sends a command, whose words are separated by spaces.
+async fn ask<T: FromRedisValue>(redis: &mut MultiplexedConnection, words: &str) -> RedisResult<T> {
+    let words: Vec<&str> = words.split(' ').collect();
+    redis::cmd(words[0]).arg(&words[1..]).query_async(redis).await
+}
+
 /// Lets every lock expire; how many.
 pub(crate) async fn cut_leases(redis: &mut MultiplexedConnection) -> Run<i64> {
     let mut cut = 0;
     let mut cursor = 0_u64;
     loop {
-        let (next, keys): (u64, Vec<String>) = redis::cmd("SCAN")
-            .arg(cursor)
-            .arg("MATCH")
-            .arg("faults:lock*")
-            .arg("COUNT")
-            .arg(1_000)
-            .query_async(redis)
-            .await
-            .said()?;
+        let scan = format!("SCAN {cursor} MATCH faults:lock* COUNT 1000");
+        let (next, keys): (u64, Vec<String>) = ask(redis, &scan).await.said()?;
         for key in keys {
-            let done: i64 =
-                redis::cmd("PEXPIRE").arg(key).arg(1).query_async(redis).await.said()?;
+            let done: i64 = ask(redis, &format!("PEXPIRE {key} 1")).await.said()?;
             cut += done;
         }
         if next == 0 {

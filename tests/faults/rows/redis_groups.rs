@@ -33,7 +33,6 @@ pub async fn primary_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.wait_a_moment(MOMENT_MS).await;
         let begin = Instant::now();
         cluster.nodes[victim].kill().await;
-        trial.injections += 1;
         sleep(IN_FLIGHT).await;
         trial.fault_ended();
         until_primary(&cluster, heir).await?;
@@ -53,7 +52,6 @@ pub async fn primary_frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.wait_a_moment(MOMENT_MS).await;
         let begin = Instant::now();
         let paused = cluster.nodes[victim].pause();
-        trial.injections += 1;
         sleep(IN_FLIGHT).await;
         trial.fault_ended();
         let state = process_state(cluster.nodes[victim].pid());
@@ -76,8 +74,6 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.wait_a_moment(MOMENT_MS).await;
         let begin = Instant::now();
         let heir = cluster.fail_over(victim).await.said()?;
-        trial.injections += 1;
-        trial.fault_ended();
         proven(heir != victim, format!("CLUSTER FAILOVER took {:.1?}", begin.elapsed()))
     })
     .await
@@ -96,7 +92,6 @@ pub async fn slots_moved(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 trial.injections += 1;
             }
         }
-        trial.fault_ended();
         proven(
             !slots.is_empty(),
             format!("{} slots moved twice in {:.1?}", slots.len(), begin.elapsed()),
@@ -110,7 +105,6 @@ pub async fn node_added(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = on(testbed, seed, &cluster.url(), 0);
     run_trial(testbed, plan, async |_, trial| {
         let new = cluster.add_node().await.said()?;
-        trial.injections += 1;
         let slots = slots_of(trial);
         for slot in &slots {
             cluster.move_slot(*slot, new, ON_ITS_WAY).await.said()?;
@@ -130,7 +124,6 @@ pub async fn without_replicas(testbed: &mut Testbed, seed: u64) -> TrialResult {
         for replica in 3..6 {
             cluster.nodes[replica].kill().await;
         }
-        trial.injections += 1;
         sleep(IN_FLIGHT).await;
         let then = trial.sold();
         sleep(FAULT).await;
@@ -139,7 +132,6 @@ pub async fn without_replicas(testbed: &mut Testbed, seed: u64) -> TrialResult {
         for replica in 3..6 {
             cluster.nodes[replica].restart().await.said()?;
         }
-        trial.fault_ended();
         proven(
             others > 0,
             format!("{others} sold without replicas; {refused} orders for the queue refused"),
@@ -156,7 +148,6 @@ pub async fn sentinel_failover(testbed: &mut Testbed, seed: u64) -> TrialResult 
         trial.wait_a_moment(MOMENT_MS).await;
         let begin = Instant::now();
         group.servers[victim].kill().await;
-        trial.injections += 1;
         sleep(IN_FLIGHT).await;
         trial.fault_ended();
         until("the Sentinels to name another primary", TAKE_OVER_MAX, || async {

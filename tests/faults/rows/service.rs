@@ -33,7 +33,6 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         for service in &mut trial.services {
             signals.push(service.kill().await?.signal());
         }
-        trial.injections += 1;
         trial.fault_ended();
         let starts = trial.services.iter_mut().map(Service::restart);
         futures::future::try_join_all(starts).await?;
@@ -84,7 +83,6 @@ pub async fn stopped(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let service = &mut trial.services[0];
         service.signal("TERM").await?;
         let ended = service.ended().await?;
-        trial.injections += 1;
         trial.fault_ended();
         trial.services[0].restart().await?;
         proven(ended.code() == Some(0), format!("after {after} ms it ended with {ended}"))
@@ -96,11 +94,9 @@ pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     run_trial(testbed, plan, async |_, trial| {
         trial.services[1].signal("STOP").await?;
-        trial.injections += 1;
         let silent = trial.services[1].get("/healthz", None);
         let silent = timeout(FAULT, silent).await.is_err();
         trial.services[1].signal("CONT").await?;
-        trial.fault_ended();
         proven(silent, format!("no answer to a question for {} ms", FAULT.as_millis()))
     })
     .await
@@ -118,14 +114,12 @@ pub async fn few_files(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 connections.push(connection);
             }
         }
-        trial.injections += 1;
         let files = open_files(trial.services[1].pid()?);
         let silent = trial.services[1].get("/healthz", None);
         let silent = timeout(FAULT, silent).await.is_err();
         let alive = !trial.services[1].has_ended();
         let count = connections.len();
         drop(connections);
-        trial.fault_ended();
         proven(
             alive && silent,
             format!(

@@ -76,7 +76,6 @@ async fn disturbed(
     let plan = Plan::new(seed, TRIED, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         trial.wait_a_moment(MOMENT_MS).await;
-        trial.injections += 1;
         let proof = disturb(&mut cluster).await;
         trial.fault_ended();
         let primary = cluster.primary_url(ONLY_SHARD).await.said()?;
