@@ -83,10 +83,9 @@ pub async fn slow(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let dribblers = (0..DRIBBLERS).map(|number| dribble(addresses[number % 2]));
         let closed = join_all(dribblers).await.into_iter().filter(|closed| *closed).count();
         let sold = trial.sold() - then;
-        proven(
-            closed == DRIBBLERS,
-            format!("{closed} of {DRIBBLERS} were closed by the service; {sold} sold meanwhile"),
-        )
+        let proof =
+            format!("{closed} of {DRIBBLERS} were closed by the service; {sold} sold meanwhile");
+        proven(closed == DRIBBLERS, proof)
     })
     .await
 }

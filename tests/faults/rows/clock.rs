@@ -45,10 +45,9 @@ pub async fn jumps(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let (ended, early) = (said("sale_ended"), said("sale_not_started"));
         let sold = said("sold");
         let each = codes.len() / 4;
-        proven(
-            (ended, early, sold) == (each, each, each * 2),
-            format!("{ended} times ended, {early} times not started, {sold} sold: {codes:?}"),
-        )
+        let proof =
+            format!("{ended} times ended, {early} times not started, {sold} sold: {codes:?}");
+        proven((ended, early, sold) == (each, each, each * 2), proof)
     })
     .await
 }

@@ -44,10 +44,8 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
         }
         disk.empty().map_err(|error| said(&error))?;
         writes_again(testbed).await?;
-        proven(
-            refused.contains("full"),
-            format!("a file grew until \"{error}\"; {sold} were sold meanwhile; {refused}"),
-        )
+        let proof = format!("a file grew until \"{error}\"; {sold} were sold meanwhile; {refused}");
+        proven(refused.contains("full"), proof)
     });
     let trial = trial.await;
     std::mem::replace(&mut testbed.mysql, usual).stop().await;

@@ -52,13 +52,11 @@ pub async fn beside_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
         };
         // Each client may hear of one cart whose COMMIT was before.
         let do_carts_wait = carts > 0 && carts_beside <= CARTS;
-        proven(
-            do_carts_wait && beside > free / 2,
-            format!(
-                "{free} of another item sold beside {carts} carts, {beside} while the row of their item was held \
-                 and {carts_beside} carts were told"
-            ),
-        )
+        let proof = format!(
+            "{free} of another item sold beside {carts} carts, {beside} while the row of their item was held \
+             and {carts_beside} carts were told"
+        );
+        proven(do_carts_wait && beside > free / 2, proof)
     })
     .await
 }

@@ -65,10 +65,9 @@ pub async fn outlived(testbed: &mut Testbed, seed: u64) -> TrialResult {
             caught = (caught.0 + stopped.oversold, caught.1 + stopped.unguarded);
         }
         let all = usize::try_from(STOPS).unwrap_or_default() * FENCED.len();
-        proven(
-            refused == all,
-            format!("{STOPS} stops of {} holders: {refused} stale tokens refused", FENCED.len()),
-        )
+        let proof =
+            format!("{STOPS} stops of {} holders: {refused} stale tokens refused", FENCED.len());
+        proven(refused == all, proof)
     });
     let mut trial = trial.await?;
     trial.controls = caught;

@@ -138,10 +138,8 @@ pub async fn no_connections(testbed: &mut Testbed, seed: u64) -> TrialResult {
         execute(&mut operator, &format!("SET GLOBAL max_connections = {granted}")).await?;
         let count = hogs.len();
         drop(hogs);
-        proven(
-            said.contains("1040") && alive,
-            format!("{killed} connections killed, {count} taken by others; then: {said}"),
-        )
+        let proof = format!("{killed} connections killed, {count} taken by others; then: {said}");
+        proven(said.contains("1040") && alive, proof)
     })
     .await
 }
@@ -177,10 +175,8 @@ async fn at_commit(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult 
         trial.fault_ended();
         let cuts = wire.bites();
         let settled = trial.metric("seckill_arbiter_commits_lost_total", "").await;
-        proven(
-            cuts > 0 && settled > 0.0,
-            format!("{cuts} connections ended at COMMIT; the arbiter settled {settled}"),
-        )
+        let proof = format!("{cuts} connections ended at COMMIT; the arbiter settled {settled}");
+        proven(cuts > 0 && settled > 0.0, proof)
     })
     .await
 }

@@ -43,10 +43,8 @@ pub async fn races(testbed: &mut Testbed, seed: u64) -> TrialResult {
         if both > 0 {
             return Err(format!("{both} orders were both paid and cancelled"));
         }
-        proven(
-            paid > 0 && cancelled > 0 && expired > 0.0,
-            format!("{paid} paid, {cancelled} cancelled, {expired} expired, none twice"),
-        )
+        let proof = format!("{paid} paid, {cancelled} cancelled, {expired} expired, none twice");
+        proven(paid > 0 && cancelled > 0 && expired > 0.0, proof)
     })
     .await
 }

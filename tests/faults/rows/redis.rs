@@ -53,10 +53,8 @@ async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bo
         let info: String = own.server.run(&["INFO", "persistence"]).await.said()?;
         let loaded = line(&info, "rdb_last_load_keys_loaded:").to_owned();
         let has_log = line(&info, "aof_enabled:") == "1";
-        proven(
-            has_log != forgets,
-            format!("killed after {after} ms; log: {has_log} ({loaded} keys)"),
-        )
+        let proof = format!("killed after {after} ms; log: {has_log} ({loaded} keys)");
+        proven(has_log != forgets, proof)
     })
     .await
 }

@@ -92,10 +92,8 @@ pub async fn slots_moved(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 trial.injections += 1;
             }
         }
-        proven(
-            !slots.is_empty(),
-            format!("{} slots moved twice in {:.1?}", slots.len(), begin.elapsed()),
-        )
+        let proof = format!("{} slots moved twice in {:.1?}", slots.len(), begin.elapsed());
+        proven(!slots.is_empty(), proof)
     })
     .await
 }
@@ -132,10 +130,9 @@ pub async fn without_replicas(testbed: &mut Testbed, seed: u64) -> TrialResult {
         for replica in 3..6 {
             cluster.nodes[replica].restart().await.said()?;
         }
-        proven(
-            others > 0,
-            format!("{others} sold without replicas; {refused} orders for the queue refused"),
-        )
+        let proof =
+            format!("{others} sold without replicas; {refused} orders for the queue refused");
+        proven(others > 0, proof)
     })
     .await
 }

@@ -36,10 +36,8 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         trial.fault_ended();
         let starts = trial.services.iter_mut().map(Service::restart);
         futures::future::try_join_all(starts).await?;
-        proven(
-            signals == [Some(9); 2],
-            format!("after {after} ms both ended by signal {signals:?}"),
-        )
+        let proof = format!("after {after} ms both ended by signal {signals:?}");
+        proven(signals == [Some(9); 2], proof)
     })
     .await
 }
@@ -68,10 +66,8 @@ pub async fn consumer_killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
             taken_over += service.metric(TAKEN_OVER, "").await;
         }
         let sold = trial.workload.items[0].sold();
-        proven(
-            taken_over > 0.0 && sold < trial.workload.items[0].stock as u64,
-            format!("{kills} kills while {sold} orders were queued; {taken_over} of them were seen to be taken over from the dead"),
-        )
+        let proof = format!("{kills} kills while {sold} orders were queued; {taken_over} of them were seen to be taken over from the dead");
+        proven(taken_over > 0.0 && sold < trial.workload.items[0].stock as u64, proof)
     })
     .await
 }
@@ -120,12 +116,10 @@ pub async fn few_files(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let alive = !trial.services[1].has_ended();
         let count = connections.len();
         drop(connections);
-        proven(
-            alive && silent,
-            format!(
-                "{count} connections, {files} files open of {FILES_MAX}; one more was not taken"
-            ),
-        )
+        let proof = format!(
+            "{count} connections, {files} files open of {FILES_MAX}; one more was not taken"
+        );
+        proven(alive && silent, proof)
     })
     .await
 }

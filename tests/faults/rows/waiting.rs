@@ -58,15 +58,13 @@ pub async fn paused(testbed: &mut Testbed, seed: u64) -> TrialResult {
             () = selling => return Err("the other item is sold out".to_owned()),
         };
         let (sold, took) = (sold.get(), ended?);
-        proven(
-            paused == 200 && cancelled > 0 && sold > 0,
-            format!(
-                "a line of {waiters} ended within {} ms, {cancelled} of {BUYERS} cancelled; {sold} of another \
-                 item sold meanwhile, {} ms the longest time without a sale",
-                took.as_millis(),
-                stop.as_millis()
-            ),
-        )
+        let proof = format!(
+            "a line of {waiters} ended within {} ms, {cancelled} of {BUYERS} cancelled; {sold} of another \
+             item sold meanwhile, {} ms the longest time without a sale",
+            took.as_millis(),
+            stop.as_millis()
+        );
+        proven(paused == 200 && cancelled > 0 && sold > 0, proof)
     })
     .await
 }

@@ -229,13 +229,11 @@ impl Total {
     /// In words; an error where nothing was forgotten.
     pub fn proof(&self) -> Run<String> {
         let Self { cuts, at_operations, forgotten } = self;
-        proven(
-            forgotten.steps > 0,
-            format!(
-                "{cuts} cuts, {at_operations} at a write or flush; {} steps with {} bytes were forgotten",
-                forgotten.steps, forgotten.bytes
-            ),
-        )
+        let proof = format!(
+            "{cuts} cuts, {at_operations} at a write or flush; {} steps with {} bytes were forgotten",
+            forgotten.steps, forgotten.bytes
+        );
+        proven(forgotten.steps > 0, proof)
     }
 }
 
