@@ -57,11 +57,10 @@ const NEIGHBOURS: &str = "mkdir scripts target && cp \"$1\" scripts/ && cd scrip
 /// tests.
 #[test]
 fn an_engine_that_cannot_be_tested_is_said_and_the_others_are_tested() {
-    let folder = std::env::temp_dir().join(unique("engines"));
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = TestFolder::new("engines");
     let script = root().join("scripts/test-mysql-engines");
     let mut make = Command::new("sh");
-    let make = make.args(["-c", NEIGHBOURS, "sh"]).arg(script).current_dir(&folder).status();
+    let make = make.args(["-c", NEIGHBOURS, "sh"]).arg(script).current_dir(&*folder).status();
     assert!(make.expect("it runs").success());
     let run = |mysqld: &str| {
         let mut run = Command::new(folder.join("scripts/test-mysql-engines"));
@@ -74,7 +73,6 @@ fn an_engine_that_cannot_be_tested_is_said_and_the_others_are_tested() {
     };
     let without = run("");
     let with = run("mysqld");
-    fs::remove_dir_all(&folder).expect("removed");
     assert_eq!(without, ["semisync: 0 passed", "mysql: NOT TESTED", "vitess: NOT TESTED"]);
     assert_eq!(with, ["mysql: 0 passed", "semisync: 0 passed", "vitess: NOT TESTED"]);
 }

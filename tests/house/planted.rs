@@ -102,12 +102,12 @@ fn each_rule_finds_its_fault() {
 
 /// A copy of the project, which goes with this value.
 struct Copy {
-    root: PathBuf,
+    root: TestFolder,
 }
 
 impl Copy {
     fn new() -> Self {
-        let copy = Self { root: std::env::temp_dir().join(unique("house")) };
+        let copy = Self { root: TestFolder::new("house") };
         copy_folder(&root(), &copy.root);
         copy
     }
@@ -116,7 +116,7 @@ impl Copy {
     fn run(&self, rules: &str, more: &[&str]) -> (bool, String) {
         let program = std::env::current_exe().expect("this program");
         let mut run = Command::new(program);
-        run.arg(rules).args(more).env(PROJECT, &self.root).current_dir(&self.root);
+        run.arg(rules).args(more).env(PROJECT, &*self.root).current_dir(&*self.root);
         let output = run.output().expect("it runs");
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
@@ -143,12 +143,6 @@ impl Copy {
             None => fs::remove_file(path),
         };
         mended.expect("mended");
-    }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        let _left = fs::remove_dir_all(&self.root);
     }
 }
 

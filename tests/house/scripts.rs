@@ -40,12 +40,12 @@ cat \"$PLANTED/says\" 2>/dev/null
 
 /// A folder with scripts of the project, and with tools that report the planted fault.
 struct Bench {
-    folder: PathBuf,
+    folder: TestFolder,
 }
 
 impl Bench {
     fn new(scripts: &[&str], tools: &[(&str, &str)]) -> Self {
-        let bench = Self { folder: std::env::temp_dir().join(unique("scripts")) };
+        let bench = Self { folder: TestFolder::new("scripts") };
         for script in scripts {
             bench.script(&format!("scripts/{script}"), &read(format!("scripts/{script}")));
         }
@@ -75,7 +75,7 @@ impl Bench {
         }
         let path = std::env::var("PATH").unwrap_or_default();
         let mut run = Command::new(self.folder.join("scripts").join(script));
-        run.args(arguments).current_dir(&self.folder);
+        run.args(arguments).current_dir(&*self.folder);
         run.env("PATH", format!("{}:{path}", self.folder.join("tools").display()));
         run.env("PLANTED", self.folder.join("planted"));
         run.env("SECKILL_PROMTOOL", self.folder.join("tools/promtool"));
@@ -86,12 +86,6 @@ impl Bench {
         }
         let said = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        let _left = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -142,7 +136,7 @@ fn format_check_finds_a_file_that_cargo_does_not_know() {
     bench.write("Cargo.toml", "[package]\nname = \"small\"\nedition = \"2024\"\n");
     bench.write("src/lib.rs", FORMATTED);
     bench.write("rustfmt.toml", &read("rustfmt.toml"));
-    let git = Command::new("git").args(["init", "--quiet"]).current_dir(&bench.folder).status();
+    let git = Command::new("git").args(["init", "--quiet"]).current_dir(&*bench.folder).status();
     assert!(git.expect("git runs").success());
     let check = || bench.run("format-check", &[], &[]);
     let (code, said) = check();

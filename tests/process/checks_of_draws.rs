@@ -6,9 +6,8 @@ use super::program::PROGRAM;
 use crate::support::prelude::*;
 
 /// A folder with the honest texts of the vectors.
-fn folder() -> PathBuf {
-    let folder = std::env::temp_dir().join(unique("verify"));
-    std::fs::create_dir(&folder).expect("a folder");
+fn folder() -> TestFolder {
+    let folder = TestFolder::new("verify");
     let vectors = include_str!("../../crates/verify/vectors.json");
     let vectors: Value = serde_json::from_str(vectors).expect("vectors");
     for (name, text) in vectors["texts"].as_object().expect("texts") {
@@ -62,7 +61,6 @@ fn proven_and_told() {
         let is_entry = arguments.contains(&"--entry");
         assert_eq!(found.1.contains("\nentry "), is_entry, "{arguments:?}: {}", found.1);
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 /// 1: a fault; 2: nothing was found out; 3: all fits, and proves nothing.
@@ -92,5 +90,4 @@ fn exit_codes() {
         assert_eq!(found.0, Some(code), "{arguments:?}: {}{}", found.1, found.2);
         assert!(found.2.contains(said), "{arguments:?}: {}", found.2);
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
 }

@@ -1,7 +1,7 @@
 //! Load tools of others, which `loadtest/tools/fire` starts, end with the verdict of the audit.
 
+use std::env;
 use std::os::unix::fs::symlink;
-use std::{env, fs};
 
 use super::program::{PROGRAM, beside};
 use crate::house::docs::root;
@@ -22,8 +22,7 @@ async fn a_foreign_load_ends_with_the_audit() {
     let (shop, instance) = Shop::open().await;
     let path = env::var("PATH").expect("a path");
     // With a tool that sends nothing.
-    let folder = env::temp_dir().join(unique("tools"));
-    fs::create_dir(&folder).expect("a folder");
+    let folder = TestFolder::new("tools");
     symlink("/bin/true", folder.join("wrk")).expect("a link");
     let idle = format!("{}:{path}", folder.display());
     let mut fires = vec![
@@ -38,7 +37,6 @@ async fn a_foreign_load_ends_with_the_audit() {
     }
     let fired = fires.iter().map(|(path, tool, _, _)| fire(&shop, &instance, path, *tool));
     let ended = join_all(fired).await;
-    fs::remove_dir_all(&folder).expect("the folder is ours");
     for ((_, tool, code, sentence), (ended, text)) in fires.iter().zip(ended) {
         assert!(ended == *code && text.contains(sentence), "{tool:?}: {ended}: {text}");
     }

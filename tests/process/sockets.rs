@@ -15,26 +15,19 @@ use crate::support::prelude::*;
 
 /// A folder with a path for a socket in it. It goes with this value.
 pub struct Folder {
-    folder: PathBuf,
+    folder: TestFolder,
     pub socket: PathBuf,
 }
 
 impl Folder {
     pub fn new() -> Self {
-        let folder = std::env::temp_dir().join(unique("socket"));
-        fs::create_dir(&folder).expect("a folder");
+        let folder = TestFolder::new("socket");
         Self { socket: folder.join("http.sock"), folder }
     }
 
     /// The socket as a setting.
     pub fn address(&self) -> String {
         format!("unix:{}", self.socket.display())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -333,7 +333,7 @@ async fn a_schema_that_is_too_new_makes_an_instance_unready() {
 #[tokio::test]
 async fn a_file_of_settings_that_others_may_write_is_refused() {
     let shop = Shop::new().await;
-    let folder = std::env::temp_dir().join(unique("shared"));
+    let folder = TestFolder::new("shared");
     let below = folder.join("a/b");
     std::fs::create_dir_all(folder.join(".data")).expect("a folder");
     std::fs::create_dir_all(&below).expect("a folder");
@@ -348,7 +348,6 @@ async fn a_file_of_settings_that_others_may_write_is_refused() {
         let is_refused = said.contains(".data/env is not read: others may write it");
         assert_eq!(is_refused, code == 2, "{mode:o}: {said}");
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 /// A Redis server that belongs to a cluster of which it knows no slot.

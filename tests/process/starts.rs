@@ -139,10 +139,9 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn started_in_an_empty_folder_dev_serves_every_page() {
     let shop = Shop::new().await;
-    let folder = std::env::temp_dir().join(unique("empty"));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = TestFolder::new("empty");
     let mut dev = program(&shop, &["dev"]);
-    dev.current_dir(&folder).env("SECKILL_DATA_DIR", "data");
+    dev.current_dir(&*folder).env("SECKILL_DATA_DIR", "data");
     let mut dev = dev.spawn().expect("started");
     let url = eventually("the file for a second terminal", || async {
         let text = std::fs::read_to_string(folder.join("data/env")).ok()?;
@@ -170,18 +169,16 @@ async fn started_in_an_empty_folder_dev_serves_every_page() {
     let id = dev.id().expect("it runs");
     signal(id, "INT").await;
     assert_eq!(dev.wait().await.expect("it ends").code(), Some(0));
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 /// Their passwords are in README: other machines can use them only where the operator says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn demo_accounts_are_public_only_if_asked() {
     let shop = Shop::new().await;
-    let folder = std::env::temp_dir().join(unique("public"));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = TestFolder::new("public");
     for (arguments, expected) in [("dev", 401), ("dev --public-demo-accounts", 200), ("dev", 401)] {
         let mut dev = program(&shop, &arguments.split(' ').collect::<Vec<_>>());
-        dev.env("SECKILL_HTTP_ADDR", "0.0.0.0:0").env("SECKILL_DATA_DIR", &folder);
+        dev.env("SECKILL_HTTP_ADDR", "0.0.0.0:0").env("SECKILL_DATA_DIR", &*folder);
         let mut dev = dev.spawn().expect("started");
         let url = eventually("the file for a second terminal", || async {
             let text = std::fs::read_to_string(folder.join("env")).ok()?;
@@ -197,7 +194,6 @@ async fn demo_accounts_are_public_only_if_asked() {
         signal(dev.id().expect("it runs"), "INT").await;
         assert_eq!(dev.wait().await.expect("it ends").code(), Some(0));
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

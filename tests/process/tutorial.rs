@@ -2,7 +2,6 @@
 //! the page shows is printed.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::process::Output;
 
 use super::program::beside;
@@ -53,12 +52,10 @@ async fn type_all(shop: &Shop, instance: &Instance, commands: &[Prompted]) -> Ou
     let script = script
         .replace("http://127.0.0.1:8080", &format!("http://{}", instance.addr))
         .replace("target/quick/seckill", ours.as_std().get_program().to_str().expect("a path"));
-    let folder = std::env::temp_dir().join(unique("tutorial"));
-    fs::create_dir(&folder).expect("a folder");
+    let folder = TestFolder::new("tutorial");
     let mut shell = beside(shop, "sh");
-    shell.args(["-c", &script]).current_dir(&folder).env("TMPDIR", &folder);
+    shell.args(["-c", &script]).current_dir(&*folder).env("TMPDIR", &*folder);
     let typed = tokio::time::timeout(TYPED_MAX, shell.output()).await;
-    fs::remove_dir_all(&folder).expect("the folder is ours");
     typed.expect("the commands end").expect("a shell runs")
 }
 

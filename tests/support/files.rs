@@ -1,6 +1,7 @@
-//! The project's own files, for tests that read them.
+//! The project's own files, for tests that read them, and folders for the files of a test.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// The variable that names another folder than the project's own: a copy in which a test plants faults.
@@ -28,4 +29,30 @@ pub fn files_below(folder: &str, kind: &str) -> Vec<PathBuf> {
     }
     assert!(!found.is_empty(), "no {kind} below {folder}");
     found
+}
+
+/// A new folder for the files of a test, which goes with this value.
+pub struct TestFolder(PathBuf);
+
+impl TestFolder {
+    pub fn new(word: &str) -> Self {
+        let folder = std::env::temp_dir().join(super::unique(word));
+        fs::create_dir(&folder).expect("a folder");
+        Self(folder)
+    }
+}
+
+impl Deref for TestFolder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TestFolder {
+    fn drop(&mut self) {
+        // A program may write into it once more.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }

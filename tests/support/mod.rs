@@ -43,7 +43,7 @@ use self::shards::SharedCluster;
 pub use client::{Answer, Client, assert_has, assert_problem, available, order_id, purchase_path};
 pub use counters::redis_of;
 pub use faulty_link::FaultyLink;
-pub use files::{PROJECT, files_below, project};
+pub use files::{PROJECT, TestFolder, files_below, project};
 pub use instance::{
     DRAW_KEY, Instance, Shop, changed, hold_stock_row, item_body, patient, patient_transaction,
     statements_running, until_running,

@@ -6,13 +6,13 @@ use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-use super::{Client, unique};
+use super::{Client, TestFolder};
 
 /// A running nginx. It ends with this value.
 pub struct Nginx {
     /// Where clients connect to.
     pub addr: SocketAddr,
-    folder: PathBuf,
+    _folder: TestFolder,
     _child: Child,
 }
 
@@ -21,8 +21,7 @@ impl Nginx {
     pub async fn before(instance: SocketAddr, lines: &str) -> Self {
         let port = dev_servers::free_port().expect("a port");
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
-        let folder = std::env::temp_dir().join(unique("nginx"));
-        std::fs::create_dir(&folder).expect("a folder");
+        let folder = TestFolder::new("nginx");
         let here = folder.display();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .iter()
@@ -40,7 +39,7 @@ impl Nginx {
             if PathBuf::from("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
         let child = Command::new(program)
             .arg("-p")
-            .arg(&folder)
+            .arg(&*folder)
             .arg("-e")
             .arg(folder.join("log"))
             .arg("-c")
@@ -54,13 +53,6 @@ impl Nginx {
         let client = Client::new(addr, None);
         client.until_answered().await;
         client.until("/healthz", |answer| answer.status == 200).await;
-        Self { addr, folder, _child: child }
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // It may write its log once more.
-        let _ = std::fs::remove_dir_all(&self.folder);
+        Self { addr, _folder: folder, _child: child }
     }
 }
