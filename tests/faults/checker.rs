@@ -163,6 +163,14 @@ impl TrialOutcome {
         counts.iter().all(|count| *count == 0) && self.broken.is_empty()
     }
 
+    /// What is broken of the promises about orders, in words.
+    pub fn counted(&self) -> String {
+        let Self { oversold, duplicated, lost, unresolved, .. } = self;
+        format!(
+            "oversold {oversold}, duplicated {duplicated}, lost {lost}, unresolved {unresolved}"
+        )
+    }
+
     /// The longest recovery.
     pub fn recovered_after(&self) -> Option<Duration> {
         self.recovery.iter().map(|(_, after)| *after).max()

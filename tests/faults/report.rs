@@ -1,5 +1,6 @@
 //! What a run found: a line for each trial, a table at the end, and two files.
 
+use crate::checker::JudgedInTime;
 use crate::list::Row;
 use crate::prelude::*;
 
@@ -21,12 +22,8 @@ pub fn line(row: &Row, seed: u64, tried: &TrialResult, took: Duration) -> String
     match tried {
         Err(why) => format!("faults::{name} seed {seed} ... FAILED in {took:.1} s: {why}"),
         Ok(trial) if !trial.is_clean() => format!(
-            "faults::{name} seed {seed} ... FAILED in {took:.1} s: oversold {}, duplicated {}, \
-             lost {}, unresolved {}\n    {}",
-            trial.oversold,
-            trial.duplicated,
-            trial.lost,
-            trial.unresolved,
+            "faults::{name} seed {seed} ... FAILED in {took:.1} s: {}\n    {}",
+            trial.counted(),
             trial.broken.join("\n    ")
         ),
         Ok(trial) => format!(
@@ -188,24 +185,18 @@ pub fn are_too_many_missed(caught: u32, controls: u32) -> bool {
 }
 
 fn page(sums: &[Sum], total: &TrialOutcome, options: &Options, took: Duration) -> String {
+    let TrialOutcome { injections, attempts, resolved, events, .. } = total;
+    let JudgedInTime { sold_out, orders, lists } = total.in_time;
+    let (caught, controls) = total.controls;
     let mut page = format!(
-        "{} kinds of fault, {} injections, {} purchase requests, seeds {}, {:.0} s. Oversold, \
-         duplicated, lost and unresolved in all: {}. Unknown outcomes resolved by key: {}. \
-         Judged in the order of time: {} answers \"sold out\", {} observed order states, {} lists. \
-         Replayed by the model of the batches: {}. Known-bad runs caught: {} of {}.\n\n",
+        "{} kinds of fault, {injections} injections, {attempts} purchase requests, seeds {}, {:.0} s. Oversold, \
+         duplicated, lost and unresolved in all: {}. Unknown outcomes resolved by key: {resolved}. \
+         Judged in the order of time: {sold_out} answers \"sold out\", {orders} observed order states, {lists} lists. \
+         Replayed by the model of the batches: {events}. Known-bad runs caught: {caught} of {controls}.\n\n",
         sums.len(),
-        total.injections,
-        total.attempts,
         options.seed_words(),
         took.as_secs_f64(),
         total.oversold + total.duplicated + total.lost + total.unresolved,
-        total.resolved,
-        total.in_time.sold_out,
-        total.in_time.orders,
-        total.in_time.lists,
-        total.events,
-        total.controls.0,
-        total.controls.1,
     );
     page.push_str(
         "| fault | injected | requests | oversold | duplicated | lost | unresolved | resolved by key | sells again after, median / worst | proof of the last one |\n\

@@ -135,18 +135,12 @@ impl Service {
 
     /// One question on a connection of its own.
     pub async fn get(&self, path: &str, token: Option<&str>) -> Run<Reply> {
-        self.ask("GET", path, token, Bytes::new()).await
+        ask_with(self.addr, "GET", path, token, (&[], Bytes::new())).await
     }
 
-    /// Asks with a method and a body.
-    pub async fn ask(
-        &self,
-        method: &str,
-        path: &str,
-        token: Option<&str>,
-        body: Bytes,
-    ) -> Run<Reply> {
-        ask(self.addr, method, path, token, body).await
+    /// Asks for a change.
+    pub async fn post(&self, path: &str, token: Option<&str>, body: Bytes) -> Run<Reply> {
+        ask_with(self.addr, "POST", path, token, (&[], body)).await
     }
 
     async fn answers(&mut self) -> Run<()> {
@@ -200,17 +194,6 @@ fn spawn(setup: &Setup, addr: SocketAddr) -> Run<Child> {
 fn last_line(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     text.lines().last().unwrap_or_default().to_owned()
-}
-
-/// One question to an instance on a connection of its own.
-pub async fn ask(
-    addr: SocketAddr,
-    method: &str,
-    path: &str,
-    token: Option<&str>,
-    body: Bytes,
-) -> Run<Reply> {
-    ask_with(addr, method, path, token, (&[], body)).await
 }
 
 /// One question to an instance on a connection of its own, with further headers.

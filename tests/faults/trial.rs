@@ -267,7 +267,7 @@ pub async fn make_item(testbed: &Testbed, service: &Service, more: &Value) -> Ru
     }
     let token = testbed.token(1, Role::Admin);
     let body = Bytes::from(body.to_string());
-    let reply = service.ask("POST", "/api/admin/items", Some(&token), body).await?;
+    let reply = service.post("/api/admin/items", Some(&token), body).await?;
     let made: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     made["id"].as_i64().ok_or_else(|| format!("no item was made: {} {made}", reply.status))
 }

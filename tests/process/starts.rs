@@ -136,6 +136,16 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     assert_eq!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
 }
 
+/// A client of the shop that writes this file for a second terminal.
+async fn stranger_of(file: &Path) -> Client {
+    let url = eventually("the file for a second terminal", || async {
+        let text = std::fs::read_to_string(file).ok()?;
+        let url = text.lines().find_map(|line| line.strip_prefix("SECKILL_URL=http://"))?;
+        Some(url.replace("0.0.0.0", "127.0.0.1"))
+    });
+    Client::new(url.await.parse().expect("an address"), None)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn started_in_an_empty_folder_dev_serves_every_page() {
     let shop = Shop::new().await;
@@ -143,12 +153,7 @@ async fn started_in_an_empty_folder_dev_serves_every_page() {
     let mut dev = program(&shop, &["dev"]);
     dev.current_dir(&*folder).env("SECKILL_DATA_DIR", "data");
     let mut dev = dev.spawn().expect("started");
-    let url = eventually("the file for a second terminal", || async {
-        let text = std::fs::read_to_string(folder.join("data/env")).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("SECKILL_URL=http://")).map(str::to_owned)
-    })
-    .await;
-    let stranger = Client::new(url.parse().expect("an address"), None);
+    let stranger = stranger_of(&folder.join("data/env")).await;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
     let mut count = 0;
     for kind in ["html", "js", "css", "svg"] {
@@ -180,14 +185,7 @@ async fn demo_accounts_are_public_only_if_asked() {
         let mut dev = program(&shop, &arguments.split(' ').collect::<Vec<_>>());
         dev.env("SECKILL_HTTP_ADDR", "0.0.0.0:0").env("SECKILL_DATA_DIR", &*folder);
         let mut dev = dev.spawn().expect("started");
-        let url = eventually("the file for a second terminal", || async {
-            let text = std::fs::read_to_string(folder.join("env")).ok()?;
-            let line =
-                text.lines().find_map(|line| line.strip_prefix("SECKILL_URL=http://0.0.0.0:"));
-            line.map(|port| format!("127.0.0.1:{port}"))
-        })
-        .await;
-        let stranger = Client::new(url.parse().expect("an address"), None);
+        let stranger = stranger_of(&folder.join("env")).await;
         let password = json!({ "username": "operator", "password": "operator-password" });
         let answer = stranger.post("/api/session", &password).await;
         assert_eq!(answer.status, expected, "{arguments}: {}", answer.text);

@@ -54,7 +54,7 @@ pub async fn jumps(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 async fn buy(testbed: &Testbed, addr: SocketAddr, path: &str, buyer: i64) -> Run<String> {
     let token = testbed.token(buyer, Role::Buyer);
-    let reply = crate::service::ask(addr, "POST", path, Some(&token), Bytes::new()).await?;
+    let reply = ask_with(addr, "POST", path, Some(&token), (&[], Bytes::new())).await?;
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     Ok(match reply.status {
         201 | 202 => "sold".to_owned(),

@@ -149,7 +149,7 @@ async fn press(testbed: &Testbed, service: &Service, holder: &Holder, buyer: i64
     let path = format!("/api/seckill/{}/{}", holder.lock, holder.item);
     // One buyer has one lock, so each buys one item.
     let token = testbed.token(STRANGERS + holder.item * 10 + buyer, Role::Buyer);
-    service.ask("POST", &path, Some(&token), Bytes::new()).await.map_or(0, |reply| reply.status)
+    service.post(&path, Some(&token), Bytes::new()).await.map_or(0, |reply| reply.status)
 }
 
 /// A buyer who asks until the item is sold to them.
@@ -180,25 +180,21 @@ trait Member {
     async fn start_again(&mut self) -> Result<(), StartError>;
 }
 
-impl Member for EtcdServer {
-    async fn kill(&self) {
-        self.kill().await;
-    }
+macro_rules! members {
+    ($($server:ident)*) => {$(
+        impl Member for $server {
+            async fn kill(&self) {
+                self.kill().await;
+            }
 
-    async fn start_again(&mut self) -> Result<(), StartError> {
-        self.restart().await
-    }
+            async fn start_again(&mut self) -> Result<(), StartError> {
+                self.restart().await
+            }
+        }
+    )*};
 }
 
-impl Member for ZookeeperServer {
-    async fn kill(&self) {
-        self.kill().await;
-    }
-
-    async fn start_again(&mut self) -> Result<(), StartError> {
-        self.restart().await
-    }
-}
+members!(EtcdServer ZookeeperServer);
 
 /// Two of three members of etcd are killed.
 pub async fn etcd_quorum(testbed: &mut Testbed, seed: u64) -> TrialResult {

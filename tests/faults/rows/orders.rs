@@ -80,7 +80,7 @@ async fn some_orders(trial: &mut Trial) -> Vec<(String, String)> {
 
 async fn step(service: &Service, id: &str, token: &str, word: &str) -> u16 {
     let path = format!("/api/orders/{id}/{word}");
-    let reply = service.ask("POST", &path, Some(token), Bytes::from_static(b"{}")).await;
+    let reply = service.post(&path, Some(token), Bytes::from_static(b"{}")).await;
     reply.map_or(0, |reply| reply.status)
 }
 
@@ -92,7 +92,7 @@ pub async fn rejected(testbed: &Testbed, trial: &mut Trial) -> Run<()> {
     let buy = async |service: &Service, strategy: &str, buyer: i64| {
         let path = format!("/api/seckill/{strategy}/{item}");
         let token = testbed.token(buyer, Role::Buyer);
-        let reply = service.ask("POST", &path, Some(&token), Bytes::new()).await;
+        let reply = service.post(&path, Some(&token), Bytes::new()).await;
         reply.map_or(0, |reply| reply.status)
     };
     // The counter is loaded, then the rest is sold without it.

@@ -76,7 +76,7 @@ async fn sell_out(testbed: &Testbed, trial: &Trial, item: i64) -> Run<Vec<(i64, 
         let (token, path) = (testbed.token(buyer, Role::Buyer), path.clone());
         let service = &trial.services[0];
         async move {
-            let reply = service.ask("POST", &path, Some(&token), Bytes::new()).await?;
+            let reply = service.post(&path, Some(&token), Bytes::new()).await?;
             let order: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
             let id = order["id"].as_str().filter(|_| reply.status == 201);
             let id = id.ok_or_else(|| format!("not sold: {} {order}", reply.status))?;
@@ -109,7 +109,7 @@ pub(super) async fn ask(
     body: &str,
 ) -> (u16, Value) {
     let body = Bytes::from(body.to_owned());
-    match service.ask(method, path, Some(token), body).await {
+    match ask_with(service.addr, method, path, Some(token), (&[], body)).await {
         Ok(reply) => (reply.status, serde_json::from_slice(&reply.body).unwrap_or_default()),
         Err(_) => (0, Value::Null),
     }

@@ -105,35 +105,28 @@ impl Kind {
     /// Begins it; whether it took effect is known at its end.
     pub async fn begin(self, testbed: &Testbed, trial: &mut Trial, broken: &mut Broken) -> Run<()> {
         match self {
-            Self::ServiceKilled => trial.services[broken.victim].kill().await.map(drop),
-            Self::ServiceFrozen => trial.services[broken.victim].signal("STOP").await,
-            Self::RedisKilled => {
-                testbed.redis.kill().await;
-                Ok(())
-            }
-            Self::RedisFrozen => stopped(testbed.redis.pause()),
-            Self::ScriptsFlushed => flush_scripts(testbed).await,
-            Self::LeasesCut => cut_leases(&mut redis_at(&testbed.redis).await?).await.map(drop),
-            Self::MysqlKilled => {
-                testbed.mysql.kill().await;
-                Ok(())
-            }
-            Self::MysqlFrozen => stopped(testbed.mysql.pause()),
+            Self::ServiceKilled => trial.services[broken.victim].kill().await.map(drop)?,
+            Self::ServiceFrozen => trial.services[broken.victim].signal("STOP").await?,
+            Self::RedisKilled => testbed.redis.kill().await,
+            Self::RedisFrozen => stopped(testbed.redis.pause())?,
+            Self::ScriptsFlushed => flush_scripts(testbed).await?,
+            Self::LeasesCut => cut_leases(&mut redis_at(&testbed.redis).await?).await.map(drop)?,
+            Self::MysqlKilled => testbed.mysql.kill().await,
+            Self::MysqlFrozen => stopped(testbed.mysql.pause())?,
             Self::ReadOnly => {
-                execute(&mut testbed.operator().await?, "SET GLOBAL read_only = 1").await
+                execute(&mut testbed.operator().await?, "SET GLOBAL read_only = 1").await?;
             }
-            Self::RowsHeld => {
-                broken.holding = Some(hold_rows(testbed, trial).await?);
-                Ok(())
+            Self::RowsHeld => broken.holding = Some(hold_rows(testbed, trial).await?),
+            Self::ConnectionsKilled => {
+                kill_others(&mut testbed.operator().await?).await?;
             }
-            Self::ConnectionsKilled => kill_others(&mut testbed.operator().await?).await.map(drop),
-            Self::OrderDeleted => delete_order(testbed, trial).await,
+            Self::OrderDeleted => delete_order(testbed, trial).await?,
             link => {
                 broken.bites = broken.link(link.part()).bites();
                 broken.link(link.part()).set(link.of_link());
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// Ends it; `true` when it took effect.
@@ -149,9 +142,7 @@ impl Kind {
             Self::RedisKilled => testbed.redis.restart().await.said()?,
             Self::RedisFrozen => return Ok(testbed.redis.resume()),
             Self::ScriptsFlushed => flush_scripts(testbed).await?,
-            Self::LeasesCut => {
-                cut_leases(&mut redis_at(&testbed.redis).await?).await?;
-            }
+            Self::LeasesCut => cut_leases(&mut redis_at(&testbed.redis).await?).await.map(drop)?,
             Self::MysqlKilled => testbed.mysql.restart().await.said()?,
             Self::MysqlFrozen => return Ok(testbed.mysql.resume()),
             Self::ReadOnly => {

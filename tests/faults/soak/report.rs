@@ -28,14 +28,7 @@ impl Tried {
         match &self.trial {
             Err(why) => why.clone(),
             Ok(trial) if trial.is_clean() => String::new(),
-            Ok(trial) => format!(
-                "oversold {}, duplicated {}, lost {}, unresolved {}; {}",
-                trial.oversold,
-                trial.duplicated,
-                trial.lost,
-                trial.unresolved,
-                trial.broken.join("; ")
-            ),
+            Ok(trial) => format!("{}; {}", trial.counted(), trial.broken.join("; ")),
         }
     }
 }
