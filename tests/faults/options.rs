@@ -1,5 +1,7 @@
 //! What to run: our own options, and those of a test binary that `cargo test` passes to all.
 
+use std::num::ParseFloatError;
+
 use clap::Parser;
 
 use crate::list::SHORT;
@@ -7,11 +9,13 @@ use crate::prelude::*;
 
 /// The first seed of a run that asks for none.
 const SEED_FIRST: u64 = 1;
+/// A longer soak is a mistake.
+const HOURS_MAX: f64 = 48.0;
 
 /// The fault matrix.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "faults")]
-struct Arguments {
+pub struct Options {
     /// Trials of each row, each with a seed of its own; without it, a short selection of the rows.
     #[arg(long)]
     seeds: Option<u64>,
@@ -19,26 +23,26 @@ struct Arguments {
     #[arg(long, default_value_t = seed_first())]
     seed: u64,
     /// Instead of the rows: random combinations of two faults, for this number of hours.
-    #[arg(long)]
-    hours: Option<f64>,
+    #[arg(long = "hours", default_value = "0", hide_default_value = true, value_parser = hours)]
+    pub soaks: Duration,
     /// Instead of the rows: the plan of one trial of such a run, by its seed or its text.
     #[arg(long)]
-    plan: Option<String>,
+    pub plan: Option<String>,
     /// How long each trial sells at least, in seconds.
-    #[arg(long, default_value_t = 1.0)]
-    seconds: f64,
+    #[arg(long = "seconds", default_value = "1", value_parser = seconds)]
+    pub sells: Duration,
     /// Buyers in the waiting list of a row that has a long one.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(i64).range(1_000..=200_000))]
-    waiters: i64,
+    pub waiters: i64,
     /// Only the rows whose names contain one of these, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The folder for the report; none is written without it.
     #[arg(long)]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// The service's program instead of the one that was built with this runner.
-    #[arg(long)]
-    program: Option<PathBuf>,
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_seckill"), hide_default_value = true)]
+    pub program: PathBuf,
     /// Only rows whose names contain one of these, as of every test binary.
     filter: Vec<String>,
     /// No rows whose names contain this.
@@ -49,7 +53,7 @@ struct Arguments {
     exact: bool,
     /// Print the names.
     #[arg(long)]
-    list: bool,
+    pub list: bool,
     /// Taken and ignored, as the next ones: `cargo test` passes them to every test binary.
     #[arg(long)]
     nocapture: bool,
@@ -71,59 +75,16 @@ struct Arguments {
     test_threads: Option<usize>,
 }
 
-/// The options that matter.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Nobody asked for anything: a selection that fits between the other tests.
-    is_short: bool,
-    seeds: u64,
-    seed: u64,
-    only: Vec<String>,
-    filter: Vec<String>,
-    skip: Vec<String>,
-    exact: bool,
-    ignored: bool,
-    /// How long random combinations of faults are tried.
-    pub soaks: Duration,
-    /// The plan of one such trial.
-    pub plan: Option<String>,
-    /// Whether the names are printed and nothing is run.
-    pub list: bool,
-    /// How long a trial sells at least.
-    pub sells: Duration,
-    /// Buyers in a long waiting list.
-    pub waiters: i64,
-    /// The folder for the report.
-    pub out: Option<PathBuf>,
-    /// The service's program.
-    pub program: PathBuf,
-}
-
 impl Options {
     /// From the command line; the error is what to print.
     pub fn read() -> Result<Self, String> {
-        let read = Arguments::try_parse().map_err(|error| error.to_string())?;
-        let built = PathBuf::from(env!("CARGO_BIN_EXE_seckill"));
-        Ok(Self {
-            is_short: read.seeds.is_none()
-                && read.only.is_empty()
-                && read.filter.is_empty()
-                && !read.include_ignored,
-            seeds: read.seeds.unwrap_or(1).max(1),
-            seed: read.seed,
-            only: read.only,
-            filter: read.filter,
-            skip: read.skip,
-            exact: read.exact,
-            ignored: read.ignored,
-            soaks: crate::soak::hours(read.hours.unwrap_or_default()),
-            plan: read.plan,
-            list: read.list,
-            sells: Duration::from_secs_f64(read.seconds.clamp(0.2, 3600.0)),
-            waiters: read.waiters,
-            out: read.out,
-            program: read.program.unwrap_or(built),
-        })
+        Self::try_parse().map_err(|error| error.to_string())
+    }
+
+    /// Whether nobody asked for anything: then a selection runs that fits between the other tests.
+    fn is_short(&self) -> bool {
+        let is_asked = self.seeds.is_some() || self.include_ignored;
+        !is_asked && self.only.is_empty() && self.filter.is_empty()
     }
 
     /// Whether random combinations of faults are tried instead of the rows.
@@ -140,13 +101,13 @@ impl Options {
             false => named(&self.filter),
         };
         let skipped = self.skip.iter().any(|word| name.contains(word));
-        let chosen = !self.is_short || SHORT.contains(&name);
+        let chosen = !self.is_short() || SHORT.contains(&name);
         chosen && !self.ignored && filtered && named(&self.only) && !skipped
     }
 
     /// The seeds of each row.
     pub fn seeds_of(&self) -> impl Iterator<Item = u64> + use<> {
-        self.seed..self.seed.saturating_add(self.seeds)
+        self.seed..self.seed.saturating_add(self.seeds.unwrap_or(1).max(1))
     }
 
     /// The first seed.
@@ -157,8 +118,8 @@ impl Options {
     /// The seeds in words.
     pub fn seed_words(&self) -> String {
         match self.seeds {
-            1 => self.seed.to_string(),
-            many => format!("{} to {}", self.seed, self.seed + many - 1),
+            None | Some(0 | 1) => self.seed.to_string(),
+            Some(many) => format!("{} to {}", self.seed, self.seed + many - 1),
         }
     }
 }
@@ -167,4 +128,12 @@ impl Options {
 fn seed_first() -> u64 {
     let asked = std::env::var("SECKILL_TEST_SEED").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(SEED_FIRST)
+}
+
+fn seconds(text: &str) -> Result<Duration, ParseFloatError> {
+    text.parse::<f64>().map(|seconds| Duration::from_secs_f64(seconds.clamp(0.2, 3600.0)))
+}
+
+fn hours(text: &str) -> Result<Duration, ParseFloatError> {
+    text.parse::<f64>().map(|hours| Duration::from_secs_f64(hours.clamp(0.0, HOURS_MAX) * 3600.0))
 }

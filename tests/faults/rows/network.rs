@@ -34,17 +34,17 @@ async fn to_mysql(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
     let wire = Wire::to(testbed.mysql.port()).await?;
     let setup = testbed.setup().with("DATABASE_URL", testbed.ledger_url_by(wire.port));
     let plan = Plan::new(seed, Wanted::Safe, &setup);
-    run_trial(testbed, plan, async |_, trial| broken(trial, &wire, link).await).await
+    run_trial(testbed, plan, async |_, _| broken(&wire, link).await).await
 }
 
 async fn to_redis(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
     let wire = Wire::to(testbed.redis.port()).await?;
     let setup = testbed.setup().with("REDIS_URL", Testbed::redis_url_by(&testbed.redis, wire.port));
     let plan = Plan::new(seed, Wanted::Needing("redis"), &setup);
-    run_trial(testbed, plan, async |_, trial| broken(trial, &wire, link).await).await
+    run_trial(testbed, plan, async |_, _| broken(&wire, link).await).await
 }
 
-async fn broken(trial: &mut Trial, wire: &Wire, link: Link) -> Run<String> {
+async fn broken(wire: &Wire, link: Link) -> Run<String> {
     let before = wire.bites();
     wire.set(link);
     sleep(if link == Link::BlackHole { HOLE } else { FAULT }).await;

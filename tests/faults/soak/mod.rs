@@ -77,10 +77,3 @@ async fn try_once(testbed: &mut Testbed, plan: &SoakPlan) -> Tried {
     let unusable = testbed.repair().await.err();
     Tried { trial, bites, unusable, took: begin.elapsed() }
 }
-
-/// A time in hours, from the command line.
-pub fn hours(hours: f64) -> Duration {
-    /// Longer is a mistake.
-    const HOURS_MAX: f64 = 48.0;
-    Duration::from_secs_f64(hours.clamp(0.0, HOURS_MAX) * 3600.0)
-}
