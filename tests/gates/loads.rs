@@ -2,7 +2,7 @@
 //! the same time. The arbiter is off in most of these tests: then a unit that is counted twice is
 //! a unit that is sold twice.
 
-use gates::redis_store::{Buckets, Gathered, Take};
+use gates::redis_store::{Buckets, Counters, Gathered, Take};
 use sqlx::MySql;
 use sqlx::pool::PoolConnection;
 
@@ -47,6 +47,16 @@ fn by_way_of(link: &FaultyLink, shop: &Shop) -> Shop {
     Shop { config, pool: shop.pool.clone() }
 }
 
+/// A shop with an item, a link to its Redis, and the counters of two instances; those of the other one use the link.
+async fn two_ways() -> (Shop, ItemId, FaultyLink, Counters, Counters) {
+    let (shop, instance) = shop().await.opened().await;
+    let item = lab_item(&instance).await;
+    let link = link_to(&redis_url().await).await;
+    let there = by_way_of(&link, &shop).counters();
+    let here = shop.counters();
+    (shop, item, link, here, there)
+}
+
 async fn purchase(shop: &Shop, item: ItemId, key: &str, units: u32) -> Purchase {
     let purchase = support::purchase(shop, item, units, (STRATEGY, key)).await;
     Purchase { buyer: UserId::new(3).expect("positive"), ..purchase }
@@ -73,10 +83,7 @@ async fn loads_that_wait(shop: &Shop, count: i64) {
 /// load is not there again after the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
-    let (shop, instance) = shop().await.opened().await;
-    let item = lab_item(&instance).await;
-    let link = link_to(&redis_url().await).await;
-    let (here, there) = (shop.counters(), by_way_of(&link, &shop).counters());
+    let (shop, item, link, here, there) = two_ways().await;
     let wanted = purchase(&shop, item, "k", 2).await;
     let holder = lock_stock(&shop).await;
     let taking = tokio::spawn(async move { here.take_once(&wanted, None).await });
@@ -97,10 +104,7 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
 /// The first load is held up on its way to Redis; another instance loads and sells meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_comes_late_changes_nothing() {
-    let (shop, instance) = shop().await.opened().await;
-    let item = lab_item(&instance).await;
-    let link = link_to(&redis_url().await).await;
-    let (here, there) = (shop.counters(), by_way_of(&link, &shop).counters());
+    let (shop, item, link, here, there) = two_ways().await;
     let holder = lock_stock(&shop).await;
     let reading = tokio::spawn(async move { there.read(item, None).await });
     loads_that_wait(&shop, 1).await;
@@ -116,10 +120,7 @@ async fn a_load_that_comes_late_changes_nothing() {
 /// The first load is held up before it has marked the counter; the mark comes after another load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_that_comes_late_changes_nothing() {
-    let (shop, instance) = shop().await.opened().await;
-    let item = lab_item(&instance).await;
-    let link = link_to(&redis_url().await).await;
-    let (here, there) = (shop.counters(), by_way_of(&link, &shop).counters());
+    let (shop, item, link, here, there) = two_ways().await;
     let claimed = shop.hold(sqlx::query(FIRST_EPOCH).bind(item.get())).await;
     let reading = tokio::spawn(async move { there.read(item, None).await });
     until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;

@@ -9,7 +9,7 @@ use seckill::config::DEFAULTS;
 use shop_metrics::LockTime;
 
 use crate::house::docs::{read, root};
-use crate::support::crowd::metric;
+use crate::support::crowd::{metric, until_figure};
 use crate::support::prelude::*;
 
 const RULES: &str = "deploy/prometheus/rules.yml";
@@ -250,13 +250,8 @@ async fn an_expiry_says_how_late_it_was() {
     let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     shop.let_holds_pass(100_000).await;
-    let seconds = eventually(Duration::from_secs(20), || async {
-        let text = instance.stranger().get("/metrics").await.text;
-        let sum =
-            text.lines().find_map(|line| line.strip_prefix("seckill_expiry_lag_seconds_sum "));
-        sum.and_then(|sum| sum.parse::<f64>().ok()).filter(|sum| *sum > 0.0)
-    })
-    .await;
+    let name = "seckill_expiry_lag_seconds_sum";
+    let seconds = until_figure(&instance, name, |sum| sum > 0.0).await;
     // The hold of 15 minutes had ended long before.
     assert!((90_000.0..100_100.0).contains(&seconds), "{seconds}");
 }
