@@ -28,7 +28,7 @@ pub use self::redis::{
     Certificates, PRIMARY, Part, RedisCluster, RedisClusterOptions, RedisOptions, RedisSentinels,
     RedisServer,
 };
-pub use self::server::Server;
+pub use self::server::{Recipe, Server};
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};
 
 /// Locks a value of which every panic leaves a usable one.

@@ -1,6 +1,6 @@
 //! Locks: leases that run out while their holders are frozen, quorums and sessions that are lost.
 
-use dev_servers::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
+use dev_servers::{EtcdServer, Recipe, Server, ZookeeperEnsemble};
 
 use crate::prelude::*;
 
@@ -174,28 +174,6 @@ async fn units_sold(testbed: &Testbed, service: &Service, holder: &Holder) -> Ru
     audit["held"].as_i64().ok_or_else(|| format!("no audit: {audit}"))
 }
 
-/// One of several servers that agree with each other.
-trait Member {
-    async fn kill(&self);
-    async fn start_again(&mut self) -> Result<(), StartError>;
-}
-
-macro_rules! members {
-    ($($server:ident)*) => {$(
-        impl Member for $server {
-            async fn kill(&self) {
-                self.kill().await;
-            }
-
-            async fn start_again(&mut self) -> Result<(), StartError> {
-                self.restart().await
-            }
-        }
-    )*};
-}
-
-members!(EtcdServer ZookeeperServer);
-
 /// Two of three members of etcd are killed.
 pub async fn etcd_quorum(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let mut members = EtcdServer::start_cluster(3).await.said()?;
@@ -215,11 +193,15 @@ pub async fn zookeeper_quorum(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Kills all but one; the first strategy of the plan needs most of them.
-async fn quorum<M: Member>(testbed: &mut Testbed, plan: Plan, members: &mut [M]) -> TrialResult {
+async fn quorum<R: Recipe>(
+    testbed: &mut Testbed,
+    plan: Plan,
+    all: &mut [Server<R>],
+) -> TrialResult {
     let strategy = plan.strategies[0];
     run_trial(testbed, plan, async |_, trial| {
-        let lost = &mut members[1..];
-        join_all(lost.iter().map(Member::kill)).await;
+        let lost = &mut all[1..];
+        join_all(lost.iter().map(Server::kill)).await;
         // Who holds the lock may still sell, as long as its lease lasts, and a busy machine answers late.
         sleep(LEASE_OVER).await;
         let mut sold = 0;
@@ -232,7 +214,7 @@ async fn quorum<M: Member>(testbed: &mut Testbed, plan: Plan, members: &mut [M])
             }
         }
         trial.fault_ended();
-        for restarted in join_all(lost.iter_mut().map(Member::start_again)).await {
+        for restarted in join_all(lost.iter_mut().map(Server::restart)).await {
             restarted.said()?;
         }
         proven(sold == 0, format!("{sold} sold by {strategy} while most members were gone"))

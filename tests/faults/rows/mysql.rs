@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 
-use super::redis::process_state;
+use super::redis::{freeze, process_state};
 use crate::prelude::*;
 use crate::trial::{RECOVERY_MAX, when_it_stops};
 
@@ -29,15 +29,7 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
-    run_trial(testbed, plan, async |testbed, _| {
-        let paused = testbed.mysql.pause();
-        sleep(FAULT).await;
-        let state = process_state(testbed.mysql.pid());
-        testbed.mysql.resume();
-        proven(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
-    })
-    .await
+    freeze(testbed, seed, |testbed| &testbed.mysql).await
 }
 
 pub async fn read_only(testbed: &mut Testbed, seed: u64) -> TrialResult {

@@ -1,6 +1,6 @@
 //! Redis: frozen, killed, emptied, older, full, busy.
 
-use dev_servers::RedisServer;
+use dev_servers::{Recipe, RedisServer, Server};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisResult};
 
@@ -15,12 +15,22 @@ const BUSY: Duration = Duration::from_millis(1_200);
 const FULL_MAX: Duration = Duration::from_secs(10);
 
 pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    freeze(testbed, seed, |testbed| &testbed.redis).await
+}
+
+/// Freezes a server of the testbed for a while.
+pub async fn freeze<R: Recipe>(
+    testbed: &mut Testbed,
+    seed: u64,
+    server: fn(&Testbed) -> &Server<R>,
+) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     run_trial(testbed, plan, async |testbed, _| {
-        let paused = testbed.redis.pause();
+        let server = server(testbed);
+        let paused = server.pause();
         sleep(FAULT).await;
-        let state = process_state(testbed.redis.pid());
-        testbed.redis.resume();
+        let state = process_state(server.pid());
+        server.resume();
         proven(paused && state == 'T', format!("state {state} for {} ms", FAULT.as_millis()))
     })
     .await
