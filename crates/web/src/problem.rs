@@ -75,21 +75,6 @@ impl Serialize for ProblemUri {
 }
 
 impl Problem {
-    fn of_row(row: &'static ProblemType) -> Self {
-        Self {
-            row: Some(row),
-            status: StatusCode::from_u16(row.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-            code: row.code,
-            title: row.title,
-            detail: row.detail.into(),
-            outcome_unknown: false,
-            retry_after_seconds: Some(row.retry_after_seconds).filter(|seconds| *seconds > 0),
-            members: Map::new(),
-            headers: Vec::new(),
-            close: false,
-        }
-    }
-
     /// Replaces the status, for an answer that has one already.
     #[must_use]
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
@@ -270,7 +255,18 @@ impl ProblemType {
     /// A problem of this type with the detail of the table.
     #[must_use]
     pub fn problem(&'static self) -> Problem {
-        Problem::of_row(self)
+        Problem {
+            row: Some(self),
+            status: StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            code: self.code,
+            title: self.title,
+            detail: self.detail.into(),
+            outcome_unknown: false,
+            retry_after_seconds: Some(self.retry_after_seconds).filter(|seconds| *seconds > 0),
+            members: Map::new(),
+            headers: Vec::new(),
+            close: false,
+        }
     }
 
     /// A problem of this type with a detail of its own.
