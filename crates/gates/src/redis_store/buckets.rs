@@ -25,7 +25,7 @@ static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("bucke
 /// The split counters of all items.
 #[derive(Clone)]
 pub struct Buckets {
-    /// Of which each counter is several keys.
+    /// Counters of which each has a key for each bucket.
     pub counters: Counters,
 }
 
