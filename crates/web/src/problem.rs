@@ -41,8 +41,7 @@ pub struct Problem {
 pub struct ProblemBody<'a> {
     /// The type of problem: an address that says what it means. `/docs` lists all types.
     #[schema(example = "/problems/sold_out")]
-    #[schema(value_type = String)]
-    r#type: ProblemUri,
+    r#type: String,
     /// The type of problem in words.
     title: &'static str,
     /// The status code of the answer.
@@ -63,15 +62,6 @@ pub struct ProblemBody<'a> {
     #[serde(flatten)]
     #[schema(ignore)]
     members: &'a Map<String, Value>,
-}
-
-/// A code as a relative URI.
-struct ProblemUri(&'static str);
-
-impl Serialize for ProblemUri {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("/problems/{}", self.0))
-    }
 }
 
 impl Problem {
@@ -158,7 +148,7 @@ impl Problem {
 
     fn written(&self, request_id: &str) -> Vec<u8> {
         let body = ProblemBody {
-            r#type: ProblemUri(self.code),
+            r#type: format!("/problems/{}", self.code),
             title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,
