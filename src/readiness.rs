@@ -69,7 +69,7 @@ impl Readiness {
             redis,
             queue_replicas_min,
             lock_servers,
-            probes: SingleFlight::new(),
+            probes: SingleFlight::default(),
             promise: Mutex::new(None),
         }
     }

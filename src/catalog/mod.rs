@@ -104,7 +104,7 @@ impl Catalog {
             counters,
             line,
             items: Cache::new(CACHED_MAX),
-            flights: SingleFlight::new(),
+            flights: SingleFlight::default(),
         }
     }
 

@@ -93,7 +93,10 @@ impl PurchaseParts {
         let asked: Lines<(Arc<Item>, Quantity)> =
             purchases.iter().map(|line| (Arc::clone(&line.item), line.quantity)).collect();
         let outcome = match purchases.into_inner() {
-            Ok([purchase]) => strategy.purchase(purchase, options, waiting).await,
+            Ok([purchase]) => {
+                let decided = strategy.purchase(purchase, options, waiting).await;
+                decided.unwrap_or_else(|ended| ended)
+            }
             // Boxed: as above.
             Err(lines) => {
                 let lines = lines.into_vec();

@@ -195,14 +195,21 @@ impl From<leaselock::redis::redlock::InvalidRedlock> for BuildError {
     }
 }
 
+/// The outcome of a purchase, in both cases. As an error it ends the purchase before its last step.
+pub type Decision = Result<Outcome, Outcome>;
+
 /// A way of deciding who gets stock.
 #[async_trait]
 pub trait Strategy: Send + Sync {
     /// Decides about one purchase and has the arbiter write an accepted one. Returns by the buyer's
     /// deadline, or soon after it. Options other than the defaults come only where the card says that the
     /// strategy takes them. Before it gives back what it holds, it sets the outcome for the buyer.
-    async fn purchase(&self, purchase: Purchase, options: Options, buyer: &WaitingBuyer)
-    -> Outcome;
+    async fn purchase(
+        &self,
+        purchase: Purchase,
+        options: Options,
+        buyer: &WaitingBuyer,
+    ) -> Decision;
 
     /// The locks that it works with, for their figures.
     fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {

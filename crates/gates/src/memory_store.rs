@@ -35,7 +35,7 @@ impl MemoryCounters {
     /// Makes counters that are loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(pool: Database) -> Self {
-        Self { pool, loaded: Cache::new(COUNTED_MAX), loads: SingleFlight::new() }
+        Self { pool, loaded: Cache::new(COUNTED_MAX), loads: SingleFlight::default() }
     }
 
     /// Finds an item's counter, loading it first if need be; `None` when there is no such item.

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Breaks, Card, Entry, Options, Strategy, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, WaitingBuyer};
 use ledger::write::{Arbiter, StockWrite};
-use shop_domain::{Outcome, Purchase};
+use shop_domain::Purchase;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -59,7 +59,7 @@ struct MysqlAtomic {
 
 #[async_trait]
 impl Strategy for MysqlAtomic {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
-        self.arbiter.sell(&purchase, self.stock, Some(buyer.deadline)).await
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
+        Ok(self.arbiter.sell(&purchase, self.stock, Some(buyer.deadline)).await)
     }
 }

@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Breaks, Card, Entry, Options, Strategy, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, WaitingBuyer};
 use ledger::write::GroupCommit;
-use shop_domain::{Outcome, Purchase};
+use shop_domain::Purchase;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -44,9 +44,9 @@ struct MysqlBatch {
 
 #[async_trait]
 impl Strategy for MysqlBatch {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         // The batch is the gate: what it refuses has passed no other one.
         let purchase = Purchase { counts_refusals: false, ..purchase };
-        self.group_commit.write(purchase, Some(buyer.deadline)).await
+        Ok(self.group_commit.write(purchase, Some(buyer.deadline)).await)
     }
 }

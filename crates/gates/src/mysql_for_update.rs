@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Breaks, Card, Entry, Options, Strategy, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, WaitingBuyer};
 use ledger::write::{Arbiter, StockWrite, UnguardedWrite};
-use shop_domain::{Outcome, Purchase};
+use shop_domain::Purchase;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -41,9 +41,9 @@ struct MysqlForUpdate {
 
 #[async_trait]
 impl Strategy for MysqlForUpdate {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         let guarded = StockWrite::GuardedAfterLock;
         let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::LockRow);
-        self.arbiter.sell(&purchase, stock, Some(buyer.deadline)).await
+        Ok(self.arbiter.sell(&purchase, stock, Some(buyer.deadline)).await)
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use super::kit::item_mutexes::ItemMutexes;
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::{ArbiterMode, Outcome, Purchase};
 
@@ -46,16 +46,9 @@ struct MysqlMutexInTx {
 
 #[async_trait]
 impl Strategy for MysqlMutexInTx {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
-        let held = match self.mutexes.lock(&purchase, buyer.deadline).await {
-            Ok(guard) => guard,
-            Err(outcome) => return outcome,
-        };
-        let read = steps::read(&self.context.arbiter, &purchase, buyer.deadline);
-        let seen = match read.await {
-            Ok(row) => row,
-            Err(outcome) => return outcome,
-        };
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
+        let held = self.mutexes.lock(&purchase, buyer.deadline).await?;
+        let seen = steps::read(&self.context.arbiter, &purchase, buyer.deadline).await?;
         hold!("stock-read", purchase.buyer.get());
         let written = Notify::new();
         let available = seen.available - purchase.quantity.signed();
@@ -77,6 +70,6 @@ impl Strategy for MysqlMutexInTx {
             }
             answer = &mut committed => answer,
         };
-        answer.unwrap_or_else(Outcome::from)
+        Ok(answer.unwrap_or_else(Outcome::from))
     }
 }

@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use super::kit::textbook;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
-use shop_domain::{Outcome, Purchase};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
+use shop_domain::Purchase;
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -39,7 +39,7 @@ struct MysqlMutexPerRequest {
 
 #[async_trait]
 impl Strategy for MysqlMutexPerRequest {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         let of_this_request = Mutex::new(());
         let _held = of_this_request.lock().await;
         textbook::on_ledger(&self.context, &purchase, buyer.deadline).await

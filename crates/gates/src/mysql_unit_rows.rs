@@ -39,7 +39,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::cache::Cache;
 use ledger::rows::tables::unit_rows::{PoolChange, UnitPool, UnitRows, settle};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite, no_ledger};
@@ -89,7 +89,7 @@ struct SettledPool {
 
 #[async_trait]
 impl Strategy for MysqlUnitRows {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         let deadline = buyer.deadline;
         let guarded = StockWrite::GuardedAfterTable(&UnitRows);
         let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::Table(&UnitRows));
@@ -104,21 +104,16 @@ impl Strategy for MysqlUnitRows {
                         // Without an answer, the next count has it.
                         let _ = self.settle(&purchase, PoolChange::Trim, deadline).await;
                     }
-                    return outcome;
+                    return Ok(outcome);
                 }
             }
-            match self.settle(&purchase, PoolChange::Fill, deadline).await {
-                Err(outcome) => return outcome,
-                Ok(settled) if settled.pool.left < purchase.quantity.signed() => {
-                    let asked_at = Some(settled.asked_at);
-                    return Outcome::Refused(Refusal::SoldOut { asked_at });
-                }
-                Ok(settled) if settled.pool.is_filled => {}
-                Ok(_) => {
-                    if let Some(late) = steps::pause(deadline, LOOK_AGAIN_MAX).await {
-                        return late;
-                    }
-                }
+            let settled = self.settle(&purchase, PoolChange::Fill, deadline).await?;
+            if settled.pool.left < purchase.quantity.signed() {
+                let asked_at = Some(settled.asked_at);
+                return Ok(Outcome::Refused(Refusal::SoldOut { asked_at }));
+            }
+            if !settled.pool.is_filled {
+                steps::pause(deadline, LOOK_AGAIN_MAX).await?;
             }
         }
     }

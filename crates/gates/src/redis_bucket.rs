@@ -24,10 +24,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::Gathered;
 use crate::redis_store::buckets::BUCKETS;
-use shop_domain::{Outcome, Purchase, UserId};
+use shop_domain::{Purchase, UserId};
 
 pub(super) const ENTRY: Entry = Entry {
     card: &Card {
@@ -52,7 +52,7 @@ struct RedisBucket {
 
 #[async_trait]
 impl Strategy for RedisBucket {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         let first = first_bucket(purchase.buyer);
@@ -63,25 +63,19 @@ impl Strategy for RedisBucket {
                 let _span = purchase.trace.span("counter");
                 self.context.buckets.take(item, units, first, Some(deadline)).await
             };
-            let epoch = match gathered {
-                Ok(Gathered::All(parts)) => {
+            let epoch = match gathered? {
+                Gathered::All(parts) => {
                     let outcome = steps::write_in_batch(&self.context, purchase, deadline).await;
                     let give_back = self.context.buckets.give_back(&parts);
                     steps::give_back_if_refused(&outcome, buyer, give_back).await;
-                    return outcome;
+                    return Ok(outcome);
                 }
-                Ok(Gathered::TooFew { epoch }) => epoch,
-                Err(error) => return steps::no_counter(&error),
+                Gathered::TooFew { epoch } => epoch,
             };
-            if let Some(outcome) = steps::sold_out(&self.context, &purchase, deadline).await {
-                return outcome;
-            }
+            steps::sold_out(&self.context, &purchase, deadline).await?;
             found_empty += 1;
-            if found_empty >= EMPTY_MAX
-                && let Err(error) =
-                    self.context.buckets.load_again(item, epoch, Some(deadline)).await
-            {
-                return steps::no_counter(&error);
+            if found_empty >= EMPTY_MAX {
+                self.context.buckets.load_again(item, epoch, Some(deadline)).await?;
             }
         }
     }

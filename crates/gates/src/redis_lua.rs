@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::Take;
 use ledger::rows::buyers;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal};
@@ -61,7 +61,7 @@ struct RedisLua {
 
 #[async_trait]
 impl Strategy for RedisLua {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         let deadline = buyer.deadline;
         let mut ledger_before = None;
         loop {
@@ -69,34 +69,23 @@ impl Strategy for RedisLua {
                 let _span = purchase.trace.span("counter");
                 self.context.counters.take_once(&purchase, Some(deadline)).await
             };
-            match counted {
-                Ok(Take::First(taken)) => {
+            match counted? {
+                Take::First(taken) => {
                     let outcome = steps::write_in_batch(&self.context, purchase, deadline).await;
                     let give_back = self.context.counters.untake(&taken);
                     steps::give_back_if_refused(&outcome, buyer, give_back).await;
-                    return outcome;
+                    return Ok(outcome);
                 }
-                Ok(Take::Again) => {
-                    return steps::write_in_batch(&self.context, purchase, deadline).await;
+                Take::Again => {
+                    return Ok(steps::write_in_batch(&self.context, purchase, deadline).await);
                 }
-                Ok(Take::NothingLeft) => {}
-                Ok(Take::Limit) => {
-                    let ended = self.over_limit(&purchase, deadline, &mut ledger_before).await;
-                    if let Some(outcome) = ended {
-                        return outcome;
-                    }
-                    continue;
-                }
-                Ok(Take::NotStarted) => {
+                Take::NothingLeft => steps::sold_out(&self.context, &purchase, deadline).await?,
+                Take::Limit => self.over_limit(&purchase, deadline, &mut ledger_before).await?,
+                Take::NotStarted => {
                     let starts_at = purchase.item.window.starts_at();
-                    return Outcome::Refused(Refusal::SaleNotStarted { starts_at });
+                    return Ok(Outcome::Refused(Refusal::SaleNotStarted { starts_at }));
                 }
-                Ok(Take::Ended) => return Outcome::Refused(Refusal::SaleEnded),
-                Err(error) => return steps::no_counter(&error),
-            }
-            let ended = steps::sold_out(&self.context, &purchase, deadline).await;
-            if let Some(outcome) = ended {
-                return outcome;
+                Take::Ended => return Ok(Outcome::Refused(Refusal::SaleEnded)),
             }
         }
     }
@@ -104,33 +93,28 @@ impl Strategy for RedisLua {
 
 impl RedisLua {
     /// Answers "limit reached" for a gate that counts too many units of this buyer, but only when the ledger does so
-    /// too: units that the gate counted may be on their way to the ledger, or may never arrive there. `None` means: ask
+    /// too: units that the gate counted may be on their way to the ledger, or may never arrive there. `Ok` means: ask
     /// the gate again. With the arbiter off the gate's answer is final.
     async fn over_limit(
         &self,
         purchase: &Purchase,
         deadline: Instant,
         before: &mut Option<i64>,
-    ) -> Option<Outcome> {
+    ) -> Result<(), Outcome> {
         let item = purchase.item.id;
         let buyer = purchase.buyer;
         let limit = purchase.item.per_buyer_limit;
-        let refused = Some(Outcome::Refused(Refusal::LimitReached { limit }));
+        let refused = Err(Outcome::Refused(Refusal::LimitReached { limit }));
         if purchase.item.arbiter == ArbiterMode::Off {
             return refused;
         }
         let read = buyers::bought(&self.context.pool, item, buyer);
-        let bought = match steps::in_time(deadline, read).await {
-            Ok(bought) => bought,
-            Err(outcome) => return Some(outcome),
-        };
+        let bought = steps::in_time(deadline, read).await?;
         if bought + purchase.quantity.signed() > i64::from(limit) {
             return refused;
         }
-        if before.replace(bought) == Some(bought)
-            && let Err(error) = self.context.counters.lower_buyer_count(item, buyer, bought).await
-        {
-            return Some(steps::no_counter(&error));
+        if before.replace(bought) == Some(bought) {
+            self.context.counters.lower_buyer_count(item, buyer, bought).await?;
         }
         steps::pause(deadline, LOOK_AGAIN_MAX).await
     }

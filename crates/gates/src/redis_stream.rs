@@ -36,7 +36,7 @@ use redis_connection::{is_not_sent, is_too_few_replicas};
 use tokio::time::Instant;
 
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::CounterError;
 use crate::redis_store::queue::{self, Push};
 use ledger::rows::{buyers, orders};
@@ -68,63 +68,57 @@ struct RedisStream {
 
 #[async_trait]
 impl Strategy for RedisStream {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         loop {
-            let limit = match self.limit_left(&purchase, buyer.deadline).await {
-                Ok(limit) => limit,
-                Err(outcome) => return outcome,
-            };
+            let limit = self.limit_left(&purchase, buyer.deadline).await?;
             let pushed = {
                 let _span = purchase.trace.span("queue push");
                 self.context.queue.push(&purchase, limit, Some(buyer.deadline)).await
             };
             match pushed {
                 Ok(Push::Queued) => {
-                    return Outcome::Queued(purchase.order(OrderStatus::Queued, None));
+                    return Ok(Outcome::Queued(purchase.order(OrderStatus::Queued, None)));
                 }
                 // It is in one server's queue, and a failover may lose it: 202 would promise too much.
                 Ok(Push::QueuedWithTooFewReplicas) => {
                     let order = purchase.order_id;
                     tracing::warn!(%order, "order queued, and too few replicas have it in time");
-                    return Outcome::Unknown(Doubt::TooFewReplicas);
+                    return Ok(Outcome::Unknown(Doubt::TooFewReplicas));
                 }
                 Ok(Push::Known(order, units)) => {
                     return self.known(&purchase, order, units, buyer.deadline).await;
                 }
                 Ok(Push::KnownWithTooFewReplicas(order, units)) => {
                     return match self.known(&purchase, order, units, buyer.deadline).await {
-                        Outcome::Replayed(order) if order.status == OrderStatus::Queued => {
-                            Outcome::Unknown(Doubt::TooFewReplicas)
+                        Ok(Outcome::Replayed(order)) if order.status == OrderStatus::Queued => {
+                            Ok(Outcome::Unknown(Doubt::TooFewReplicas))
                         }
                         decided => decided,
                     };
                 }
                 Ok(Push::LimitReached) => {
                     let limit = purchase.item.per_buyer_limit;
-                    return Outcome::Refused(Refusal::LimitReached { limit });
+                    return Ok(Outcome::Refused(Refusal::LimitReached { limit }));
                 }
-                Ok(Push::Full) => return Outcome::Unavailable(Unavailable::Overloaded),
+                Ok(Push::Full) => return Ok(Outcome::Unavailable(Unavailable::Overloaded)),
                 Ok(Push::NothingLeft) => {}
                 // It may be in the queue; a retry with the key finds out.
                 Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
                     tracing::warn!(%error, order = %purchase.order_id, "unknown whether an order was queued");
-                    return Outcome::Unknown(Doubt::Unanswered(Dependency::Redis));
+                    return Ok(Outcome::Unknown(Doubt::Unanswered(Dependency::Redis)));
                 }
                 // Redis answers, and nothing was queued.
                 Err(CounterError::Redis(error)) if is_too_few_replicas(&error) => {
                     tracing::warn!(%error, "order not queued: too few replicas follow");
-                    return Outcome::Unavailable(Unavailable::Faulty(Dependency::Redis));
+                    return Ok(Outcome::Unavailable(Unavailable::Faulty(Dependency::Redis)));
                 }
                 // Redis answers, and the orders before this one took too long.
                 Err(CounterError::Redis(error)) if is_not_sent(&error) => {
-                    return Outcome::Unavailable(Unavailable::Contended);
+                    return Ok(Outcome::Unavailable(Unavailable::Contended));
                 }
-                Err(error) => return steps::no_counter(&error),
+                Err(error) => return Err(error.into()),
             }
-            let ended = steps::sold_out(&self.context, &purchase, buyer.deadline).await;
-            if let Some(outcome) = ended {
-                return outcome;
-            }
+            steps::sold_out(&self.context, &purchase, buyer.deadline).await?;
         }
     }
 }
@@ -151,24 +145,21 @@ impl RedisStream {
         order: OrderId,
         units: u32,
         deadline: Instant,
-    ) -> Outcome {
+    ) -> Decision {
         if units != purchase.quantity.units() {
-            return Outcome::Refused(Refusal::KeyReused { order_id: order });
+            return Ok(Outcome::Refused(Refusal::KeyReused { order_id: order }));
         }
         match self.context.queue.find_in(purchase.item.id, order).await {
-            Ok(Some(queued)) => return Outcome::Replayed(queued),
+            Ok(Some(queued)) => return Ok(Outcome::Replayed(queued)),
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(%error, "queued order not read");
-                return Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
+                return Ok(Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis)));
             }
         }
         let find = orders::find(&self.context.pool, order, purchase.buyer);
-        match steps::in_time(deadline, find).await {
-            Ok(Some(decided)) => Outcome::Replayed(decided),
-            // Redis has lost it, and not the memory of it.
-            Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
-            Err(outcome) => outcome,
-        }
+        let decided = steps::in_time(deadline, find).await?;
+        // None: Redis has lost it, and not the memory of it.
+        Ok(decided.map_or(Outcome::Unknown(Doubt::BrokenOff), Outcome::Replayed))
     }
 }

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::kit::item_turns::ItemTurns;
 use super::kit::steps;
-use super::{Breaks, Card, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
+use super::{Breaks, Card, Decision, Entry, Options, Strategy, StrategyContext, WaitingBuyer};
 use crate::redis_store::CounterError;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
 
@@ -67,7 +67,7 @@ enum Try {
 
 #[async_trait]
 impl Strategy for RedisWatch {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         let deadline = buyer.deadline;
@@ -75,20 +75,16 @@ impl Strategy for RedisWatch {
             let Some(turn) = self.turns.wait(item, deadline).await else { break };
             let tried = self.take(item, units, deadline).await;
             drop(turn);
-            let ended = match tried {
-                Ok(Try::Taken { epoch }) => {
-                    return steps::write_taken(&self.context, &purchase, epoch, buyer).await;
+            // After an error the counter may be lower, but no order was written.
+            match tried? {
+                Try::Taken { epoch } => {
+                    return Ok(steps::write_taken(&self.context, &purchase, epoch, buyer).await);
                 }
-                Ok(Try::NothingLeft) => steps::sold_out(&self.context, &purchase, deadline).await,
-                Ok(Try::Touched) => steps::pause(deadline, PAUSE_MAX).await,
-                // The counter may be lower now, but no order was written.
-                Err(error) => Some(steps::no_counter(&error)),
-            };
-            if let Some(outcome) = ended {
-                return outcome;
+                Try::NothingLeft => steps::sold_out(&self.context, &purchase, deadline).await?,
+                Try::Touched => steps::pause(deadline, PAUSE_MAX).await?,
             }
         }
-        Outcome::Unavailable(Unavailable::Contended)
+        Ok(Outcome::Unavailable(Unavailable::Contended))
     }
 }
 

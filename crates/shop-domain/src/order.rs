@@ -276,12 +276,6 @@ impl OrderStatus {
             | (Queued | Rejected | Pending | Expired, Step::Return) => Transition::Conflict,
         }
     }
-
-    /// Whether an order in this state has taken its units from the stock.
-    #[must_use]
-    pub fn holds_stock(self) -> bool {
-        matches!(self, Self::Pending | Self::Paid)
-    }
 }
 
 #[cfg(test)]
@@ -289,6 +283,12 @@ mod tests {
     use super::*;
 
     const STEPS: [Step; 4] = [Step::Pay, Step::Cancel, Step::Extend(None), Step::Return];
+
+    impl OrderStatus {
+        fn holds_stock(self) -> bool {
+            matches!(self, Self::Pending | Self::Paid)
+        }
+    }
 
     #[test]
     fn stock_moves_exactly_when_a_state_begins_or_stops_to_hold_it() {

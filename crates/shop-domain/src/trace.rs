@@ -252,10 +252,7 @@ impl Span {
     /// Begins a span below this one.
     #[must_use]
     pub fn span(&self, name: &'static str) -> Self {
-        let Some(open) = &self.0 else { return Self(None) };
-        let context = open.ended.context;
-        let parent = Some((context, false));
-        Self::begin(name, SpanKind::Internal, parent, context.child(), &open.sink)
+        self.trace().span(name)
     }
 
     /// Adds a fact.

@@ -2,48 +2,11 @@
 
 use crate::problem::Problem;
 use crate::problems;
-use shop_domain::OrderId;
-use shop_domain::payment::PaymentId;
 
 /// Rows of one page, unless asked otherwise.
 const ROWS_DEFAULT: u32 = 50;
 /// The most rows of one page.
 const ROWS_MAX: u32 = 200;
-
-/// Where a page begins.
-pub trait Cursor: Sized {
-    /// The parameter of the query.
-    const NAME: &str;
-
-    /// Reads the `next` of the page before.
-    fn parse(text: &str) -> Option<Self>;
-}
-
-/// An order, or another row with such an id; newest first.
-impl Cursor for OrderId {
-    const NAME: &str = "before";
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::parse(text)
-    }
-}
-
-impl Cursor for PaymentId {
-    const NAME: &str = "after";
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::parse(text)
-    }
-}
-
-/// A position of the log of events.
-impl Cursor for i64 {
-    const NAME: &str = "after";
-
-    fn parse(text: &str) -> Option<Self> {
-        text.parse().ok().filter(|position| *position >= 0)
-    }
-}
 
 /// The page that a request asks for.
 pub struct Page<C> {
@@ -52,12 +15,16 @@ pub struct Page<C> {
     pub cursor: Option<C>,
 }
 
-impl<C: Cursor> Page<C> {
-    /// Reads the query.
+impl<C> Page<C> {
+    /// Reads the query. Its parameter `cursor_name` has the `next` of the page before, which `parse` reads.
     ///
     /// # Errors
     /// 400 for any other parameter.
-    pub fn read(pairs: &[(String, String)]) -> Result<Self, Problem> {
+    pub fn read(
+        pairs: &[(String, String)],
+        cursor_name: &str,
+        parse: fn(&str) -> Option<C>,
+    ) -> Result<Self, Problem> {
         let invalid = |detail: String| problems::INVALID_QUERY_PARAMETER.detail(detail);
         let mut limit = None;
         let mut cursor = None;
@@ -66,9 +33,9 @@ impl<C: Cursor> Page<C> {
                 let number = value.parse().ok().filter(|limit| (1..=ROWS_MAX).contains(limit));
                 let detail = || invalid(format!("Send a limit of 1 to {ROWS_MAX}."));
                 limit = Some(number.ok_or_else(detail)?);
-            } else if name == C::NAME && cursor.is_none() {
+            } else if name == cursor_name && cursor.is_none() {
                 let detail = || invalid(format!("Send as {name} the next of the last page."));
-                cursor = Some(C::parse(value).ok_or_else(detail)?);
+                cursor = Some(parse(value).ok_or_else(detail)?);
             } else {
                 return Err(problems::INVALID_QUERY_PARAMETER.problem());
             }

@@ -41,8 +41,7 @@ pub struct Problem {
 pub struct ProblemBody<'a> {
     /// The type of problem: an address that says what it means. `/docs` lists all types.
     #[schema(example = "/problems/sold_out")]
-    #[schema(value_type = String)]
-    r#type: ProblemUri,
+    r#type: String,
     /// The type of problem in words.
     title: &'static str,
     /// The status code of the answer.
@@ -65,31 +64,7 @@ pub struct ProblemBody<'a> {
     members: &'a Map<String, Value>,
 }
 
-/// A code as a relative URI.
-struct ProblemUri(&'static str);
-
-impl Serialize for ProblemUri {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("/problems/{}", self.0))
-    }
-}
-
 impl Problem {
-    fn of_row(row: &'static ProblemType) -> Self {
-        Self {
-            row: Some(row),
-            status: StatusCode::from_u16(row.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-            code: row.code,
-            title: row.title,
-            detail: row.detail.into(),
-            outcome_unknown: false,
-            retry_after_seconds: Some(row.retry_after_seconds).filter(|seconds| *seconds > 0),
-            members: Map::new(),
-            headers: Vec::new(),
-            close: false,
-        }
-    }
-
     /// Replaces the status, for an answer that has one already.
     #[must_use]
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
@@ -173,7 +148,7 @@ impl Problem {
 
     fn written(&self, request_id: &str) -> Vec<u8> {
         let body = ProblemBody {
-            r#type: ProblemUri(self.code),
+            r#type: format!("/problems/{}", self.code),
             title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,
@@ -270,7 +245,18 @@ impl ProblemType {
     /// A problem of this type with the detail of the table.
     #[must_use]
     pub fn problem(&'static self) -> Problem {
-        Problem::of_row(self)
+        Problem {
+            row: Some(self),
+            status: StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            code: self.code,
+            title: self.title,
+            detail: self.detail.into(),
+            outcome_unknown: false,
+            retry_after_seconds: Some(self.retry_after_seconds).filter(|seconds| *seconds > 0),
+            members: Map::new(),
+            headers: Vec::new(),
+            close: false,
+        }
     }
 
     /// A problem of this type with a detail of its own.

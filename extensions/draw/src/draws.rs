@@ -79,7 +79,7 @@ impl Draws {
             limit: EntryLimit { entries_max: parts.entries_max, counts },
             parts,
             found: Cache::new(REMEMBERED_MAX),
-            reads: SingleFlight::new(),
+            reads: SingleFlight::default(),
             signed: Cache::new(REMEMBERED_MAX),
             pages: Arc::new(Semaphore::new(PAGES_AT_ONCE)),
         }

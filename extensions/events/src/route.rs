@@ -244,12 +244,17 @@ pub async fn dead_letters(
     EndpointPath(id): EndpointPath,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<DeadLettersBody>, Problem> {
-    let page = Page::read(&pairs)?;
+    let page = Page::read(&pairs, "after", position_of)?;
     let Endpoints { ledger, .. } = &endpoints;
     let after = page.cursor.unwrap_or(0);
     let read = endpoints::dead_letters(&ledger.pool, id, after, page.rows());
     let (dead_letters, next) = page.cut(ledger.read(read).await?, |letter| letter.position);
     Ok(Json(DeadLettersBody { dead_letters, next }))
+}
+
+/// Reads a position of the log of events.
+fn position_of(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|position| *position >= 0)
 }
 
 /// Read the log of events.
@@ -265,7 +270,7 @@ pub async fn log(
     _: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<EventsBody>, Problem> {
-    let page = Page::read(&pairs)?;
+    let page = Page::read(&pairs, "after", position_of)?;
     let Endpoints { ledger, .. } = &endpoints;
     let first = page.cursor.unwrap_or(0).saturating_add(1);
     let read = event_log::read(&ledger.pool, first, i64::MAX, page.rows());

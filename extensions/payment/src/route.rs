@@ -189,7 +189,7 @@ pub async fn list(
         [(_, status)] => Some(PaymentStatus::parse(status).ok_or_else(wrong)?),
         _ => return Err(wrong()),
     };
-    let page = Page::<PaymentId>::read(&pairs)?;
+    let page = Page::read(&pairs, "after", PaymentId::parse)?;
     let after = page.cursor.as_ref().map_or("", PaymentId::as_str);
     let ledger = &payments.core.ledger;
     let read = ledger::rows::payments::list(&ledger.pool, status, after, page.rows());

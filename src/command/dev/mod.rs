@@ -54,7 +54,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let mut config = Config::load(file, process_variables()?)?;
     super::start_logging(&config)?;
     // An address that another program uses, or a folder without pages, is found before servers are started.
-    if config.http.addr.tcp().is_none() {
+    if config.http.addr.path().is_some() {
         return Err(
             "seckill dev serves a browser: give SECKILL_HTTP_ADDR an address of TCP".to_owned()
         );

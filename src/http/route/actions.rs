@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
 use crate::account::{ACTION_NAMES, Accounts, Action};
+use shop_domain::OrderId;
 use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
 use web::paging::Page;
@@ -78,7 +79,7 @@ pub async fn list(
     operator: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<ActionsBody>, Problem> {
-    let page = Page::read(&pairs)?;
+    let page = Page::read(&pairs, "before", OrderId::parse)?;
     let operator = (operator.role != Role::Admin).then_some(operator.user);
     let listed = accounts.actions(operator, page.cursor, page.rows()).await?;
     let (actions, next) = page.cut(listed, |action| action.id.to_string());

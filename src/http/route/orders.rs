@@ -11,6 +11,7 @@ use crate::order::{OrderError, OrderPage, Orders};
 use crate::purchase::Purchases;
 use extension::ports::PaidElsewhere;
 use lifecycle::Lifecycle;
+use shop_domain::OrderId;
 use shop_domain::order::Step;
 use web::body::{Integer, OptionalJsonBody};
 use web::detached;
@@ -56,7 +57,7 @@ pub async fn list(
     buyer: Buyer,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<OrdersBody>, Problem> {
-    let page = Page::read(&pairs)?;
+    let page = Page::read(&pairs, "before", OrderId::parse)?;
     let OrderPage { orders, is_incomplete } =
         orders.list(buyer.user, page.cursor, page.rows()).await?;
     let (orders, next) = page.cut(orders, |order| order.id.to_string());

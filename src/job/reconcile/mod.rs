@@ -229,7 +229,7 @@ impl Reconcile {
         let item = counted.item;
         let servers = match layout {
             CounterLayout::Whole => self.counters.servers(item),
-            CounterLayout::Split => self.buckets.servers(item),
+            CounterLayout::Split => self.buckets.counters.servers(item),
         };
         if away.has_any(&servers) {
             return Err(RedisError::from(io::Error::from(io::ErrorKind::NotConnected)).into());
@@ -254,7 +254,7 @@ impl Reconcile {
         if is_long_over && arbiter == Some(ArbiterMode::On) {
             match layout {
                 CounterLayout::Whole => self.counters.forget(item).await?,
-                CounterLayout::Split => self.buckets.forget(item).await?,
+                CounterLayout::Split => self.buckets.counters.forget(item).await?,
             }
             return Ok(None);
         }

@@ -20,28 +20,28 @@ pub(crate) mod breaker {
 pub(crate) mod limit_lock {
     //! The locks of a buyer's limits.
 
-    use shop_domain::{ItemId, LimitGroupId, UserId};
+    use shop_domain::UserId;
 
     use crate::book::Row;
     use crate::explore::reach;
     use crate::sql::{MySqlConnection, Result, begin};
 
-    #[derive(Clone, Copy)]
-    pub(crate) enum Limit {
-        OfItem(ItemId),
-        /// No item is in a group.
-        OfGroup(LimitGroupId),
-    }
+    pub(crate) const OF_ITEMS: &str = "buyer_limits";
+    /// No item is in a group.
+    pub(crate) const OF_GROUPS: &str = "group_limits";
 
     /// Locks a limit that is free. One that does not exist is not kept: another transaction may make it first.
     pub(crate) async fn try_lock(
         transaction: &mut MySqlConnection,
-        limit: Limit,
+        table: &str,
+        id: i64,
         buyer: UserId,
     ) -> Result<bool> {
-        let Limit::OfItem(item) = limit else { return Ok(true) };
+        if table == OF_GROUPS {
+            return Ok(true);
+        }
         let looking = begin(&transaction.server).await?;
-        let row = Row::Limit(item.get(), buyer.get());
+        let row = Row::Limit(id, buyer.get());
         let exists = transaction.server.book.units(&row, &[]) > 0;
         let is_free = if exists { transaction.try_lock(&row) } else { looking.try_lock(&row) };
         reach("a limit is locked", u64::from(!is_free));

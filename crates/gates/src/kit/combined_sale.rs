@@ -8,7 +8,6 @@
 //! Only with the arbiter on. With it off the textbook's form stays what it is: one request, one
 //! hold.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -264,10 +263,4 @@ fn begin(
 async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
     batches.available(first.item.id).await.map_err(|error| no_ledger(&error))
-}
-
-impl fmt::Debug for CombinedSale {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("CombinedSale")
-    }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::item_turns::ItemTurns;
 use super::steps;
-use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
+use crate::{Decision, Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::rows::items::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
 use shop_domain::{Item, Outcome, Purchase, Unavailable};
@@ -53,22 +53,17 @@ impl CompareAndSet {
 impl Strategy for CompareAndSet {
     /// Tries until the write meets the row that was read, each time in a new transaction; gives up
     /// at the deadline.
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         for _ in 0..TRIES_MAX {
             let turn = self.turns.wait(purchase.item.id, buyer.deadline).await;
             let Some(turn) = turn else { break };
-            let answer = match self.try_once(&purchase, buyer.deadline).await {
-                Ok(answer) => answer,
-                Err(outcome) => return outcome,
-            };
+            let answer = self.try_once(&purchase, buyer.deadline).await?;
             drop(turn);
             if answer != Err(Conflict::Stale) {
-                return answer.unwrap_or_else(Outcome::from);
+                return Ok(answer.unwrap_or_else(Outcome::from));
             }
-            if let Some(late) = steps::pause(buyer.deadline, PAUSE_MAX).await {
-                return late;
-            }
+            steps::pause(buyer.deadline, PAUSE_MAX).await?;
         }
-        Outcome::Unavailable(Unavailable::Contended)
+        Ok(Outcome::Unavailable(Unavailable::Contended))
     }
 }

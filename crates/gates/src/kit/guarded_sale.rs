@@ -12,7 +12,7 @@ use super::combined_sale::CombinedSale;
 use super::options::{Options, Scope, Store, WaitFor};
 use super::sale_locks::{self, FenceCounters, Held, SaleLocks};
 use super::{steps, textbook};
-use crate::{Strategy, StrategyContext, WaitingBuyer};
+use crate::{Decision, Strategy, StrategyContext, WaitingBuyer};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Unavailable};
@@ -35,21 +35,17 @@ impl Strategy for GuardedSale {
         purchase: Purchase,
         options: Options,
         buyer: &WaitingBuyer,
-    ) -> Outcome {
+    ) -> Decision {
         let scope = options.scope.unwrap_or(self.scope);
         if let Some(combined) = self.combined_for(&purchase, options, scope) {
             return self.sell_combined(combined, purchase, scope, buyer).await;
         }
         loop {
-            match self.sell_alone(&purchase, options, scope, buyer).await {
-                Ok(Some(outcome)) | Err(outcome) => return outcome,
-                Ok(None) => {}
+            if let Some(outcome) = self.sell_alone(&purchase, options, scope, buyer).await? {
+                return Ok(outcome);
             }
             // The counter has nothing left; the ledger decides whether that is the end.
-            let ended = steps::sold_out(&self.context, &purchase, buyer.deadline).await;
-            if let Some(outcome) = ended {
-                return outcome;
-            }
+            steps::sold_out(&self.context, &purchase, buyer.deadline).await?;
         }
     }
 
@@ -93,11 +89,8 @@ impl GuardedSale {
         purchase: Purchase,
         scope: Scope,
         buyer: &WaitingBuyer,
-    ) -> Outcome {
-        let own = match self.locks.try_buyer(&purchase, scope).await {
-            Ok(own) => own,
-            Err(outcome) => return outcome,
-        };
+    ) -> Decision {
+        let own = self.locks.try_buyer(&purchase, scope).await?;
         let name = sale_locks::item_lock(&purchase);
         let outcome = match combined.write(purchase, name, buyer.deadline).await {
             Ok(outcome) => outcome,
@@ -105,7 +98,7 @@ impl GuardedSale {
         };
         buyer.set_outcome(&outcome);
         sale_locks::release(own).await;
-        outcome
+        Ok(outcome)
     }
 
     /// Takes the locks of the scope in their fixed order, works, and releases them. `None` means
@@ -121,7 +114,7 @@ impl GuardedSale {
         let wait = options.wait.until(buyer.deadline);
         let held = self.locks.acquire_shared(purchase, scope, wait).await;
         let outcome = match &held {
-            Ok(held) => Ok(self.work(purchase, options.store, held.as_ref(), buyer).await),
+            Ok(held) => self.work(purchase, options.store, held.as_ref(), buyer).await,
             Err(outcome) => Err(outcome.clone()),
         };
         if let Ok(Some(known)) | Err(known) = &outcome {
@@ -141,29 +134,19 @@ impl GuardedSale {
         store: Store,
         held: Option<&Held>,
         buyer: &WaitingBuyer,
-    ) -> Option<Outcome> {
+    ) -> Result<Option<Outcome>, Outcome> {
         let context = &self.context;
-        match store {
-            Store::Mysql => {
-                let read = textbook::read_and_compute(context, purchase, buyer.deadline);
-                Some(match read.await {
-                    Ok(set) => self.write(purchase, set, held, buyer).await,
-                    Err(outcome) => outcome,
-                })
-            }
-            Store::Redis => match textbook::on_counter(context, purchase, buyer.deadline).await {
-                Ok(Some(epoch)) => {
-                    let outcome = self.write(purchase, UnguardedWrite::Record, held, buyer);
-                    let outcome = outcome.await;
-                    let units = purchase.quantity.signed();
-                    let give_back = context.counters.give_back(purchase.item.id, epoch, units);
-                    steps::give_back_if_refused(&outcome, buyer, give_back).await;
-                    Some(outcome)
-                }
-                Ok(None) => None,
-                Err(outcome) => Some(outcome),
-            },
+        if store == Store::Mysql {
+            let set = textbook::read_and_compute(context, purchase, buyer.deadline).await?;
+            return Ok(Some(self.write(purchase, set, held, buyer).await));
         }
+        let taken = textbook::on_counter(context, purchase, buyer.deadline).await?;
+        let Some(epoch) = taken else { return Ok(None) };
+        let outcome = self.write(purchase, UnguardedWrite::Record, held, buyer).await;
+        let units = purchase.quantity.signed();
+        let give_back = context.counters.give_back(purchase.item.id, epoch, units);
+        steps::give_back_if_refused(&outcome, buyer, give_back).await;
+        Ok(Some(outcome))
     }
 
     async fn write(

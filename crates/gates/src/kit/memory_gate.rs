@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::steps;
 use crate::memory_store::MemoryCounter;
-use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
+use crate::{Decision, Options, Strategy, StrategyContext, WaitingBuyer};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// A gate that counts in this process's memory.
@@ -19,20 +19,14 @@ pub struct MemoryGate {
 #[async_trait]
 impl Strategy for MemoryGate {
     /// Reads, checks and writes the counter; then the order.
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         let context = &self.context;
         let deadline = buyer.deadline;
         let item = purchase.item.id;
         let units = purchase.quantity.signed();
         loop {
-            let counter = match find(context, item, deadline).await {
-                Ok(counter) => counter,
-                Err(outcome) => return outcome,
-            };
-            let held = match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
-                Ok(held) => held,
-                Err(outcome) => return outcome,
-            };
+            let counter = find(context, item, deadline).await?;
+            let held = lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await?;
             let taken = take(&counter, &purchase).await;
             drop(held);
             if taken {
@@ -40,11 +34,9 @@ impl Strategy for MemoryGate {
                 if !outcome.may_hold_stock() {
                     counter.give_back(units);
                 }
-                return outcome;
+                return Ok(outcome);
             }
-            if let Some(outcome) = steps::sold_out(context, &purchase, deadline).await {
-                return outcome;
-            }
+            steps::sold_out(context, &purchase, deadline).await?;
             // The ledger has more: units came back, or were loaded while others were in flight. Only
             // an item with an arbiter gets here, so counting some twice does no harm.
             context.memory.forget(item);

@@ -101,39 +101,44 @@ pub async fn give_back_if_refused(
 }
 
 /// Answers "sold out" for a gate that has nothing left, but only when the ledger says so too: the counter may be behind
-/// the ledger, or hold units for purchases that will be refused. `None` means: ask the gate again. With the arbiter off
+/// the ledger, or hold units for purchases that will be refused. `Ok` means: ask the gate again. With the arbiter off
 /// the gate's answer is final.
+///
+/// # Errors
+/// The outcome that ends the purchase.
 pub async fn sold_out(
     context: &StrategyContext,
     purchase: &Purchase,
     deadline: Instant,
-) -> Option<Outcome> {
+) -> Result<(), Outcome> {
     if purchase.item.arbiter == ArbiterMode::Off {
-        return Some(Outcome::Refused(Refusal::SoldOut { asked_at: None }));
+        return Err(Outcome::Refused(Refusal::SoldOut { asked_at: None }));
     }
-    if let Err(outcome) = read(&context.arbiter, purchase, deadline).await {
-        return Some(outcome);
-    }
+    read(&context.arbiter, purchase, deadline).await?;
     pause(deadline, LOOK_AGAIN_MAX).await
 }
 
-/// Waits a random part of `bound`; an outcome when the deadline has passed.
-pub async fn pause(deadline: Instant, bound: Duration) -> Option<Outcome> {
+/// Waits a random part of `bound`.
+///
+/// # Errors
+/// The outcome when the deadline has passed.
+pub async fn pause(deadline: Instant, bound: Duration) -> Result<(), Outcome> {
     tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
-    let late = Instant::now() >= deadline;
-    late.then_some(Outcome::Unavailable(Unavailable::Contended))
+    let late = Outcome::Unavailable(Unavailable::Contended);
+    if Instant::now() >= deadline { Err(late) } else { Ok(()) }
 }
 
 /// The outcome when a counter cannot be read, before anything was written.
-#[must_use]
-pub fn no_counter(error: &CounterError) -> Outcome {
-    match error {
-        CounterError::ItemNotFound => Outcome::Refused(Refusal::ItemNotFound),
-        CounterError::Loading => Outcome::Unavailable(Unavailable::Contended),
-        CounterError::Mysql(error) => no_ledger(error),
-        CounterError::Redis(error) => {
-            tracing::warn!(%error, "counter not read");
-            Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))
+impl From<CounterError> for Outcome {
+    fn from(error: CounterError) -> Self {
+        match error {
+            CounterError::ItemNotFound => Self::Refused(Refusal::ItemNotFound),
+            CounterError::Loading => Self::Unavailable(Unavailable::Contended),
+            CounterError::Mysql(error) => no_ledger(&error),
+            CounterError::Redis(error) => {
+                tracing::warn!(%error, "counter not read");
+                Self::Unavailable(Unavailable::Dependency(Dependency::Redis))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::item_mutexes::{ItemMutexes, lock_if_any};
 use super::steps;
-use crate::{Options, Strategy, StrategyContext, WaitingBuyer};
+use crate::{Decision, Options, Strategy, StrategyContext, WaitingBuyer};
 use ledger::write::{StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase, Unavailable};
@@ -20,11 +20,9 @@ pub struct LedgerGate {
 
 #[async_trait]
 impl Strategy for LedgerGate {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
-        match lock_if_any(self.mutexes.as_ref(), &purchase, buyer.deadline).await {
-            Ok(_held) => on_ledger(&self.context, &purchase, buyer.deadline).await,
-            Err(outcome) => outcome,
-        }
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
+        let _held = lock_if_any(self.mutexes.as_ref(), &purchase, buyer.deadline).await?;
+        on_ledger(&self.context, &purchase, buyer.deadline).await
     }
 }
 
@@ -38,43 +36,34 @@ pub struct CounterGate {
 
 #[async_trait]
 impl Strategy for CounterGate {
-    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Outcome {
+    async fn purchase(&self, purchase: Purchase, _: Options, buyer: &WaitingBuyer) -> Decision {
         let context = &self.context;
         let deadline = buyer.deadline;
         loop {
-            let held = match lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await {
-                Ok(held) => held,
-                Err(outcome) => return outcome,
-            };
-            let taken = on_counter(context, &purchase, deadline).await;
+            let held = lock_if_any(self.mutexes.as_ref(), &purchase, deadline).await?;
+            let taken = on_counter(context, &purchase, deadline).await?;
             drop(held);
-            match taken {
-                Ok(Some(epoch)) => {
-                    return steps::write_taken(context, &purchase, epoch, buyer).await;
-                }
-                Ok(None) => {}
-                Err(outcome) => return outcome,
+            if let Some(epoch) = taken {
+                return Ok(steps::write_taken(context, &purchase, epoch, buyer).await);
             }
-            if let Some(outcome) = steps::sold_out(context, &purchase, deadline).await {
-                return outcome;
-            }
+            steps::sold_out(context, &purchase, deadline).await?;
         }
     }
 }
 
 /// On the stock row: SELECT, check in the program, UPDATE to the computed number with the order.
 /// Answers when the transaction is committed.
+///
+/// # Errors
+/// The outcome that ends the purchase.
 pub async fn on_ledger(
     context: &StrategyContext,
     purchase: &Purchase,
     deadline: Instant,
-) -> Outcome {
-    let set = match read_and_compute(context, purchase, deadline).await {
-        Ok(set) => set,
-        Err(outcome) => return outcome,
-    };
+) -> Decision {
+    let set = read_and_compute(context, purchase, deadline).await?;
     let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, set);
-    context.arbiter.sell(purchase, stock, Some(deadline)).await
+    Ok(context.arbiter.sell(purchase, stock, Some(deadline)).await)
 }
 
 /// SELECT, and check in the program. Answers the statement that writes the computed number.
@@ -103,8 +92,7 @@ pub async fn on_counter(
 ) -> Result<Option<u64>, Outcome> {
     let item = purchase.item.id;
     let units = purchase.quantity.signed();
-    let seen = context.counters.read(item, Some(deadline)).await;
-    let seen = seen.map_err(|error| steps::no_counter(&error))?;
+    let seen = context.counters.read(item, Some(deadline)).await?;
     if seen.available < units {
         return Ok(None);
     }

@@ -6,7 +6,6 @@
 //! them are loaded again, under the next epoch. Their sum is compared with the ledger by the
 //! reconciliation, which repairs single buckets.
 
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use redis_connection::Script;
@@ -26,7 +25,8 @@ static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("bucke
 /// The split counters of all items.
 #[derive(Clone)]
 pub struct Buckets {
-    counters: Counters,
+    /// Counters of which each has a key for each bucket.
+    pub counters: Counters,
 }
 
 /// The result of taking units from the buckets.
@@ -61,20 +61,6 @@ impl Buckets {
     pub async fn peek(&self, item: ItemId) -> Result<Option<Vec<Counter>>, CounterError> {
         let parts = self.counters.peek_parts_on(&mut self.counters.redis.shared(), item).await?;
         Ok(parts.filter(|parts| parts.iter().all(|part| part.epoch == parts[0].epoch)))
-    }
-
-    /// The servers of the buckets, as [`Counters::servers`].
-    #[must_use]
-    pub fn servers(&self, item: ItemId) -> BTreeSet<String> {
-        self.counters.servers(item)
-    }
-
-    /// Removes every bucket, as [`Counters::forget`] removes a counter.
-    ///
-    /// # Errors
-    /// Redis'; doing it again is fine.
-    pub async fn forget(&self, item: ItemId) -> Result<(), CounterError> {
-        self.counters.forget(item).await
     }
 
     /// Moves the sum of the buckets to `available`, bucket by bucket, while all are still as they

@@ -99,7 +99,7 @@ impl Counters {
     #[must_use]
     pub fn new(redis: RedisClient, pool: Database, metrics: Metrics) -> Self {
         let epochs = Cache::new(REMEMBERED_MAX);
-        let loads = SingleFlight::new();
+        let loads = SingleFlight::default();
         let layout = Layout { table: CounterLayout::Whole, parts: 1 };
         Self { redis, pool, metrics, epochs, loads, layout }
     }

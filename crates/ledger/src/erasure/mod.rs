@@ -63,7 +63,7 @@ pub struct Erasure {
 }
 
 /// Who is deleted, and how that was proved.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ErasureRequest<'a> {
     pub user: UserId,
     /// The hash of the password that was checked, if one was.

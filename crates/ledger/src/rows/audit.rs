@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use futures::TryStreamExt;
 use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, Row};
+use sqlx::{FromRow, MySqlConnection};
 use time::OffsetDateTime;
 
 use super::item::items::datetime;
@@ -350,7 +350,7 @@ async fn paid_wrongly(connection: &mut MySqlConnection, orders: &[ByStatus]) -> 
 }
 
 /// What the lines of an order have in common: status, buyer, number of lines, and whether the units were taken.
-type LineFacts = (String, i64, Option<u8>, bool);
+type LineFacts = (String, i64, Option<u8>, i64);
 
 /// Counts the lines of orders that are not whole: a line of the order is missing, or has another status, another buyer or
 /// another number of lines, or one of the two has its movement alone.
@@ -376,9 +376,11 @@ async fn halved_lines(connection: &mut MySqlConnection, lines: &[ByStatus]) -> s
     let mut found: HashMap<OrderId, LineFacts> = HashMap::new();
     if let Some((places, padded)) = in_list(&ids) {
         let all = ended_by_server(&format!("{LINES} WHERE orders.id IN ({places})"));
-        let query = padded.fold(sqlx::query(&all), |query, id| query.bind(id.to_string()));
-        let rows = query.fetch_all(connection).await?;
-        found = rows.iter().map(line_facts).collect::<sqlx::Result<_>>()?;
+        let query = padded.fold(sqlx::query_as(&all), |query, id| query.bind(id.to_string()));
+        let rows: Vec<(OrderId, String, i64, Option<u8>, i64)> =
+            query.fetch_all(connection).await?;
+        let facts = |(id, status, buyer, count, taken)| (id, (status, buyer, count, taken));
+        found = rows.into_iter().map(facts).collect();
     }
     let is_whole = |line: &&ByStatus| {
         let is_counted = line.id.line_number() < line.line_count.unwrap_or(1);
@@ -386,17 +388,6 @@ async fn halved_lines(connection: &mut MySqlConnection, lines: &[ByStatus]) -> s
         own.is_some_and(|own| wanted(line).all(|id| found.get(&id) == Some(own)))
     };
     Ok(lines.iter().filter(|line| !is_whole(line)).map(|_| 1).sum::<i64>())
-}
-
-fn line_facts(row: &MySqlRow) -> sqlx::Result<(OrderId, LineFacts)> {
-    let is_taken: i64 = row.try_get("is_taken")?;
-    let facts = (
-        row.try_get("status")?,
-        row.try_get("user_id")?,
-        row.try_get("line_count")?,
-        is_taken != 0,
-    );
-    Ok((row.try_get("id")?, facts))
 }
 
 const IS_LINE: &str = "line_count IS NOT NULL";

@@ -47,13 +47,7 @@ pub async fn last(
 
 /// Counts the buyers in front of a place.
 pub async fn ahead(executor: impl MySqlExecutor<'_>, place: &Place) -> sqlx::Result<u64> {
-    let ahead: i64 = sqlx::query_scalar(
-        "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting' AND place < ?",
-    )
-    .binds((place.item.get(), place.number))
-    .one(executor)
-    .await?;
-    Ok(ahead.unsigned_abs())
+    count(executor, place.item, "<", place.number).await
 }
 
 /// Counts the buyers who wait for an item, and finds the last place.
@@ -88,13 +82,21 @@ pub async fn joined_after(
     item: ItemId,
     place: i64,
 ) -> sqlx::Result<u64> {
-    let joined: i64 = sqlx::query_scalar(
-        "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting' AND place > ?",
-    )
-    .binds((item.get(), place))
-    .one(executor)
-    .await?;
-    Ok(joined.unsigned_abs())
+    count(executor, item, ">", place).await
+}
+
+async fn count(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+    side: &str,
+    place: i64,
+) -> sqlx::Result<u64> {
+    let statement = format!(
+        "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting' AND place {side} ?"
+    );
+    let count: i64 =
+        sqlx::query_scalar(&statement).binds((item.get(), place)).one(executor).await?;
+    Ok(count.unsigned_abs())
 }
 
 /// Lists the items whose lines have something to end or to offer at `now`. In a pause of a sale that is drawn nothing ends.

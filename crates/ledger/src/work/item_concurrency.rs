@@ -11,7 +11,6 @@
 //! [`stock_lock::lock_all`](crate::work::stock_lock::lock_all) takes the stock rows of the other items without waiting. The
 //! locks of stock rows take a permit as their argument, so nobody locks a row without one.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -205,12 +204,6 @@ pub(crate) async fn in_time<T>(
     match deadline {
         Some(deadline) => timeout_at(deadline, wait).await.ok(),
         None => Some(wait.await),
-    }
-}
-
-impl fmt::Debug for ItemConcurrency {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "ItemConcurrency({} of each item)", self.of_each)
     }
 }
 

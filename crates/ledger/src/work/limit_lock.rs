@@ -7,35 +7,21 @@ use mysql_connection::Fault;
 use mysql_connection::statement::{Binds, Read, in_list};
 use shop_domain::{ItemId, LimitGroupId, Order, UserId};
 
-/// A limit: the units of a buyer are counted in it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Limit {
-    OfItem(ItemId),
-    OfGroup(LimitGroupId),
-}
-
 /// The tables of the limits, each with the column of the item or group.
-const OF_ITEMS: [&str; 2] = ["buyer_limits", "item_id"];
-const OF_GROUPS: [&str; 2] = ["group_limits", "group_id"];
+pub(crate) const OF_ITEMS: [&str; 2] = ["buyer_limits", "item_id"];
+pub(crate) const OF_GROUPS: [&str; 2] = ["group_limits", "group_id"];
 
-/// Locks a limit of a buyer, if it exists; `false` when another transaction has it, or has made it and is not
-/// committed. The caller then rolls back.
+/// Locks a buyer's limit of the item or group `id`, if it exists; `false` when another transaction has it, or has made
+/// it and is not committed. The caller then rolls back.
 ///
 /// # Errors
 /// The database's.
 pub(crate) async fn try_lock(
     transaction: &mut MySqlConnection,
-    limit: Limit,
+    [table, column]: [&str; 2],
+    id: i64,
     buyer: UserId,
 ) -> sqlx::Result<bool> {
-    let [table, column] = match limit {
-        Limit::OfItem(_) => OF_ITEMS,
-        Limit::OfGroup(_) => OF_GROUPS,
-    };
-    let id = match limit {
-        Limit::OfItem(item) => item.get(),
-        Limit::OfGroup(group) => group.get(),
-    };
     // SKIP LOCKED would not tell a limit that another transaction has just made from one that does not exist.
     let statement = format!(
         "SELECT {column} FROM {table} WHERE {column} = ? AND user_id = ? FOR UPDATE NOWAIT"

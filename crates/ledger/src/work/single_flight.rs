@@ -22,12 +22,6 @@ where
     K: Copy + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Makes a set without loads.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { running: Arc::default() }
-    }
-
     /// Waits for the load of `key` that runs, or for a new one. The load is a task of its own: it
     /// ends even when all of its callers have given up.
     ///
@@ -67,13 +61,9 @@ impl<K: Eq + Hash, V> Drop for Landed<K, V> {
     }
 }
 
-impl<K, V> Default for SingleFlight<K, V>
-where
-    K: Copy + Eq + Hash + Send + 'static,
-    V: Clone + Send + Sync + 'static,
-{
+impl<K, V> Default for SingleFlight<K, V> {
     fn default() -> Self {
-        Self::new()
+        Self { running: Arc::default() }
     }
 }
 
@@ -88,7 +78,7 @@ mod tests {
 
     #[tokio::test]
     async fn callers_at_the_same_time_share_one_load_and_its_error() {
-        let flights: SingleFlight<u8, Result<u32, &str>> = SingleFlight::new();
+        let flights: SingleFlight<u8, Result<u32, &str>> = SingleFlight::default();
         let (loads, go) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
         let call = || {
             flights.run(1, || {
@@ -111,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_load_ends_without_its_callers() {
-        let flights: SingleFlight<u8, u32> = SingleFlight::new();
+        let flights: SingleFlight<u8, u32> = SingleFlight::default();
         let (begun, go, done) =
             (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(Notify::new()));
         let parts = (Arc::clone(&begun), Arc::clone(&go), Arc::clone(&done));

@@ -9,7 +9,6 @@
 //! With several hosts, the server of a kept connection is not asked before each use whether it still takes writes. An
 //! order finds out; a refusal, which only reads, may come from a writer that was replaced a moment ago.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -146,11 +145,5 @@ impl KeptConnections {
         if unused.len() < self.kept_max {
             unused.push(kept);
         }
-    }
-}
-
-impl fmt::Debug for KeptConnections {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "KeptConnections(at most {})", self.kept_max)
     }
 }

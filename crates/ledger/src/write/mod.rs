@@ -132,7 +132,7 @@ pub type Answer = Result<Outcome, Conflict>;
 const UNANSWERED: Outcome = Outcome::Unknown(Doubt::Unanswered(Dependency::Mysql));
 
 /// The arbiter. Clones share the pool and the counters.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Arbiter {
     pool: Database,
     /// Asked to look again when a server refuses a write or is lost.

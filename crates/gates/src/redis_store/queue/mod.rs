@@ -97,7 +97,7 @@ impl Queue {
             backlog_max,
             replicated: None,
             opened: Cache::new(OPENED_MAX),
-            openings: SingleFlight::new(),
+            openings: SingleFlight::default(),
             currencies: Cache::new(OPENED_MAX),
             items: Arc::default(),
             wake,

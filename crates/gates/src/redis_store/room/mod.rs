@@ -18,6 +18,7 @@ use redis_connection::{Call, Script};
 use time::OffsetDateTime;
 
 use super::RedisClient;
+use shop_domain::item::word_enum;
 use shop_domain::{ItemId, SaleWindow, UserId};
 
 /// Places that one call of the script gives.
@@ -92,25 +93,26 @@ pub struct UsableProof {
     pub expires_ms: i64,
 }
 
-/// The answer to a poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoomStatus {
-    /// The sale is over.
-    Ended,
-    /// On the list of the opening: the buyer came before it.
-    Early,
-    /// On the list of the opening, while the sale has opened and the places are being drawn.
-    Drawing,
-    /// Behind those whose places are being drawn.
-    Behind,
-    Waiting,
-    Admitted,
-    /// The room is full: no further buyer may wait.
-    Full,
-    /// The buyer's turn has come, but the proof of work is missing, was too little, or comes too late.
-    Unproved,
-    /// The buyer's turn has come, but the proof of work was used already.
-    Replayed,
+word_enum! {
+    /// The answer to a poll.
+    RoomStatus {
+        /// The sale is over.
+        Ended = "ended",
+        /// On the list of the opening: the buyer came before it.
+        Early = "early",
+        /// On the list of the opening, while the sale has opened and the places are being drawn.
+        Drawing = "drawing",
+        /// Behind those whose places are being drawn.
+        Behind = "behind",
+        Waiting = "waiting",
+        Admitted = "admitted",
+        /// The room is full: no further buyer may wait.
+        Full = "full",
+        /// The buyer's turn has come, but the proof of work is missing, was too little, or comes too late.
+        Unproved = "unproved",
+        /// The buyer's turn has come, but the proof of work was used already.
+        Replayed = "replayed",
+    }
 }
 
 /// The standing of a buyer in the room.
@@ -207,17 +209,7 @@ impl Room {
             answer;
         self.highest.heard(poll.item, highest);
         Ok(RoomStanding {
-            status: match &*status {
-                "ended" => RoomStatus::Ended,
-                "early" => RoomStatus::Early,
-                "drawing" => RoomStatus::Drawing,
-                "behind" => RoomStatus::Behind,
-                "admitted" => RoomStatus::Admitted,
-                "full" => RoomStatus::Full,
-                "unproved" => RoomStatus::Unproved,
-                "replayed" => RoomStatus::Replayed,
-                _ => RoomStatus::Waiting,
-            },
+            status: RoomStatus::parse(&status).unwrap_or(RoomStatus::Waiting),
             number,
             ahead,
             people,

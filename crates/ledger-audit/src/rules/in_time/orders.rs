@@ -18,11 +18,11 @@ const STATUSES: [&str; 7] =
 
 /// A sight of an order.
 #[derive(Clone, Copy)]
-struct Sight<'a> {
-    id: &'a str,
-    status: &'a str,
+pub(super) struct Sight<'a> {
+    pub(super) id: &'a str,
+    pub(super) status: &'a str,
     sent_at_us: u64,
-    answered_at_us: u64,
+    pub(super) answered_at_us: u64,
 }
 
 /// Judges I17 to I19.
@@ -43,7 +43,7 @@ fn may_follow(from: &str, to: &str) -> bool {
     }
 }
 
-fn sights<'a>(evidence: &Evidence<'a>, history: &'a History) -> Vec<Sight<'a>> {
+pub(super) fn sights<'a>(evidence: &Evidence<'a>, history: &'a History) -> Vec<Sight<'a>> {
     let answers = evidence.answers.iter().filter_map(|answer| {
         Some(Sight {
             id: answer.order_id.as_deref()?,

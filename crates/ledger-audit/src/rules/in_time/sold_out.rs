@@ -10,6 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::orders::sights;
 use super::{note, seconds};
 use crate::rules::purchase::{Purchase, purchases};
 use crate::{Answer, Evidence, Faults, Finding, InTime, Order, Outcome};
@@ -182,15 +183,9 @@ fn sales<'a>(evidence: &Evidence<'a>) -> Vec<Change<'a>> {
 fn returns<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>> {
     let is_over = |status: &str| matches!(status, "cancelled" | "expired");
     let mut shown: HashMap<&str, u64> = HashMap::new();
-    let answers = evidence.answers.iter().filter_map(|answer| {
-        let id = answer.order_id.as_deref()?;
-        let status = answer.order_status.as_deref()?;
-        Some((id, status, answer.answered_at_us))
-    });
-    let seen = in_time.history.orders.iter();
-    let seen = seen.map(|seen| (seen.id.as_str(), seen.status.as_str(), seen.answered_at_us));
-    for (id, _, at_us) in answers.chain(seen).filter(|(_, status, _)| is_over(status)) {
-        note(&mut shown, id, at_us);
+    let sights = sights(evidence, in_time.history);
+    for sight in sights.into_iter().filter(|sight| is_over(sight.status)) {
+        note(&mut shown, sight.id, sight.answered_at_us);
     }
     let held = |order: &&Order| order.took_stock() && is_over(&order.status);
     // Those that were over before the traffic are in the stock of the start.

@@ -19,9 +19,8 @@ pub async fn revoke(
          VALUES (?, UTC_TIMESTAMP(6), ?) ON DUPLICATE KEY UPDATE expires_at = expires_at",
     )
     .binds((token_id, expires_at))
-    .execute(pool);
-    confirmed(pool, answered(written)).await?;
-    Ok(())
+    .run(pool);
+    confirmed(pool, written).await
 }
 
 /// Reads the tokens that were revoked and have not expired yet.
@@ -36,12 +35,10 @@ pub async fn list(pool: &Database) -> sqlx::Result<Vec<(String, OffsetDateTime)>
 
 /// Deletes at most `limit` tokens that have expired.
 pub async fn forget_expired(pool: &Database, limit: u32) -> sqlx::Result<u64> {
-    let done =
-        sqlx::query("DELETE FROM revoked_sessions WHERE expires_at <= UTC_TIMESTAMP(6) LIMIT ?")
-            .bind(limit)
-            .execute(pool);
-    let done = answered(done).await?;
-    Ok(done.rows_affected())
+    sqlx::query("DELETE FROM revoked_sessions WHERE expires_at <= UTC_TIMESTAMP(6) LIMIT ?")
+        .bind(limit)
+        .changed(pool)
+        .await
 }
 
 /// Notes that a secret signs tokens of this ledger.

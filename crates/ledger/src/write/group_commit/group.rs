@@ -1,6 +1,5 @@
 //! The queues of a process, and the way of an order: to a shared queue, to the queue of its item, or by itself.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
@@ -29,18 +28,18 @@ const DOUBLINGS_MAX: u32 = 3;
 /// The queues of this process. Clones share them.
 #[derive(Clone)]
 pub struct GroupCommit {
-    parts: Arc<GroupCommitParts>,
+    pub(super) parts: Arc<GroupCommitParts>,
 }
 
-struct GroupCommitParts {
+pub(super) struct GroupCommitParts {
     arbiter: Arbiter,
     /// Those of the items' own queues.
     connections: BatchConnections,
-    tasks: BatchTasks,
-    shared: Vec<Arc<BatchQueue>>,
+    pub(super) tasks: BatchTasks,
+    pub(super) shared: Vec<Arc<BatchQueue>>,
     own: Cache<ItemId, Arc<BatchQueue>>,
     quarantined: QuarantineCount,
-    answers: Answers<AnswerSender<Answer>>,
+    pub(super) answers: Answers<AnswerSender<Answer>>,
 }
 
 impl GroupCommit {
@@ -226,7 +225,7 @@ impl GroupCommit {
     pub(super) fn spawn_alone(&self, waiting: Waiting) {
         let group = self.clone();
         let (lines, asker) = waiting.taken();
-        self.tasks().spawn(async move {
+        self.parts.tasks.spawn(async move {
             let tell_wait = asker.tell_wait.clone();
             let outcome = group.write_alone(&lines, asker.deadline, tell_wait).await;
             asker.answer(Ok(outcome));
@@ -278,18 +277,6 @@ impl GroupCommit {
         self.parts.quarantined.get()
     }
 
-    pub(super) fn shares_queues(&self) -> bool {
-        !self.parts.shared.is_empty()
-    }
-
-    pub(super) fn tasks(&self) -> &BatchTasks {
-        &self.parts.tasks
-    }
-
-    pub(super) fn answers(&self) -> &Answers<AnswerSender<Answer>> {
-        &self.parts.answers
-    }
-
     pub(super) fn writer_of(
         &self,
         connections: BatchConnections,
@@ -303,13 +290,6 @@ impl GroupCommit {
         let metrics = &self.parts.arbiter.metrics;
         metrics.batch_size.observe(size(orders));
         metrics.batch_items.observe(size(items));
-    }
-}
-
-impl fmt::Debug for GroupCommit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shared = &self.parts.shared;
-        write!(formatter, "GroupCommit({} shared queues)", shared.len())
     }
 }
 

@@ -193,7 +193,7 @@ impl Service {
             }
             queue.state().batches += 1;
             let written = Arc::clone(&queue).write(group.clone(), slot, batch);
-            group.tasks().spawn(written);
+            group.parts.tasks.spawn(written);
         }
         self.has_ended = true;
     }
@@ -269,7 +269,7 @@ impl BatchQueue {
         drop(state);
         if !is_served {
             let service = Service { queue: Arc::clone(self), has_ended: false };
-            group.tasks().spawn(service.run(group.clone()));
+            group.parts.tasks.spawn(service.run(group.clone()));
         }
         self.arrived.notify_one();
         if is_full {
@@ -350,7 +350,7 @@ impl BatchQueue {
             // First this: whoever comes next must know which items to leave alone.
             has_objected |= self.note_objections(&group, &purchases, &answers);
             let whole = of_whole_orders(&purchases, answers).into_iter();
-            group.answers().wake(whole.filter_map(|(index, answer)| {
+            group.parts.answers.wake(whole.filter_map(|(index, answer)| {
                 let Asker { answer: sender, runtime, .. } = askers[index].take()?;
                 sender.give(answer);
                 let item = purchases[index].item.id;
@@ -365,7 +365,7 @@ impl BatchQueue {
         if written.is_err() {
             return;
         }
-        if let Some((item, _)) = self.item.as_ref().filter(|_| group.shares_queues()) {
+        if let Some((item, _)) = self.item.as_ref().filter(|_| !group.parts.shared.is_empty()) {
             group.quarantine(*item, |one| one.batch_ended(begun, Instant::now(), has_objected));
         }
         write_left_over(&group, &purchases, askers);

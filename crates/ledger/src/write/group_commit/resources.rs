@@ -19,7 +19,7 @@ use mysql_connection::Database;
 use shop_domain::ItemId;
 
 /// The connections of batches. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct BatchConnections {
     connections: KeptConnections,
     /// A permit for each.

@@ -14,7 +14,7 @@ use super::pipeline::PipelineSlot;
 use super::statements::take;
 use crate::rows::outbox::Outbox;
 use crate::work::item_permit::ItemPermits;
-use crate::work::limit_lock::{self, Limit};
+use crate::work::limit_lock::{self, OF_GROUPS, OF_ITEMS};
 use crate::work::stock_lock;
 use crate::write::new_order::{
     Fence, Written, count_buyers, count_in_groups, insert_movements, insert_orders, raise_fence,
@@ -197,16 +197,16 @@ async fn count_alone(
 ) -> sqlx::Result<Option<ItemId>> {
     for counted in guarded.chunks(1) {
         let purchase = counted[0].0;
-        let limit = Limit::OfItem(purchase.item.id);
-        if !limit_lock::try_lock(connection, limit, purchase.buyer).await? {
-            return Ok(Some(purchase.item.id));
+        let item = purchase.item.id;
+        if !limit_lock::try_lock(connection, OF_ITEMS, item.get(), purchase.buyer).await? {
+            return Ok(Some(item));
         }
         answered(count_buyers(connection, counted, false)).await?;
     }
     for counted in grouped.chunks(1) {
         let purchase = counted[0].0;
         let Some(group) = purchase.counted_group() else { continue };
-        if !limit_lock::try_lock(connection, Limit::OfGroup(group.id), purchase.buyer).await? {
+        if !limit_lock::try_lock(connection, OF_GROUPS, group.id.get(), purchase.buyer).await? {
             return Ok(Some(purchase.item.id));
         }
         answered(count_in_groups(connection, counted)).await?;
