@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use extension::ports::{self, TrialPurchase};
+use ledger::catalog::NewItems;
 use ledger::rows::actions::Actor;
-use shop_domain::{Item, ItemEdit, ItemId, NewItem, Outcome, Trace};
+use shop_domain::{Item, ItemEdit, ItemId, LedgerError, NewItem, Outcome, Trace};
 use time::OffsetDateTime;
 
 use crate::catalog::Catalog;
@@ -23,8 +24,11 @@ pub struct TrialSales {
 #[async_trait]
 impl ports::TrialSales for TrialSales {
     async fn create(&self, new: &NewItem, now: OffsetDateTime) -> Result<Arc<Item>, String> {
-        let made = self.catalog.create_for_lab(new, now).await;
-        made.map(|made| made.item).map_err(|error| error.to_string())
+        let items = std::slice::from_ref(new);
+        let new = NewItems { items, now, actor: None, first_id: None, request: None };
+        let made = self.catalog.create(new).await.map_err(|error| error.to_string())?;
+        let made = made.items.into_iter().next();
+        made.map(|made| made.item).ok_or_else(|| LedgerError::OutcomeUnknown.to_string())
     }
 
     async fn edit(&self, item: ItemId, edit: &ItemEdit, actor: &Actor) -> Result<(), String> {

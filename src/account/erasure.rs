@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{AccountError, Accounts, Actor};
-use ledger::erasure::{EraseError, Erasure, ErasureRequest};
+use ledger::erasure::{Erasure, ErasureRequest};
 use ledger::rows::subjects::SubjectKeys;
 use settings::Secret;
 use shop_domain::UserId;
@@ -24,7 +24,7 @@ impl Accounts {
         address: IpAddr,
     ) -> Result<Erasure, AccountError> {
         let account = self.verify_password(user, password, address).await?;
-        Ok(self.erase(user, Some(&account.password_hash), None).await?)
+        self.erase(user, Some(&account.password_hash), None).await
     }
 
     /// Deletes the account of a user whom another party has identified a moment ago, or whom an operator deletes.
@@ -33,7 +33,7 @@ impl Accounts {
         user: UserId,
         password_hash: Option<&str>,
         actor: Option<&Actor>,
-    ) -> Result<Erasure, EraseError> {
+    ) -> Result<Erasure, AccountError> {
         let keys = &self.parts.subject_keys;
         let request = ErasureRequest { user, password_hash, actor, keys };
         let erased = self.parts.eraser.erase(&request).await?;

@@ -212,6 +212,6 @@ impl Accounts {
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
         let kept = self.kept_generation(account.id, account.generation).await?;
         let generation = kept.ok_or(AccountError::WrongCredentials)?;
-        Ok(self.session(account.id, role, generation))
+        Ok(self.session(account.id, role, generation, None))
     }
 }

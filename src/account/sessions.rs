@@ -16,19 +16,16 @@ use web::token::{Claims, Holder, Role};
 
 impl Accounts {
     /// Makes the session of a user who has proved who it is, in the present `generation` of the
-    /// user's sessions.
-    pub(super) fn session(&self, user: UserId, role: Role, generation: u32) -> Session {
-        let expires_at = self.parts.clock.now() + self.parts.token_life;
-        self.session_until(user, role, generation, expires_at)
-    }
-
-    fn session_until(
+    /// user's sessions. It lasts as long as all do, and at most until `until`.
+    pub(super) fn session(
         &self,
         user: UserId,
         role: Role,
         generation: u32,
-        expires_at: OffsetDateTime,
+        until: Option<OffsetDateTime>,
     ) -> Session {
+        let usual = self.parts.clock.now() + self.parts.token_life;
+        let expires_at = until.map_or(usual, |until| until.min(usual));
         let holder = Holder::User { id: user, role };
         let token = self.parts.tokens.sign_in_generation(holder, expires_at, generation);
         Session { token, user, role, expires_at }
@@ -133,7 +130,7 @@ impl Accounts {
         let generation = self.change(change).await?.ok_or(AccountError::WrongCredentials)?;
         self.parts.revocations.end_earlier_than(user, generation);
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
-        Ok(self.session(user, role, generation))
+        Ok(self.session(user, role, generation, None))
     }
 }
 
@@ -150,9 +147,7 @@ impl SessionOpener for Accounts {
         let kept = self.kept_generation(user, generation).await?;
         // The sessions end at this moment: a later try reads the present generation.
         let generation = kept.ok_or(LedgerError::Unavailable)?;
-        let usual = self.parts.clock.now() + self.parts.token_life;
-        let until = until.map_or(usual, |until| until.min(usual));
-        Ok(self.session_until(user, role, generation, until))
+        Ok(self.session(user, role, generation, until))
     }
 
     fn subject_keys(&self) -> &SubjectKeys {

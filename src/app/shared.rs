@@ -12,8 +12,6 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::extensions;
 use crate::live::{BuyerChange, Hub, Watch};
-use crate::order::Orders;
-use crate::waiting_list::{self, WaitingLists};
 use extension::job::JobStatus;
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
@@ -129,32 +127,6 @@ impl Shared {
             hub,
         };
         Ok((shared, Inboxes { outbox, wake_ups }))
-    }
-}
-
-impl Shared {
-    /// The steps of orders over these parts.
-    pub(super) fn orders(&self) -> Orders {
-        Orders::new(
-            self.ledger.clone(),
-            self.counters.clone(),
-            self.queue.clone(),
-            self.hub.clone(),
-            self.metrics.clone(),
-            self.line.clone(),
-        )
-    }
-
-    /// The waiting lists over these parts.
-    pub(super) fn waiting_lists(&self) -> WaitingLists {
-        WaitingLists::new(waiting_list::WaitlistParts {
-            waitlist: self.eraser.waitlist.clone(),
-            counters: self.counters.clone(),
-            metrics: self.metrics.clone(),
-            catalog: self.catalog.clone(),
-            hub: self.hub.clone(),
-            clock: self.clock.clone(),
-        })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::account::{self, Accounts, HashingPool};
 use crate::config::Config;
 use crate::order::Orders;
 use crate::purchase::Purchases;
-use crate::waiting_list::WaitingLists;
+use crate::waiting_list::{WaitingLists, WaitlistParts};
 use web::token::Tokens;
 
 /// What the core does for routes, extensions and workers.
@@ -21,10 +21,23 @@ pub(super) struct UseCases {
 impl UseCases {
     /// Builds the others beside the purchases.
     pub(super) fn beside(purchases: Purchases, config: &Config, shared: &Shared) -> Self {
-        let accounts = accounts(config, shared);
-        let orders = shared.orders();
-        let waiting_lists = shared.waiting_lists();
-        Self { accounts, orders, purchases, waiting_lists }
+        let orders = Orders::new(
+            shared.ledger.clone(),
+            shared.counters.clone(),
+            shared.queue.clone(),
+            shared.hub.clone(),
+            shared.metrics.clone(),
+            shared.line.clone(),
+        );
+        let waiting_lists = WaitingLists::new(WaitlistParts {
+            waitlist: shared.eraser.waitlist.clone(),
+            counters: shared.counters.clone(),
+            metrics: shared.metrics.clone(),
+            catalog: shared.catalog.clone(),
+            hub: shared.hub.clone(),
+            clock: shared.clock.clone(),
+        });
+        Self { accounts: accounts(config, shared), orders, purchases, waiting_lists }
     }
 }
 

@@ -73,7 +73,7 @@ impl Catalog {
     ) -> Result<Created, CreateError> {
         let new =
             NewItems { items: all, now: actor.now, actor: Some(actor), first_id: None, request };
-        self.create_by(new).await
+        self.create(new).await
     }
 
     /// Finds the items that an earlier request with the same key and body has created.
@@ -114,19 +114,8 @@ impl Catalog {
         Ok(unknown)
     }
 
-    /// Creates an item and its stock without an operator, for the lab.
-    pub async fn create_for_lab(
-        &self,
-        new: &NewItem,
-        now: OffsetDateTime,
-    ) -> Result<StockedItem, CreateError> {
-        let items = std::slice::from_ref(new);
-        let new = NewItems { items, now, actor: None, first_id: None, request: None };
-        let created = self.create_by(new).await?.items;
-        created.into_iter().next().ok_or(CreateError::Ledger(LedgerError::OutcomeUnknown))
-    }
-
-    async fn create_by(&self, new: NewItems<'_>) -> Result<Created, CreateError> {
+    /// Creates items and their stock, all or none, and reads them back.
+    pub async fn create(&self, new: NewItems<'_>) -> Result<Created, CreateError> {
         for item in new.items {
             check(item)?;
         }

@@ -146,7 +146,8 @@ impl Desk {
             Ok(order) => self.reject_order(item, order).await?.as_str(),
             Err(text) => {
                 // Nobody could give its units back without it.
-                if self.is_queued(item, text).await? {
+                let is_queued = self.queue.is_queued(item, text).await;
+                if is_queued.map_err(|error| no_redis(&error))? {
                     let why = "holds the units of an order that another version has queued";
                     let then = "retry or drop it with that version";
                     return super::refuse(format_args!("item {item} entry {entry} {why}: {then}"));
@@ -203,10 +204,6 @@ impl Desk {
 
     async fn dead_letters(&self, item: ItemId) -> Result<Vec<DeadLetter>, String> {
         self.queue.dead_letters(item).await.map_err(|error| no_redis(&error))
-    }
-
-    async fn is_queued(&self, item: ItemId, text: &str) -> Result<bool, String> {
-        self.queue.is_queued(item, text).await.map_err(|error| no_redis(&error))
     }
 
     async fn record(

@@ -5,8 +5,6 @@ use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde::Deserialize;
-
 use crate::account::password;
 use crate::config::Config;
 use ledger::rows::operators;
@@ -59,14 +57,6 @@ pub enum Action {
     },
 }
 
-/// What is read of the section of the extension `identity`.
-#[derive(Deserialize)]
-struct Roles {
-    /// Set if the provider says who may run sales.
-    #[serde(default)]
-    role_claim: String,
-}
-
 #[derive(clap::Args)]
 pub struct PasswordSource {
     /// A file whose first line is the password; `-` reads standard input.
@@ -92,7 +82,8 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
 /// Checks that the user whom a command names as its operator may run sales.
 pub(super) async fn check(config: &Config, user: UserId) -> Result<(), String> {
     let pool = mysql_connection::pool(config)?;
-    let Roles { role_claim } = config.sections.read("identity")?;
+    // Set if the provider says who may run sales.
+    let role_claim = config.sections.text("identity", "role_claim").unwrap_or_default();
     let by_provider = !role_claim.is_empty();
     let may_operate = operators::may_operate(&pool, user, by_provider).await;
     pool.close().await;

@@ -77,21 +77,17 @@ impl RunningSweeps {
     }
 }
 
-#[async_trait]
-impl Job for Expire {
-    async fn run(&self) -> Result<String, String> {
-        self.sweep().await
-    }
-}
-
 impl Expire {
     /// Makes the job, whose sweeps are tasks of `tasks`.
     #[must_use]
     pub fn new(sweeper: Sweeper, tasks: TaskTracker) -> Self {
         Self { sweeper, tasks, running: Mutex::default() }
     }
+}
 
-    async fn sweep(&self) -> Result<String, String> {
+#[async_trait]
+impl Job for Expire {
+    async fn run(&self) -> Result<String, String> {
         let items = self.sweeper.orders.overdue_items().await;
         let mut items = items.map_err(|error| error.to_string())?.into_iter();
         let until = Instant::now() + WAIT_MAX;

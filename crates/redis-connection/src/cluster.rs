@@ -193,13 +193,10 @@ impl Cluster {
 
     /// Drops connections to nodes that no view names any more.
     fn forget_others(&self, map: &SlotMap, views: &[View]) {
-        let replica = |name: &str| {
-            let replicas = views.iter().flat_map(|view| &view.replicas);
-            replicas.into_iter().any(|other| name == format!("{}:{}", other.host, other.port))
-        };
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.retain(|name, node| {
-            map.primaries.iter().chain(&self.seeds).any(|other| other.is(node)) || replica(name)
+            map.primaries.iter().chain(&self.seeds).any(|other| other.is(node))
+                || views.iter().any(|view| view.replicas.contains(name))
         });
     }
 

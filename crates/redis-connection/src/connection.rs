@@ -345,7 +345,7 @@ impl ConnectionLike for SharedConnection {
     /// The database of the URL.
     fn get_db(&self) -> i64 {
         match &self.inner.servers {
-            Servers::Single(node) => node.database(),
+            Servers::Single(node) => node.info().redis_settings().db(),
             Servers::Sentinel(sentinels) => sentinels.server.redis_settings().db(),
             // A cluster has no other.
             Servers::Cluster(_) => 0,

@@ -134,10 +134,6 @@ impl Node {
         Self::of_client(self.inner.client.clone(), &config)
     }
 
-    pub(crate) fn database(&self) -> i64 {
-        self.inner.client.get_connection_info().redis_settings().db()
-    }
-
     pub(crate) fn info(&self) -> &ConnectionInfo {
         self.inner.client.get_connection_info()
     }

@@ -42,8 +42,12 @@ impl Script {
     }
 
     /// The command that calls the script by its digest.
-    pub fn by_digest(&self, keys: &[impl ToRedisArgs], arguments: &[&str]) -> Cmd {
+    pub fn by_digest(&self, keys: &[impl ToRedisArgs], arguments: &[impl ToRedisArgs]) -> Cmd {
         command("EVALSHA", &self.digest, keys, arguments)
+    }
+
+    fn by_code(&self, keys: &[impl ToRedisArgs], arguments: &[impl ToRedisArgs]) -> Cmd {
+        command("EVAL", &self.code, keys, arguments)
     }
 
     /// Runs the script with these keys and arguments.
@@ -54,12 +58,11 @@ impl Script {
         &self,
         connection: &mut impl ConnectionLike,
         keys: &[impl ToRedisArgs],
-        arguments: &[&str],
+        arguments: &[impl ToRedisArgs],
     ) -> RedisResult<T> {
         match self.by_digest(keys, arguments).query_async(connection).await {
             Err(error) if is_unknown_script(&error) => {
-                let by_code = command("EVAL", &self.code, keys, arguments);
-                by_code.query_async(connection).await
+                self.by_code(keys, arguments).query_async(connection).await
             }
             answer => answer,
         }
@@ -87,10 +90,7 @@ impl Call<'_> {
         &self,
         connection: &mut impl ConnectionLike,
     ) -> RedisResult<T> {
-        match self.by_digest().query_async(connection).await {
-            Err(error) if is_unknown_script(&error) => self.by_code().query_async(connection).await,
-            answer => answer,
-        }
+        self.script.run(connection, &self.keys, &self.arguments).await
     }
 
     /// Runs the script and waits until replicas have received what it wrote.
@@ -101,20 +101,15 @@ impl Call<'_> {
         &self,
         writer: &ReplicatedWriter,
     ) -> RedisResult<ReplicatedWrite<T>> {
-        let written = match writer.send(&self.by_digest()).await {
-            Err(error) if is_unknown_script(&error) => writer.send(&self.by_code()).await?,
+        let Self { script, keys, arguments } = self;
+        let written = match writer.send(&script.by_digest(keys, arguments)).await {
+            Err(error) if is_unknown_script(&error) => {
+                writer.send(&script.by_code(keys, arguments)).await?
+            }
             written => written?,
         };
         let ReplicatedWrite { answer, is_replicated } = written;
         Ok(ReplicatedWrite { answer: from_redis_value(answer)?, is_replicated })
-    }
-
-    fn by_digest(&self) -> Cmd {
-        command("EVALSHA", &self.script.digest, &self.keys, &self.arguments)
-    }
-
-    fn by_code(&self) -> Cmd {
-        command("EVAL", &self.script.code, &self.keys, &self.arguments)
     }
 }
 

@@ -13,7 +13,8 @@ use crate::slot::SLOTS;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) primaries: Vec<Primary>,
-    pub(crate) replicas: Vec<Replica>,
+    /// Those that follow a primary, each as `host:port`.
+    pub(crate) replicas: Vec<String>,
 }
 
 /// A node that has slots.
@@ -28,14 +29,6 @@ pub(crate) struct Primary {
     pub(crate) ranges: Vec<(u16, u16)>,
 }
 
-/// A node that follows a primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Replica {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    pub(crate) of: String,
-}
-
 impl View {
     /// Reads the answers of a node at `own_host`, which stands for a host that the node does not
     /// know or does not tell. `by_name` prefers host names to all others: certificates have names.
@@ -48,7 +41,7 @@ impl View {
         let mut view = Self::default();
         for line in text.lines() {
             let mut words = line.split(' ');
-            let (Some(id), Some(address), Some(flags), Some(of)) =
+            let (Some(id), Some(address), Some(flags), Some(_)) =
                 (words.next(), words.next(), words.next(), words.next())
             else {
                 continue;
@@ -65,16 +58,16 @@ impl View {
                 None if matches!(address, "" | "?") => own_host,
                 None => address,
             };
-            let host = host.to_owned();
             // Behind two times of pings.
             let epoch = words.nth(2).and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
             let ranges: Vec<_> = words.skip(1).filter_map(range).collect();
             if has("slave") || has("replica") {
                 if !has("fail") {
-                    view.replicas.push(Replica { host, port, of: of.to_owned() });
+                    view.replicas.push(format!("{host}:{port}"));
                 }
             } else if !ranges.is_empty() {
-                view.primaries.push(Primary { id: id.to_owned(), host, port, epoch, ranges });
+                let id = id.to_owned();
+                view.primaries.push(Primary { id, host: host.to_owned(), port, epoch, ranges });
             }
         }
         view
@@ -156,8 +149,7 @@ ff :0@0 master,noaddr - 0 1 0 disconnected
         assert_eq!((&*first.host, first.port, first.epoch), ("127.0.0.1", 7001, 3));
         assert_eq!(first.ranges, [(0, 5460), (5462, 5462)]);
         assert_eq!((second.id.as_str(), second.epoch), ("bb", 2));
-        let [replica] = &*view.replicas else { panic!("{view:?}") };
-        assert_eq!((&*replica.host, replica.port, &*replica.of), ("own.example", 7003, "aa"));
+        assert_eq!(view.replicas, ["own.example:7003"]);
         let by_name = View::read(ANSWER, &none, "own.example", true);
         assert_eq!(by_name.primaries[0].host, "first.example");
     }
@@ -175,10 +167,13 @@ ff :0@0 master,noaddr - 0 1 0 disconnected
         let hosts = |first: &str, by_name| {
             let view = View::read(ANSWER, &slots(first), "own.example", by_name);
             let hosts: Vec<String> = view.primaries.into_iter().map(|node| node.host).collect();
-            (hosts.join(" "), view.replicas[0].host.clone())
+            (hosts.join(" "), view.replicas[0].clone())
         };
         let named = "$6\r\nchosen\r\n";
-        assert_eq!(hosts(named, false), ("chosen 10.0.0".to_owned(), "own.example".to_owned()));
+        assert_eq!(
+            hosts(named, false),
+            ("chosen 10.0.0".to_owned(), "own.example:7003".to_owned())
+        );
         assert_eq!(hosts(named, true).0, "first.example 10.0.0");
         // `unknown-endpoint`: as the node that answered.
         for none in ["$-1\r\n", "$0\r\n\r\n"] {

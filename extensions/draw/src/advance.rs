@@ -27,17 +27,6 @@ const PLACING_MAX: Duration = Duration::from_secs(2);
 /// not answer. The next run publishes new lists, and goes on behind the last of those draws.
 const RUN_MAX: Duration = Duration::from_secs(2);
 
-/// What one look at the draws that are due has found.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Advanced {
-    /// The draws that are due.
-    pub due: usize,
-    /// Those whose step failed.
-    pub failed: usize,
-    /// Those whose lock another session has, for longer than [`HELD_MAX`] and without progress.
-    pub held: usize,
-}
-
 /// The job that advances the draws.
 pub struct DrawJob {
     parts: DrawParts,
@@ -48,16 +37,39 @@ pub struct DrawJob {
 
 #[async_trait]
 impl Job for DrawJob {
+    /// Takes the next steps of the draws. An error belongs to its draw: it is logged, and the others go on.
     async fn run(&self) -> Result<String, String> {
-        let Advanced { due, failed, held } =
-            self.advance().await.map_err(|error| error.to_string())?;
+        let due = rows::due(&self.parts.core.ledger.pool).await;
+        let mut due = due.map_err(|error| error.to_string())?;
+        self.held.keep_only(&due);
+        let count = due.len();
+        let mut failed = 0;
+        let mut held = 0;
+        let reached = self.reached.load(Ordering::Relaxed);
+        // First those without a list.
+        due.sort_by_key(|draw| draw.is_listed.then_some((draw.item.get() <= reached, draw.item)));
+        let begun = OnceLock::new();
+        let steps = due.into_iter().map(|draw| self.advance_in_time(draw, &begun));
+        let mut steps = stream::iter(steps).buffer_unordered(AT_ONCE);
+        let mut silent = Ok(());
+        while let Some(step) = steps.next().await {
+            match step {
+                Ok(Ended::Done) => {}
+                Ok(Ended::Failed) => failed += 1,
+                Ok(Ended::Held) => held += 1,
+                Err(error) => silent = Err(error.to_string()),
+            }
+        }
+        silent?;
         if failed > 0 {
-            return Err(format!("{failed} of {due} draws failed, see the log"));
+            return Err(format!("{failed} of {count} draws failed, see the log"));
         }
         if held > 0 {
-            return Err(format!("{held} of {due} draws wait for a lock that another session has"));
+            return Err(format!(
+                "{held} of {count} draws wait for a lock that another session has"
+            ));
         }
-        Ok(format!("{due} draws due"))
+        Ok(format!("{count} draws due"))
     }
 }
 
@@ -84,33 +96,6 @@ impl DrawJob {
     #[must_use]
     pub fn new(parts: DrawParts) -> Self {
         Self { parts, held: HeldDraws::default(), reached: AtomicI64::default() }
-    }
-
-    /// Takes the next steps of the draws. An error belongs to its draw: it is logged, and the others go on.
-    ///
-    /// # Errors
-    /// The database's, when it does not answer; what was done stays done.
-    async fn advance(&self) -> ledger::Result<Advanced> {
-        let pool = &self.parts.core.ledger.pool;
-        let mut due = rows::due(pool).await?;
-        self.held.keep_only(&due);
-        let mut advanced = Advanced { due: due.len(), ..Advanced::default() };
-        let reached = self.reached.load(Ordering::Relaxed);
-        // First those without a list.
-        due.sort_by_key(|draw| draw.is_listed.then_some((draw.item.get() <= reached, draw.item)));
-        let begun = OnceLock::new();
-        let steps = due.into_iter().map(|draw| self.advance_in_time(draw, &begun));
-        let mut steps = stream::iter(steps).buffer_unordered(AT_ONCE);
-        let mut silent = Ok(());
-        while let Some(step) = steps.next().await {
-            match step {
-                Ok(Ended::Done) => {}
-                Ok(Ended::Failed) => advanced.failed += 1,
-                Ok(Ended::Held) => advanced.held += 1,
-                Err(error) => silent = Err(error),
-            }
-        }
-        silent.map(|()| advanced)
     }
 
     /// Takes the next steps of one draw, unless it has a list and the run has lasted for [`RUN_MAX`] since it `begun` with

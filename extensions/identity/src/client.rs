@@ -15,7 +15,7 @@ use crate::problems::{self, TokenFault};
 use crate::provider::Provider;
 use crate::settings::Identity as Settings;
 use crate::signature;
-use crate::token::{IdentityClaims, Rules, SUBJECT_LENGTH_MAX};
+use crate::token::{IdentityClaims, SUBJECT_LENGTH_MAX};
 use extension::Core;
 use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider};
 use shop_domain::{LedgerError, UserId};
@@ -38,7 +38,6 @@ pub struct Client {
     name: String,
     pub(crate) provider: Arc<Provider>,
     keys: Keys,
-    pub(crate) rules: Rules,
     audiences: Vec<String>,
     role_claim: ClaimPath,
 }
@@ -74,10 +73,6 @@ impl Client {
             core: core.clone(),
             provider,
             keys,
-            rules: Rules {
-                issuer: settings.issuer.clone(),
-                clock_skew_seconds: settings.clock_skew_seconds,
-            },
             audiences,
             role_claim: ClaimPath::parse(&settings.role_claim)?,
         })
@@ -89,7 +84,7 @@ impl Client {
     }
 
     async fn find(&self, claims: &IdentityClaims) -> Result<Option<UserId>, LedgerError> {
-        let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
+        let subject = Subject { issuer: &self.settings.issuer, subject: &claims.subject };
         let ledger = &self.core.ledger;
         ledger.read(subjects::find(&ledger.pool, subject)).await
     }
@@ -99,7 +94,7 @@ impl Client {
         token: &str,
         audiences: &[String],
     ) -> Result<IdentityClaims, Problem> {
-        let verified = self.rules.verify(token, &self.keys, audiences).await;
+        let verified = self.settings.verify(token, &self.keys, audiences).await;
         verified.map_err(|fault| match fault {
             TokenFault::Refused(why) => {
                 tracing::info!(%why, "token of the identity provider refused");
@@ -131,7 +126,7 @@ impl Client {
     /// The user of a subject, who is created at the first sign-in.
     async fn user_of(&self, claims: &IdentityClaims) -> Result<UserId, LedgerError> {
         let Core { ledger, accounts, kit, .. } = &self.core;
-        let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
+        let subject = Subject { issuer: &self.settings.issuer, subject: &claims.subject };
         if let Some(user) = self.find(claims).await? {
             return Ok(user);
         }
@@ -181,7 +176,7 @@ impl IdentityProvider for Client {
     async fn sign_in_by_token(&self, token: &str) -> Result<Session, Problem> {
         let claims = self.verify(token, &self.audiences).await?;
         // The token is believed for this time, so the session lasts no longer.
-        let until = claims.expires_at.saturating_add(self.rules.clock_skew());
+        let until = claims.expires_at.saturating_add(self.settings.clock_skew());
         self.open_session(&claims, Some(until)).await
     }
 

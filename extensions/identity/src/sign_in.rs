@@ -105,7 +105,7 @@ impl Client {
         if !is_same(&underway.state, &returned.state) {
             return Err(problems::SIGN_IN_NOT_STARTED.problem());
         }
-        if returned.issuer.as_ref().is_some_and(|issuer| !self.rules.is_issuer(issuer)) {
+        if returned.issuer.as_ref().is_some_and(|issuer| !settings.is_issuer(issuer)) {
             return Err(refused("the answer of another issuer"));
         }
         if let Some(error) = &returned.error {

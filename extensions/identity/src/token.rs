@@ -15,6 +15,7 @@ use time::OffsetDateTime;
 
 use crate::keys::{Key, Keys};
 use crate::problems::TokenFault;
+use crate::settings::Identity;
 
 /// The longest id of a key, in bytes.
 const KEY_ID_BYTES_MAX: usize = 256;
@@ -31,12 +32,6 @@ const GOOGLE: [&str; 2] = ["https://accounts.google.com", "accounts.google.com"]
 /// How much of a claim that does not fit is written into the log, in characters.
 const SHOWN_MAX: usize = 200;
 
-/// What tokens must say.
-pub(crate) struct Rules {
-    pub issuer: String,
-    pub clock_skew_seconds: u64,
-}
-
 /// What a genuine token says.
 #[derive(Clone, Debug)]
 pub struct IdentityClaims {
@@ -50,7 +45,7 @@ pub struct IdentityClaims {
     pub all: Map<String, Value>,
 }
 
-impl Rules {
+impl Identity {
     /// How far the provider's clock may be from ours.
     pub(crate) fn clock_skew(&self) -> time::Duration {
         time::Duration::seconds(i64::try_from(self.clock_skew_seconds).unwrap_or(0))
@@ -88,7 +83,7 @@ impl Rules {
             let said = all.get("aud").or_else(|| all.get("client_id"));
             return Err(TokenFault::Refused(format!("for {}, not for {audiences:?}", shown(said))));
         }
-        self.read(&header, all)
+        self.read_claims(&header, all)
     }
 
     /// Verifies a token with the keys that it may be signed with.
@@ -130,7 +125,11 @@ impl Rules {
     }
 
     /// Reads the claims of a genuine token.
-    fn read(&self, header: &Header, all: Map<String, Value>) -> Result<IdentityClaims, TokenFault> {
+    fn read_claims(
+        &self,
+        header: &Header,
+        all: Map<String, Value>,
+    ) -> Result<IdentityClaims, TokenFault> {
         let refused = |why: &str| TokenFault::Refused(why.to_owned());
         let text = |name: &str| all.get(name).and_then(Value::as_str);
         let number = |name: &str| all.get(name).and_then(Value::as_f64);

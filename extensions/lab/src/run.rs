@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ledger_audit::{Answer, Outcome};
 use mysql_connection::limits::LONG_READ_MAX;
-use mysql_connection::{Database, within};
+use mysql_connection::within;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::evaluate::{self, Evidence, note};
@@ -94,12 +94,11 @@ struct Work<'a> {
 
 impl Work<'_> {
     async fn cell(&self, cell: &mut Cell, item: ItemId) -> Result<(), String> {
-        let pool = &self.core.ledger.pool;
         let strategy = self.chosen.card.name;
         let refused_before = self.core.kit.metrics.arbiter_refusals_of(strategy);
         let started = Instant::now();
         let counts = Arc::new(AnswerCounts::default());
-        let mut answers = self.send_load(cell, item, pool, &counts).await;
+        let mut answers = self.send_load(cell, item, &counts).await;
         count(cell, counts.read(), started.elapsed());
         cell.latency_ms = Latency::of(answers.iter().map(|answer| answer.from_send_us).collect());
         let asked = u64::from(self.running.request.requests);
@@ -112,10 +111,10 @@ impl Work<'_> {
         self.running.update(cell.clone());
 
         let unread = |error: ledger::Error| error.to_string();
-        let orders = self.decided_orders(item, pool, &answers).await.map_err(unread)?;
+        let orders = self.decided_orders(item, &answers).await.map_err(unread)?;
         cell.arbiter_refusals =
             self.core.kit.metrics.arbiter_refusals_of(strategy) - refused_before;
-        let facts = Box::pin(rows::audit::facts(pool, item));
+        let facts = Box::pin(rows::audit::facts(&self.core.ledger.pool, item));
         let facts = within(LONG_READ_MAX, facts).await.map_err(unread)?;
         let facts = facts.ok_or("its item is gone")?;
         answers.sort_unstable_by_key(|answer| answer.request);
@@ -176,7 +175,6 @@ impl Work<'_> {
         &self,
         cell: &Cell,
         item: ItemId,
-        pool: &Database,
         counts: &Arc<AnswerCounts>,
     ) -> Vec<Answer> {
         let wanted = &self.running.request;
@@ -198,7 +196,7 @@ impl Work<'_> {
             // The database may be slow: the load does not wait for this read.
             let available = tokio::select! {
                 answers = &mut load => return answers,
-                row = items::read_stock(pool, item) => {
+                row = items::read_stock(&self.core.ledger.pool, item) => {
                     row.ok().flatten().map_or(cell.stock, |row| row.available)
                 }
             };
@@ -216,7 +214,6 @@ impl Work<'_> {
     async fn decided_orders(
         &self,
         item: ItemId,
-        pool: &Database,
         answers: &[Answer],
     ) -> ledger::Result<Vec<OrderRecord>> {
         let queued = answers.iter().filter(|answer| answer.code == "queued");
@@ -225,7 +222,7 @@ impl Work<'_> {
         let until = Instant::now() + DECIDED_WAIT_MAX;
         let mut before: Option<Vec<OrderRecord>> = None;
         loop {
-            let mut now = orders::of_item(pool, item).await?;
+            let mut now = orders::of_item(&self.core.ledger.pool, item).await?;
             now.sort_unstable_by_key(|order| order.id);
             let decided = now.iter().filter(|order| order.status != OrderStatus::Queued);
             let decided: HashSet<String> = decided.map(|order| order.id.to_string()).collect();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::session::{CredentialsBody, TOKEN_BODY_BYTES, forget, text};
-use crate::account::{AccountError, Accounts};
+use crate::account::Accounts;
 use crate::http::problems;
 use crate::waiting_list::WaitingLists;
 use extension::actor_of;
@@ -92,8 +92,7 @@ pub async fn delete(
             if identity.role_by_token(&token, holder.user).await?.may_operate() {
                 return Err(problems::OPERATOR_ACCOUNT.problem());
             }
-            let erased = accounts.erase(holder.user, None, None).await;
-            erased.map_err(AccountError::from)?
+            accounts.erase(holder.user, None, None).await?
         }
         (None, None) => {
             return Err(problems::MISSING_FIELD.detail("missing field `password` or `token`"));
@@ -121,8 +120,7 @@ pub async fn erase(
         return Err(problems::FORBIDDEN.detail("Sign in as an admin."));
     }
     let actor = actor_of(&operator);
-    let erased = accounts.erase(user, None, Some(&actor)).await;
-    let erased = erased.map_err(AccountError::from)?;
+    let erased = accounts.erase(user, None, Some(&actor)).await?;
     lists.publish_all(&erased.lines).await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -40,8 +40,7 @@ use shop_domain::{Clock, Item, ItemId, Outcome, Refusal, Unavailable, UserId};
 use shop_metrics::Metrics;
 
 pub use proof::{Challenge, PAYLOAD_LENGTH_MAX};
-pub use queue_token::TOKEN_LENGTH_MAX;
-pub use tickets::Tickets;
+pub use queue_token::{TOKEN_LENGTH_MAX, Tickets};
 pub use wait::{Basis, Wait};
 
 /// How long the room is kept after the sale, which may be prolonged.
@@ -112,7 +111,7 @@ impl WaitingRoom {
     #[must_use]
     pub fn new(parts: WaitingRoomParts, secrets: &[&str]) -> Self {
         let tickets = Tickets::new(secrets);
-        let proofs = Proofs::new(tickets.signer());
+        let proofs = Proofs::new(&tickets);
         Self {
             parts: Arc::new(parts),
             tickets,

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::queue_token::TokenSigner;
+use super::queue_token::Tickets;
 use gates::redis_store::room::UsableProof;
 use shop_domain::{ItemId, UserId};
 
@@ -86,12 +86,12 @@ pub struct Proofs {
 }
 
 impl Proofs {
-    pub fn new(signer: &TokenSigner) -> Self {
+    pub fn new(tickets: &Tickets) -> Self {
         let key = |secret: &Hmac<Sha256>| {
             let key = hex::encode(secret.clone().chain_update(KEY_LABEL).finalize().into_bytes());
             Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length")
         };
-        Self { keys: signer.keys().iter().map(key).collect() }
+        Self { keys: tickets.keys().iter().map(key).collect() }
     }
 
     /// Makes a challenge that takes about 2^`bits` hashes.

@@ -42,13 +42,16 @@ pub struct QueueToken {
     pub proof_bits: u8,
 }
 
-/// Signs and verifies tokens.
+/// Signs and verifies queue tokens and tickets.
 #[derive(Clone)]
-pub struct TokenSigner {
+pub struct Tickets {
+    /// The first signs; all are accepted.
     keys: Vec<Hmac<Sha256>>,
 }
 
-impl TokenSigner {
+impl Tickets {
+    /// Makes the keys of `secrets`: the first signs, and a signature by any of them is accepted.
+    #[must_use]
     pub fn new(secrets: &[&str]) -> Self {
         let key = |secret: &&str| {
             Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length")
@@ -56,17 +59,12 @@ impl TokenSigner {
         Self { keys: secrets.iter().filter(|secret| !secret.is_empty()).map(key).collect() }
     }
 
-    /// The key that signs now: the first of the secrets.
-    pub fn key(&self) -> Hmac<Sha256> {
-        self.keys.first().expect("checked at start: there is a secret").clone()
-    }
-
     /// All keys that are accepted.
-    pub fn keys(&self) -> &[Hmac<Sha256>] {
+    pub(super) fn keys(&self) -> &[Hmac<Sha256>] {
         &self.keys
     }
 
-    pub fn sign(&self, token: &QueueToken) -> String {
+    pub(super) fn sign(&self, token: &QueueToken) -> String {
         let mut claims = Vec::with_capacity(CLAIMS_BYTES);
         claims.push(u8::from(token.kind == Kind::Ticket));
         for number in [token.buyer.get(), token.item.get(), token.number, token.expires_us] {
@@ -75,12 +73,13 @@ impl TokenSigner {
         claims.push(token.proof_bits);
         let version = if token.kind == Kind::Ticket { TICKET } else { POSITION };
         let signed = format!("{version}.{}", BASE64.encode(claims));
-        let mac = self.key().chain_update(&signed).finalize().into_bytes();
+        let key = self.keys.first().expect("checked at start: there is a secret");
+        let mac = key.clone().chain_update(&signed).finalize().into_bytes();
         format!("{signed}.{}", BASE64.encode(mac))
     }
 
     /// The claims of a signed text; `None` for a text that was not signed here.
-    pub fn read(&self, text: &str) -> Option<QueueToken> {
+    pub(super) fn claims(&self, text: &str) -> Option<QueueToken> {
         if text.len() > TOKEN_LENGTH_MAX {
             return None;
         }

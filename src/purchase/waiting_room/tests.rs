@@ -73,7 +73,7 @@ fn a_queue_token_is_valid_for_its_buyer_and_its_item_alone() {
 }
 
 fn proofs(secrets: &[&str]) -> Proofs {
-    Proofs::new(Tickets::new(secrets).signer())
+    Proofs::new(&Tickets::new(secrets))
 }
 
 /// Solves a challenge as ALTCHA's clients do, with the fields of its JSON alone.

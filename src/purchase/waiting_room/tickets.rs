@@ -1,8 +1,8 @@
-//! Queue tokens and tickets of a buyer.
+//! The queue token and the ticket of a buyer.
 
 use time::OffsetDateTime;
 
-use super::queue_token::{Kind, QueueToken, TokenSigner};
+use super::queue_token::{Kind, QueueToken, Tickets};
 use super::{Denied, QueueStatus, from_ms, micros};
 use gates::redis_store::room::ShownTicket;
 use shop_domain::{ItemId, Refusal, UserId};
@@ -10,22 +10,7 @@ use shop_domain::{ItemId, Refusal, UserId};
 /// How long a queue token is valid: what it can bring back after a loss of Redis.
 const TOKEN_LIFE: time::Duration = time::Duration::DAY;
 
-/// Signs and verifies queue tokens and tickets.
-#[derive(Clone)]
-pub struct Tickets {
-    signer: TokenSigner,
-}
-
 impl Tickets {
-    #[must_use]
-    pub fn new(secrets: &[&str]) -> Self {
-        Self { signer: TokenSigner::new(secrets) }
-    }
-
-    pub(super) fn signer(&self) -> &TokenSigner {
-        &self.signer
-    }
-
     /// Signs the queue token of a buyer with this number, who waits for a sale that opens at `opens_at`.
     #[must_use]
     pub fn position(
@@ -37,7 +22,7 @@ impl Tickets {
     ) -> String {
         let expires_us = micros(since + TOKEN_LIFE);
         let kind = Kind::Position;
-        self.signer.sign(&QueueToken { kind, buyer, item, number, expires_us, proof_bits })
+        self.sign(&QueueToken { kind, buyer, item, number, expires_us, proof_bits })
     }
 
     /// Reads a ticket of this buyer for this item. The ticket may have expired.
@@ -50,7 +35,7 @@ impl Tickets {
         item: ItemId,
         buyer: UserId,
     ) -> Result<ShownTicket, Refusal> {
-        let token = self.signer.read(ticket.ok_or(Refusal::TicketRequired)?);
+        let token = self.claims(ticket.ok_or(Refusal::TicketRequired)?);
         let token = token.filter(|token| (token.buyer, token.item) == (buyer, item));
         match token.ok_or(Refusal::TicketInvalid)? {
             QueueToken { kind: Kind::Position, .. } => Err(Refusal::TicketNotYetValid),
@@ -64,7 +49,7 @@ impl Tickets {
         let expires_us = ends_ms.saturating_mul(1_000);
         let ticket =
             QueueToken { kind: Kind::Ticket, buyer, item, number: 0, expires_us, proof_bits: 0 };
-        QueueStatus::Admitted { ticket: self.signer.sign(&ticket), expires_at: from_ms(ends_ms) }
+        QueueStatus::Admitted { ticket: self.sign(&ticket), expires_at: from_ms(ends_ms) }
     }
 
     /// Reads a queue token of this buyer and item; `None` when it has expired.
@@ -78,7 +63,7 @@ impl Tickets {
         buyer: UserId,
         now: OffsetDateTime,
     ) -> Result<Option<QueueToken>, Denied> {
-        let token = self.signer.read(text);
+        let token = self.claims(text);
         let token = token.filter(|token| (token.buyer, token.item) == (buyer, item));
         let token = token.filter(|token| token.kind == Kind::Position);
         let token = token.ok_or(Denied::Refused(Refusal::TicketInvalid))?;

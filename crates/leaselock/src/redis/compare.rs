@@ -74,7 +74,7 @@ impl Compare {
             pipeline.add_command(if is_native {
                 set_expiry(key, value, *lease)
             } else {
-                EXPIRE.by_digest(&[key], &[value, &lease_ms(*lease)])
+                EXPIRE.by_digest(&[key], &[*value, &lease_ms(*lease)])
             });
         }
         let answers = redis.clone().req_packed_commands(&pipeline, 0, keys.len()).await?;

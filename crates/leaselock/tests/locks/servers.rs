@@ -158,7 +158,8 @@ async fn a_slot_that_stays_open_is_named_and_serves_what_it_can() {
     let mut scripted = redis.clone();
     let keys = ["{thing:1}:a", "{thing:1}:b"];
     let script = redis_connection::Script::new("return 1");
-    let error = script.run::<i64>(&mut scripted, &keys, &[]).await.expect_err("two absent keys");
+    let error =
+        script.run::<i64>(&mut scripted, &keys, &[""; 0]).await.expect_err("two absent keys");
     assert!(error.to_string().contains("redis-cli --cluster fix"), "{error}");
     // One key is served by the node that receives the slot.
     let single = plain.acquire(&other_name(), at_once(LONG_LEASE)).await.expect("one key");

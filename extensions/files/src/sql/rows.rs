@@ -38,11 +38,16 @@ impl Selection {
         }
     }
 
+    /// Adds a condition on `column`, the item of a row.
+    fn restrict_item(self, query: &mut QueryBuilder<'_, MySql>, column: &str) {
+        if let Some(item) = self.item {
+            query.push(format!(" AND {column} = ")).push_bind(item.get());
+        }
+    }
+
     /// Adds conditions for orders. Ids begin with their time, so that a short time reads few rows.
     fn restrict_orders(self, query: &mut QueryBuilder<'_, MySql>) {
-        if let Some(item) = self.item {
-            query.push(" AND item_id = ").push_bind(item.get());
-        }
+        self.restrict_item(query, "item_id");
         // At the ends of the calendar there is no day before or after, and no id to leave out.
         if let Some(first) = self.from.and_then(|from| from.checked_sub(ID_MARGIN)) {
             query.push(" AND id >= ").push_bind(id_of(first));
@@ -97,9 +102,7 @@ impl ItemsTogether {
     ) -> sqlx::Result<Self> {
         let mut query = QueryBuilder::new("SELECT id, currency FROM items WHERE id > ");
         query.push_bind(after);
-        if let Some(item) = selection.item {
-            query.push(" AND id = ").push_bind(item.get());
-        }
+        selection.restrict_item(&mut query, "id");
         query.push(" ORDER BY id LIMIT ").push_bind(ITEMS_TOGETHER_MAX);
         let read = query.build_query_as().fetch_all(connection);
         let items: Vec<(i64, Option<Currency>)> = within(LONG_READ_MAX, read).await?;
@@ -246,9 +249,7 @@ pub async fn movement_sums(
         for (statement, groups) in [(MOVED, "item_id, reason"), (RESTOCKED, "item_id")] {
             let mut query = QueryBuilder::new(statement);
             items.restrict(&mut query);
-            if let Some(item) = selection.item {
-                query.push(" AND item_id = ").push_bind(item.get());
-            }
+            selection.restrict_item(&mut query, "item_id");
             selection.restrict(&mut query, "created_at");
             query.push(format!(" GROUP BY {groups}"));
             let read = query.build_query_as().fetch_all(&mut *connection);
@@ -340,9 +341,7 @@ pub async fn sales(
          FROM items JOIN stock ON stock.item_id = items.id WHERE items.id > "
     ));
     query.push_bind(after);
-    if let Some(item) = selection.item {
-        query.push(" AND items.id = ").push_bind(item.get());
-    }
+    selection.restrict_item(&mut query, "items.id");
     selection.restrict(&mut query, "starts_at");
     query.push(" ORDER BY items.id LIMIT ").push_bind(limit);
     within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
