@@ -35,6 +35,15 @@ impl ListenAddress {
         matches!(self, Self::Tcp(address) if address.ip().is_loopback())
     }
 
+    /// The address of TCP, if it is one.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// The path of the unix socket, if it is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
