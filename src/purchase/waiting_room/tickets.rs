@@ -11,7 +11,7 @@ use shop_domain::{ItemId, Refusal, UserId};
 const TOKEN_LIFE: time::Duration = time::Duration::DAY;
 
 impl Tickets {
-    /// Signs the queue token of a buyer with this number, who waits for a sale that opens at `opens_at`.
+    /// Signs the queue token of a buyer with this number. It is valid for a day from `since` on.
     #[must_use]
     pub fn position(
         &self,

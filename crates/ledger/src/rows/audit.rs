@@ -349,7 +349,7 @@ async fn paid_wrongly(connection: &mut MySqlConnection, orders: &[ByStatus]) -> 
     Ok(orders.iter().filter(is_wrong).map(|_| 1).sum::<i64>())
 }
 
-/// What the lines of an order have in common: status, buyer, number of lines, and whether the units were taken.
+/// What the lines of an order have in common: status, buyer, number of lines, and 1 if the units were taken.
 type LineFacts = (String, i64, Option<u8>, i64);
 
 /// Counts the lines of orders that are not whole: a line of the order is missing, or has another status, another buyer or

@@ -85,6 +85,7 @@ pub async fn joined_after(
     count(executor, item, ">", place).await
 }
 
+/// Counts the buyers who wait on one `side` of a place: `<` is in front of it, `>` behind it.
 async fn count(
     executor: impl MySqlExecutor<'_>,
     item: ItemId,
