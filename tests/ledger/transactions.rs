@@ -34,7 +34,8 @@ async fn an_emptied_redis_is_noticed_and_loaded_from_the_ledger() {
             // An older copy: a lower epoch, with stock that was sold since.
             let () = shop.redis(&["HSET", &key, "epoch", "1", "available", "500"]).await;
         }
-        instance.buyer(2 + round).buy("redis-watch", item).await.expect_status(201);
+        let buyer = instance.buyer(2 + round);
+        assert_eq!(buyer.buy("redis-watch", item).await.status, 201, "round {round}");
         let audit = instance.audit(item).await;
         assert_eq!(audit["redis_available"], audit["available"], "{audit}");
     }

@@ -19,7 +19,7 @@ async fn overtaken(
     let cuts = link.caught();
     let pressed = tokio::spawn(pressed);
     until_caught(link, cuts).await;
-    buy_units(beside.buyer(1), strategy, item, 1).await.expect_status(201);
+    assert_eq!(buy_units(beside.buyer(1), strategy, item, 1).await.status, 201, "{strategy}");
     link.mend();
     pressed.await.expect("no panic")
 }

@@ -1,19 +1,18 @@
-//! A mutex, semaphores and read/write locks on a cluster while primaries are replaced: what stays excluded, and what does
-//! not. Permits and readers have no fence, so nothing behind them refuses a holder too many.
+//! A mutex, semaphores and read/write locks while primaries of a cluster or with Sentinels are replaced: what stays
+//! excluded, and what does not. Permits and readers have no fence, so nothing behind them refuses a holder too many.
 
 use std::time::Duration;
 
-use dev_servers::RedisCluster;
 use leaselock::{Guard, LeasedMutex, Mutex};
 use tokio::time::{Instant, timeout};
 
 use super::failovers::{
     Contenders, KEPT_LEASE, LEASE, RECOVERY_MAX, assert_kept, contend, cut_off, fail_over,
-    kill_the_owner, lose_the_primary, owner, owner_and_heir, slot,
+    kill_the_owner, lose_the_primary, owner, owner_and_heir, replace_the_primary, slot,
 };
 use super::testbed::{Testbed, listed, name};
 use super::{LONG_LEASE, waiting};
-use crate::support::own_cluster;
+use crate::support::{own_cluster, own_sentinels};
 
 /// Clients of each kind.
 const CLIENTS: usize = 4;
@@ -119,12 +118,8 @@ async fn a_replica_that_missed_permits_grants_them_again_until_the_first_holders
 
 /// Asserts that each client holds again after `fault`. A permit of `semaphore` that was not given back within its lease is
 /// lost for good, and a failover may take longer: this kind is left out.
-async fn everybody_gets_them_again(
-    cluster: &RedisCluster,
-    what: &str,
-    fault: impl Future<Output = ()>,
-) {
-    let mut all = contenders(&cluster.url()).await;
+async fn everybody_gets_them_again(url: &str, what: &str, fault: impl Future<Output = ()>) {
+    let mut all = contenders(url).await;
     all.retain(|one| one.kind != "semaphore");
     contend(&all, LEASE, what, fault).await;
 }
@@ -132,17 +127,23 @@ async fn everybody_gets_them_again(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_holds_expire_everybody_gets_them_again_after_a_node_was_killed() {
     let cluster = own_cluster(1).await;
-    everybody_gets_them_again(&cluster, "primary killed", kill_the_owner(&cluster)).await;
+    everybody_gets_them_again(&cluster.url(), "primary killed", kill_the_owner(&cluster)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_holds_expire_everybody_gets_them_again_after_a_node_stood_still() {
     let cluster = own_cluster(1).await;
-    everybody_gets_them_again(&cluster, "primary frozen", async {
+    everybody_gets_them_again(&cluster.url(), "primary frozen", async {
         let (owner, heir) = owner_and_heir(&cluster).await;
         assert!(cluster.nodes[owner].pause());
         cluster.until_primary(heir).await.expect("a new primary");
         assert!(cluster.nodes[owner].resume());
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_holds_expire_everybody_gets_them_again_after_sentinels_replaced_the_primary() {
+    let group = own_sentinels().await;
+    everybody_gets_them_again(&group.url(), "primary replaced", replace_the_primary(&group)).await;
 }

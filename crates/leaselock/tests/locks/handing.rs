@@ -67,7 +67,8 @@ async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
             assert_eq!(holder.release().await, ReleaseOutcome::Released);
             tasks.join_all().await;
             let fences = fences.lock().expect("fences");
-            assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
+            let rise = fences.is_sorted_by(|earlier, later| earlier < later);
+            assert!(rise, "{}: {fences:?}", kind.kind);
             proxy.scripts_run() - before
         };
         let process = testbed.process_behind(kind, &proxy.url()).await;

@@ -191,8 +191,8 @@ async fn m3_fences_rise_strictly(kind: &'static Capabilities) {
     assert_eq!(raise(1 << 53).await, Err(RaiseFenceError::TooHigh(Fence(1 << 53))));
 }
 
-/// M4, M2: a holder that is paused beyond its lease knows it at its first look, and what it still
-/// does, releasing or dropping, leaves the next holder alone.
+/// M4, M2: a holder that is paused beyond its lease knows it at its first look, and its release
+/// leaves the next holder alone.
 async fn m4_a_late_release_never_frees_another_ones_lock(kind: &'static Capabilities) {
     let testbed = Testbed::new();
     let leased = |kind: &Capabilities| kind.expires && kind.lost_signal;

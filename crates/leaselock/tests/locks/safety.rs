@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use leaselock::redis::token;
 use leaselock::{Fence, LockName, Mutex, ReleaseOutcome};
 use redis::AsyncCommands;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
 
 use super::{
-    FOREIGNER, LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, fence_of, until_lost, waiting,
+    FOREIGNER, LONG_LEASE, PATIENCE, SHORT_LEASE, TokenTestbed, acquire, fence_of, until_lost,
+    waiting,
 };
 use crate::support::rounds;
 
@@ -102,7 +105,8 @@ async fn a_released_key_stays_gone_whatever_renewal_was_on_its_way() {
 #[tokio::test]
 async fn a_renewal_never_creates_or_prolongs_what_is_not_ours() {
     let testbed = TokenTestbed::new().await;
-    let process = testbed.process().await;
+    let tasks = TaskTracker::new();
+    let process = token::mutex(testbed.redis.clone(), &testbed.prefix, &tasks).expect("a prefix");
 
     let gone = acquire(&process, &testbed, SHORT_LEASE).await;
     testbed.delete(testbed.lock_key()).await;
@@ -117,7 +121,9 @@ async fn a_renewal_never_creates_or_prolongs_what_is_not_ours() {
     let lease_left_ms = testbed.lease_left_ms().await;
     assert!((1..=lease_left_before_ms).contains(&lease_left_ms), "{lease_left_ms}");
 
-    // Lost guards that are dropped leave the foreigner alone, too.
-    drop((gone, taken));
+    // Lost guards that are dropped leave the foreigner alone, too (M4). Their releases end before the lock's tasks.
+    drop((gone, taken, process));
+    tasks.close();
+    timeout(PATIENCE, tasks.wait()).await.expect("all tasks end");
     assert_eq!(testbed.value().await.as_deref(), Some(FOREIGNER));
 }
