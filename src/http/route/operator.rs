@@ -58,9 +58,6 @@ pub struct JobBody {
     ended_at: String,
 }
 
-/// What says whether this instance is ready.
-type ReadyParts = (State<Arc<Readiness>>, State<JobStatus>, State<Lifecycle>);
-
 /// Check liveness.
 #[utoipa::path(get, path = "/healthz", tag = "operator",
     responses((status = 200, description = "The process runs", body = AliveBody)))]
@@ -73,8 +70,12 @@ pub async fn alive() -> Json<AliveBody> {
     (status = 200, description = "The instance takes requests", body = ReadyBody),
     (status = 503, description = "Stopping, or the schema does not fit", body = ReadyBody),
 ))]
-pub async fn ready(parts: ReadyParts) -> Response {
-    let body = look(parts).await;
+pub async fn ready(
+    State(readiness): State<Arc<Readiness>>,
+    State(job_status): State<JobStatus>,
+    State(lifecycle): State<Lifecycle>,
+) -> Response {
+    let body = look(&readiness, &job_status, &lifecycle).await;
     let ready = body.status == READY;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(body)).into_response()
@@ -85,11 +86,20 @@ pub async fn ready(parts: ReadyParts) -> Response {
     (status = 200, description = "The state, whether the instance is ready or not", body = ReadyBody),
     (status = "4XX", description = "Not an operator"), TryAgain,
 ))]
-pub async fn health(parts: ReadyParts, _: Operator) -> Json<ReadyBody> {
-    Json(look(parts).await)
+pub async fn health(
+    State(readiness): State<Arc<Readiness>>,
+    State(job_status): State<JobStatus>,
+    State(lifecycle): State<Lifecycle>,
+    _: Operator,
+) -> Json<ReadyBody> {
+    Json(look(&readiness, &job_status, &lifecycle).await)
 }
 
-async fn look((State(readiness), State(job_status), State(lifecycle)): ReadyParts) -> ReadyBody {
+async fn look(
+    readiness: &Arc<Readiness>,
+    job_status: &JobStatus,
+    lifecycle: &Lifecycle,
+) -> ReadyBody {
     let probed = readiness.probe().await;
     let jobs = job_status.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
