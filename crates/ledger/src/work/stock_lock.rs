@@ -4,7 +4,7 @@ use sqlx::MySqlConnection;
 
 use super::item_permit::{ItemPermit, ItemPermits};
 use mysql_connection::statement::{Read, in_list};
-use mysql_connection::{Database, answered, begin};
+use mysql_connection::{Database, begin};
 use shop_domain::ItemId;
 
 /// Locks the stock row until the transaction ends, and returns the units that are available.
@@ -63,10 +63,11 @@ pub(crate) async fn lock_all(
 /// The database's; [`Fault::Transient`](mysql_connection::Fault::Transient) when the row was not free in time.
 pub(crate) async fn wait_until_free(pool: &Database, permit: &ItemPermit) -> sqlx::Result<()> {
     let mut transaction = begin(pool).await?;
-    let locked = answered(lock(&mut transaction, permit)).await;
+    // After an error the pool rolls back: a ROLLBACK from here could read an answer that comes too late.
+    lock(&mut transaction, permit).await?;
     // Nothing was written, and the lock was all that was wanted.
     let _ = transaction.rollback().await;
-    locked.map(|_| ())
+    Ok(())
 }
 
 async fn lock_how(

@@ -62,9 +62,9 @@ pub(super) async fn try_out(
     outbox: Outbox,
 ) -> sqlx::Result<()> {
     let mut transaction = begin_on(connection).await?;
-    let tried = within(TRANSACTION_MAX, fill(&mut transaction, write, outbox)).await;
-    transaction.rollback().await?;
-    tried.map(drop)
+    // After an error the pool rolls back: a ROLLBACK from here could read an answer that comes too late.
+    within(TRANSACTION_MAX, fill(&mut transaction, write, outbox)).await?;
+    transaction.rollback().await
 }
 
 /// All statements before COMMIT. `Some` ends the purchase, and the transaction must be rolled back.
