@@ -3,6 +3,7 @@
 use crate::config::{Config, Risk};
 use ledger::schema::{SchemaState, enforces_constraints, newest_version, schema_state};
 use ledger::work::monitor::is_writable;
+use ledger::write::SHARED_CONNECTIONS;
 use mysql_connection::Database;
 use mysql_connection::check::{self as server, Fault};
 use mysql_connection::engine::Engine;
@@ -256,7 +257,9 @@ fn check_durability(config: &Config, flush_at_commit: i64, is_unsynced: bool) ->
 }
 
 fn check_connections(config: &Config, max: u64) -> Finding {
-    let pools = u64::from(config.mysql.pool_max + config.mysql.batch_connections_max);
+    let mysql = &config.mysql;
+    let shared = mysql.shared_queues * SHARED_CONNECTIONS;
+    let pools = u64::from(mysql.pool_max + mysql.batch_connections_max + shared);
     let wanted = pools + CONNECTIONS_BESIDE;
     let check = "ledger.connections";
     let found = format!("MySQL takes {max} connections, and one instance may open {wanted}");
@@ -341,11 +344,13 @@ mod tests {
         let kept = check_session(&["sql_mode=ANSI_QUOTES".to_owned()]);
         assert_eq!(kept.state, State::Failed);
         assert!(kept.sentence().contains("still has sql_mode=ANSI_QUOTES"), "{kept:?}");
-        let config = Config::defaults();
-        assert_eq!(check_connections(&config, 1_000).state, State::Ok);
+        let mut config = Config::defaults();
+        assert_eq!(check_connections(&config, 200).state, State::Ok);
         let few = check_connections(&config, 5);
         assert_eq!(few.state, State::Warning);
         assert!(few.sentence().contains("max_connections"), "{few:?}");
+        config.mysql.shared_queues = 40;
+        assert_eq!(check_connections(&config, 200).state, State::Warning, "five for each queue");
     }
 
     #[test]
