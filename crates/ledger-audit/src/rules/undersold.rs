@@ -1,6 +1,6 @@
 //! I12: was everything sold that could be sold?
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::ledger::units;
 use crate::{Answer, Evidence, Faults, Finding, Order, Outcome};
@@ -38,10 +38,16 @@ pub fn undersold(evidence: &Evidence<'_>) -> Faults {
 }
 
 /// Units that the buyers asked for and were allowed to have. What surely never reached the service
-/// was not asked for, nor what a sale was asked for that was not open.
+/// was not asked for, nor what a sale was asked for that was not open, or by a buyer whose holds expired too often.
 fn demand(evidence: &Evidence<'_>) -> i64 {
+    let expired = evidence.after.orders.iter().filter(|order| order.status == "expired");
+    let unpaid: HashSet<i64> = expired.map(|order| order.buyer).collect();
+    let is_barred =
+        |answer: &Answer| answer.code == "unpaid_limit_reached" && unpaid.contains(&answer.buyer);
     let mut asked: HashMap<i64, i64> = HashMap::new();
-    let counts = |answer: &&Answer| answer.last && answer.was_sent() && !answer.is_of_closed_sale();
+    let counts = |answer: &&Answer| {
+        answer.last && answer.was_sent() && !answer.is_of_closed_sale() && !is_barred(answer)
+    };
     for answer in evidence.answers.iter().filter(counts) {
         *asked.entry(answer.buyer).or_default() += 1;
     }

@@ -1,7 +1,7 @@
 //! Faults that only the record of every answer shows.
 
 use super::sale::*;
-use crate::{Answer, Order, Outcome};
+use crate::{Answer, Movement, Order, Outcome};
 
 #[test]
 fn stock_left_while_buyers_were_turned_away_is_undersold() {
@@ -50,6 +50,24 @@ fn a_sale_that_is_not_open_is_not_undersold() {
     case.after = case.before.clone();
     case.answers = (1..=5).map(ended).collect();
     assert!(case.try_judge().is_err(), "nobody could buy");
+}
+
+#[test]
+fn a_buyer_whose_holds_expired_too_often_is_no_demand() {
+    let mut case = Case::sound();
+    let key = Some("old-key".into());
+    let old = Order { id: "old".into(), key, status: "expired".into(), ..order(2) };
+    let moved =
+        |reason: &str, units| Movement { order: "old".into(), ..movement(2, reason, units) };
+    let mut movements = vec![moved("sold", -1), moved("expired", 1)];
+    case.before = ledger(STOCK, STOCK, vec![old.clone()], movements.clone());
+    movements.extend(sold_to(1..=1));
+    case.after = ledger(STOCK, 2, vec![old, order(1)], movements);
+    let barred = |buyer| answer(buyer, 409, "unpaid_limit_reached", Outcome::Refused);
+    case.answers = vec![sold(1), barred(2)];
+    assert!(case.judge().is_clean());
+    case.answers.push(barred(3));
+    assert_eq!(case.judge().undersold.count, 1, "who has no such hold");
 }
 
 #[test]
