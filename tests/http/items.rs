@@ -187,6 +187,8 @@ async fn an_edit_goes_on_when_its_operator_has_gone() {
     until_running(&shop.pool, "%stock%", 1).await;
     restock.abort();
     assert!(restock.await.is_err_and(|ended| ended.is_cancelled()), "it waits for the row");
+    // The connection of the question: the server has seen that the operator has gone.
+    until_metric(&instance.stranger(), "seckill_http_connections 1").await;
     held.rollback().await.expect("rolled back");
     instance.until_available(item, 6).await;
     assert_clean(&instance, item).await;
