@@ -5,7 +5,7 @@
 //! `schema_needs` which migration a program must know.
 
 use super::migrations::MIGRATIONS;
-use mysql_connection::statement::Read;
+use mysql_connection::statement::{Read, Write};
 use mysql_connection::{Database, Fault, begin};
 
 /// The schema of the ledger, compared with this program.
@@ -80,21 +80,16 @@ pub async fn schema_state(pool: &Database) -> sqlx::Result<SchemaState> {
 /// The database's, when it can say neither, such as 1114 (its disk is full).
 pub async fn enforces_constraints(pool: &Database) -> sqlx::Result<bool> {
     let mut transaction = begin(pool).await?;
-    let mut tried = Ok(());
     for row in ["(-1, -2, 1, 1)", "(-1, -1, 1, 0)"] {
         let insert =
             format!("INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES {row}");
-        tried = sqlx::query(&insert).execute(&mut *transaction).await.map(drop);
-        if tried.is_err() {
-            break;
+        if let Err(error) = sqlx::query(&insert).run(&mut *transaction).await {
+            transaction.roll_back_after(&error).await;
+            return if Fault::of(&error) == Fault::CheckViolated { Ok(true) } else { Err(error) };
         }
     }
     transaction.rollback().await?;
-    match tried {
-        Ok(()) => Ok(false),
-        Err(error) if Fault::of(&error) == Fault::CheckViolated => Ok(true),
-        Err(error) => Err(error),
-    }
+    Ok(false)
 }
 
 /// The number that a statement selects; `None` when there is no such table or row.
