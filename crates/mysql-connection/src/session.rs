@@ -211,7 +211,8 @@ pub(crate) fn of_pool(is_vitess: bool, pool: PoolSession) -> String {
 
 /// Reads the settings of a pool's session that are not what the program relies on, each as `name = value`.
 pub async fn session_differences(pool: &Database) -> sqlx::Result<Vec<String>> {
-    let is_vitess = replication::leads_to_vitess(&mut *answered(pool.acquire()).await?).await?;
+    let asked = async { replication::leads_to_vitess(&mut *pool.acquire().await?).await };
+    let is_vitess = answered(asked).await?;
     let of_engine = SETTINGS.iter().filter(|setting| !is_vitess || setting.0 != NOT_OF_VITESS);
     let own = of_engine.map(|Setting(name, _, shown)| (*name, *shown));
     let expected: Vec<_> = own.chain(SHOWN).collect();
