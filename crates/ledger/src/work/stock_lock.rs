@@ -63,8 +63,10 @@ pub(crate) async fn lock_all(
 /// The database's; [`Fault::Transient`](mysql_connection::Fault::Transient) when the row was not free in time.
 pub(crate) async fn wait_until_free(pool: &Database, permit: &ItemPermit) -> sqlx::Result<()> {
     let mut transaction = begin(pool).await?;
-    // After an error the pool rolls back: a ROLLBACK from here could read an answer that comes too late.
-    lock(&mut transaction, permit).await?;
+    if let Err(error) = lock(&mut transaction, permit).await {
+        transaction.roll_back_after(&error).await;
+        return Err(error);
+    }
     // Nothing was written, and the lock was all that was wanted.
     let _ = transaction.rollback().await;
     Ok(())

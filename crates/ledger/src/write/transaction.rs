@@ -62,8 +62,10 @@ pub(super) async fn try_out(
     outbox: Outbox,
 ) -> sqlx::Result<()> {
     let mut transaction = begin_on(connection).await?;
-    // After an error the pool rolls back: a ROLLBACK from here could read an answer that comes too late.
-    within(TRANSACTION_MAX, fill(&mut transaction, write, outbox)).await?;
+    if let Err(error) = within(TRANSACTION_MAX, fill(&mut transaction, write, outbox)).await {
+        transaction.roll_back_after(&error).await;
+        return Err(error);
+    }
     transaction.rollback().await
 }
 
