@@ -13,8 +13,6 @@ use indicatif::HumanCount;
 
 use crate::canvas::Chart;
 
-pub use text::capitalised;
-
 /// A report.
 #[derive(Default)]
 pub struct Document {
@@ -33,15 +31,8 @@ enum Part {
 
 /// A table. Columns whose cells are all figures are aligned at the right.
 pub struct Table {
-    columns: Vec<Column>,
+    columns: Vec<String>,
     rows: Vec<Vec<String>>,
-}
-
-/// The head of a column.
-struct Column {
-    name: String,
-    /// Left out of plain text, where a line has little room.
-    detail: bool,
 }
 
 impl Document {
@@ -98,17 +89,7 @@ impl Document {
 impl Table {
     /// A table with these columns and no rows.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let columns = names.into_iter().map(|name| Column { name: name.to_owned(), detail: false });
-        Self { columns: columns.collect(), rows: Vec::new() }
-    }
-
-    /// Leaves these columns out of plain text.
-    #[must_use]
-    pub fn with_details(mut self, names: &[&str]) -> Self {
-        for column in &mut self.columns {
-            column.detail = names.contains(&column.name.as_str());
-        }
-        self
+        Self { columns: names.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
     }
 
     /// Adds a row with a cell for each column.
@@ -147,9 +128,9 @@ mod tests {
     fn document() -> Document {
         let mut document = Document::new("A report");
         document.paragraph("Of `x<y` and **more**.");
-        let mut table = Table::new(["name", "count", "hidden"]).with_details(&["hidden"]);
-        table.row(["`a|b`", "7", "-"]);
-        table.row(["c", "**1,200**", "-"]);
+        let mut table = Table::new(["name", "count"]);
+        table.row(["`a|b`", "7"]);
+        table.row(["c", "**1,200**"]);
         document.table(table);
         document.list(["first".to_owned()]);
         document.conclusion("all is well", true);
@@ -168,8 +149,8 @@ mod tests {
     fn markdown_has_every_column() {
         let text = document().markdown();
         assert!(text.starts_with("# A report\n"), "{text}");
-        assert!(text.contains("| name | count | hidden |\n|---|---:|---|\n"), "{text}");
-        assert!(text.contains("| `a\\|b` | 7 | - |\n"), "{text}");
+        assert!(text.contains("| name | count |\n|---|---:|\n"), "{text}");
+        assert!(text.contains("| `a\\|b` | 7 |\n"), "{text}");
         assert!(text.contains("* first\n"), "{text}");
     }
 

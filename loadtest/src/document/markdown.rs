@@ -23,9 +23,8 @@ pub(super) fn markdown(part: &Part) -> String {
 }
 
 fn rendered(table: &Table) -> String {
-    let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
-    let mut text = format!("| {} |\n|", names.join(" | "));
-    for column in 0..names.len() {
+    let mut text = format!("| {} |\n|", table.columns.join(" | "));
+    for column in 0..table.columns.len() {
         text += if table.is_figures(column) { "---:|" } else { "---|" };
     }
     for row in &table.rows {
