@@ -99,6 +99,12 @@ impl Canvas {
         );
     }
 
+    /// A part whose places count from `origin`.
+    pub fn part(&mut self, origin: Place, part: &Self) {
+        let (x, y) = origin;
+        self.elements += &format!(r#"<g transform="translate({x},{y})">{}</g>"#, part.elements);
+    }
+
     /// A line above a chart that says what its colours stand for.
     pub fn legend(&mut self, legend: Legend<'_>) {
         let mut left = NAMES;

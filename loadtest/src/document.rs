@@ -13,6 +13,8 @@ use indicatif::HumanCount;
 
 use crate::canvas::Chart;
 
+pub use text::capitalised;
+
 /// A report.
 #[derive(Default)]
 pub struct Document {
@@ -31,8 +33,15 @@ enum Part {
 
 /// A table. Columns whose cells are all figures are aligned at the right.
 pub struct Table {
-    columns: Vec<String>,
+    columns: Vec<Column>,
     rows: Vec<Vec<String>>,
+}
+
+/// The head of a column.
+struct Column {
+    name: String,
+    /// Left out of plain text, where a line has little room.
+    detail: bool,
 }
 
 impl Document {
@@ -89,7 +98,17 @@ impl Document {
 impl Table {
     /// A table with these columns and no rows.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { columns: names.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
+        let columns = names.into_iter().map(|name| Column { name: name.to_owned(), detail: false });
+        Self { columns: columns.collect(), rows: Vec::new() }
+    }
+
+    /// Leaves these columns out of plain text.
+    #[must_use]
+    pub fn with_details(mut self, names: &[&str]) -> Self {
+        for column in &mut self.columns {
+            column.detail = names.contains(&column.name.as_str());
+        }
+        self
     }
 
     /// Adds a row with a cell for each column.
@@ -128,9 +147,9 @@ mod tests {
     fn document() -> Document {
         let mut document = Document::new("A report");
         document.paragraph("Of `x<y` and **more**.");
-        let mut table = Table::new(["name", "count"]);
-        table.row(["`a|b`", "7"]);
-        table.row(["c", "**1,200**"]);
+        let mut table = Table::new(["name", "count", "hidden"]).with_details(&["hidden"]);
+        table.row(["`a|b`", "7", "-"]);
+        table.row(["c", "**1,200**", "-"]);
         document.table(table);
         document.list(["first".to_owned()]);
         document.conclusion("all is well", true);
@@ -149,8 +168,8 @@ mod tests {
     fn markdown_has_every_column() {
         let text = document().markdown();
         assert!(text.starts_with("# A report\n"), "{text}");
-        assert!(text.contains("| name | count |\n|---|---:|\n"), "{text}");
-        assert!(text.contains("| `a\\|b` | 7 |\n"), "{text}");
+        assert!(text.contains("| name | count | hidden |\n|---|---:|---|\n"), "{text}");
+        assert!(text.contains("| `a\\|b` | 7 | - |\n"), "{text}");
         assert!(text.contains("* first\n"), "{text}");
     }
 

@@ -27,6 +27,12 @@ impl Spread {
         let upper = values.len() / 2;
         Self { median: f64::midpoint(values[lower], values[upper]), min: *min, max: *max }
     }
+
+    /// Whether every measurement lies above every one of `other`: only then is a difference more
+    /// than noise.
+    pub fn is_above(self, other: Self) -> bool {
+        self.min > other.max
+    }
 }
 
 /// `1.05 (0.98 to 1.10)`; a precision such as `{:.0}` holds for all three.
@@ -48,6 +54,12 @@ mod tests {
         assert_eq!(Spread::of([1.0, 2.0]).median, 1.5);
         assert_eq!(Spread::of([3.0, 1.0, f64::NAN, 2.0, 10.0]).median, 2.5);
         assert_eq!(Spread::of([]), Spread::default());
+    }
+
+    #[test]
+    fn overlapping_measurements_are_not_apart() {
+        assert!(Spread::of([11.0, 12.0]).is_above(Spread::of([9.0, 10.0])));
+        assert!(!Spread::of([10.0, 12.0]).is_above(Spread::of([9.0, 10.0])));
     }
 
     #[test]

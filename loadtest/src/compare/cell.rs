@@ -41,6 +41,9 @@ pub struct Round {
     /// Of accepted purchases, in microseconds.
     #[serde(skip)]
     pub latencies_us: Vec<u64>,
+    /// When each accepted purchase was answered, and its units.
+    #[serde(skip)]
+    pub sales: Vec<(u64, i64)>,
 }
 
 /// Runs one load. What cannot be judged is said in the round and never counts as good.
@@ -57,8 +60,8 @@ fn read(run: &Run) -> Round {
     let report = &run.report;
     let traffic = &run.report.traffic;
     let audit = &report.audit;
-    let answers = run.traffic.answers.iter();
-    let accepted = answers.filter(|answer| answer.outcome == Outcome::Accepted);
+    let accepted =
+        || run.traffic.answers.iter().filter(|answer| answer.outcome == Outcome::Accepted);
     let sold = audit.units_live;
     let stock = report.circumstances.stock;
     let clean = report.verdict.exit_code == crate::failure::EXIT_CLEAN;
@@ -73,7 +76,10 @@ fn read(run: &Run) -> Round {
         verdict: report.verdict.sentence.clone(),
         clean,
         generator_share: report.circumstances.processor.generator_share,
-        latencies_us: accepted.map(|answer| answer.from_plan_us).collect(),
+        latencies_us: accepted().map(|answer| answer.from_plan_us).collect(),
+        sales: accepted()
+            .map(|answer| (answer.answered_at_us, answer.order_quantity.unwrap_or(1)))
+            .collect(),
         ..Round::default()
     }
 }

@@ -216,13 +216,14 @@ impl Grid<'_> {
     fn sum_up(self, circumstances: Circumstances) -> Comparison {
         let generator = self.rounds.values().flatten().map(|round| round.generator_share);
         let generator_share = Spread::of(generator).median;
-        let rows: Vec<Row> = self
+        let mut rows: Vec<Row> = self
             .rounds
             .into_iter()
             .map(|(cell, rounds)| {
                 Row::of(&self.cards[cell.strategy], cell.arbiter, cell.instances, rounds)
             })
             .collect();
+        figures::set_ranks(&mut rows);
         let strategies: Vec<StrategyVerdict> =
             self.cards.into_iter().map(|card| judge_strategy(card, &rows)).collect();
         let (exit_code, sentence) = conclusion(&strategies);

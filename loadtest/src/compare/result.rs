@@ -78,7 +78,7 @@ pub fn judge_strategy(card: Card, rows: &[Row]) -> StrategyVerdict {
 }
 
 /// Switch and number of instances in words.
-fn setup(row: &Row) -> String {
+pub fn setup(row: &Row) -> String {
     let plural = if row.instances == 1 { "" } else { "s" };
     format!("arbiter {}, {} instance{plural}", row.arbiter.as_str(), row.instances)
 }

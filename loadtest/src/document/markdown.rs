@@ -23,8 +23,9 @@ pub(super) fn markdown(part: &Part) -> String {
 }
 
 fn rendered(table: &Table) -> String {
-    let mut text = format!("| {} |\n|", table.columns.join(" | "));
-    for column in 0..table.columns.len() {
+    let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+    let mut text = format!("| {} |\n|", names.join(" | "));
+    for column in 0..names.len() {
         text += if table.is_figures(column) { "---:|" } else { "---|" };
     }
     for row in &table.rows {

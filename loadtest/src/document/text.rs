@@ -40,23 +40,26 @@ impl Document {
 }
 
 fn write_table(text: &mut String, table: &Table, is_colored: bool) {
-    let places: Vec<(bool, usize)> = (0..table.columns.len())
-        .map(|column| {
-            let cells = table.rows.iter().map(|row| plain(&row[column]).chars().count());
-            let width = cells.chain([table.columns[column].chars().count()]).max().unwrap_or(0);
-            (table.is_figures(column), width)
+    let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.detail);
+    let columns: Vec<(usize, bool, usize)> = shown
+        .map(|(index, column)| {
+            let cells = table.rows.iter().map(|row| plain(&row[index]).chars().count());
+            let width = cells.chain([column.name.chars().count()]).max().unwrap_or(0);
+            (index, table.is_figures(index), width)
         })
         .collect();
     let padded = |cell: &str, figures: bool, width: usize| {
         if figures { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
     };
-    if table.columns.iter().any(|name| !name.is_empty()) {
-        let names = table.columns.iter().zip(&places);
-        let names = names.map(|(name, (figures, width))| padded(name, *figures, *width));
+    if table.columns.iter().any(|column| !column.name.is_empty()) {
+        let names = columns
+            .iter()
+            .map(|(index, figures, width)| padded(&table.columns[*index].name, *figures, *width));
         line(text, &format!("  {}", names.collect::<Vec<_>>().join("  ")));
     }
     for row in &table.rows {
-        let cells = row.iter().zip(&places).map(|(cell, (figures, width))| {
+        let cells = columns.iter().map(|(index, figures, width)| {
+            let cell = &row[*index];
             let color = (is_colored && cell.starts_with("**")).then_some(BAD);
             colored(&padded(&plain(cell), *figures, *width), color)
         });
@@ -75,4 +78,10 @@ fn plain(text: &str) -> String {
 
 fn line(text: &mut String, content: &str) {
     writeln!(text, "{}", content.trim_end()).expect("writing to a string does not fail");
+}
+
+/// `words` with a capital letter at the beginning.
+pub fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
