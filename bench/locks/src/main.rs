@@ -3,9 +3,9 @@
 //! `cargo run --profile dist -p lock-bench -- --json FILE` starts a private Redis, prints a table after
 //! about two minutes, and writes it with its figures to the file. The baseline K is `SET NX PX` and a
 //! compare-and-delete by one client, a script. With `VALKEY_SERVER=$(scripts/valkey-sid)` the server is a Valkey that
-//! compares and deletes by itself, and `plain` is measured both ways. Subjects are measured in turn, and K between each of them and the
-//! next, so that other work on the machine slows all of them alike. Each figure is the median of the
-//! rounds, with the lowest and the highest.
+//! compares and deletes by itself for `plain`. Subjects are measured in turn, and K between each of them and the next, so
+//! that other work on the machine slows all of them alike. Each figure is the median of the rounds, with the lowest and
+//! the highest.
 
 mod measure;
 mod report;

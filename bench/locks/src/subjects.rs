@@ -36,7 +36,7 @@ pub(crate) struct Subject {
 
 /// All that are compared, the main one of ours first.
 pub(crate) async fn all(url: &str) -> Vec<Subject> {
-    let mut subjects = vec![
+    vec![
         waiting("seckill token", cycle_of(ours(url).await), cycle_of(ours(url).await)),
         Subject {
             sets: true,
@@ -47,12 +47,8 @@ pub(crate) async fn all(url: &str) -> Vec<Subject> {
             cycle_of_async_redis_lock(url).await,
             cycle_of_async_redis_lock(url).await,
         ),
-        without_fence("seckill plain", url).await,
-    ];
-    if let Some(url) = without_native_commands(url).await {
-        subjects.push(without_fence("seckill plain, by scripts", &url).await);
-    }
-    subjects
+        without_fence(url).await,
+    ]
 }
 
 /// A lock that several clients may want and that does not acquire by a plain `SET`.
@@ -61,30 +57,14 @@ fn waiting(name: &'static str, one: Cycle, other: Cycle) -> Subject {
 }
 
 /// Our lock with one `SET` and one compare-and-delete.
-async fn without_fence(name: &'static str, url: &str) -> Subject {
+async fn without_fence(url: &str) -> Subject {
     let mutex = async || {
         let client = redis::Client::open(url).expect("a URL");
         let connection = ConnectionManager::new(client).await.expect("a connection");
         cycle_of(plain::mutex(connection, "bench:", &TaskTracker::new()).expect("a prefix"))
     };
-    Subject { name, one: mutex().await, other: mutex().await, sets: true, waits: false }
-}
-
-/// The URL of an account that may not use the server's own compare-and-delete; `None` if the server has none.
-async fn without_native_commands(url: &str) -> Option<String> {
-    const ACCOUNT: &str = "scripts";
-    let password = url.strip_prefix("redis://:")?.split('@').next()?;
-    let mut redis = connect(url).await;
-    for native in ["-delifeq", "-delex"] {
-        let mut account = redis::cmd("ACL");
-        account.arg("SETUSER").arg(ACCOUNT).arg("on").arg(format!(">{password}"));
-        account.arg("~*").arg("&*").arg("+@all").arg(native);
-        // A command that the server does not know cannot be forbidden.
-        if account.exec_async(&mut redis).await.is_ok() {
-            return Some(url.replacen("redis://:", &format!("redis://{ACCOUNT}:"), 1));
-        }
-    }
-    None
+    let one = mutex().await;
+    Subject { name: "seckill plain", one, other: mutex().await, sets: true, waits: false }
 }
 
 /// K: what every lock on Redis has to do at least.

@@ -1,11 +1,9 @@
 //! `loadtest articles`: the experiments of the five articles that this project starts from, our
 //! figures beside theirs.
 //!
-//! Absolute figures come from other machines and cannot be compared. What can be compared are the
-//! statements of an article ([`claims`]): each is found here too, or it is not. S0 is a [`market`] on
-//! plain Redis; the others go through the service.
+//! Absolute figures come from other machines and cannot be compared; what can be is the order of the rows of a table
+//! ([`experiments`]). S0 is a [`market`] on plain Redis; the others go through the service.
 
-mod claims;
 mod experiments;
 mod market;
 
@@ -32,7 +30,7 @@ struct ArticleTable {
     pub setting: String,
     pub head: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
-    /// What each statement of the article comes to here.
+    /// What to know about the figures.
     pub remarks: Vec<String>,
     /// What should hold and did not.
     pub broken: Vec<String>,

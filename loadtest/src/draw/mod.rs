@@ -9,8 +9,7 @@ use std::time::Duration;
 use ledger_audit::{Finding, Reader, State, judge_draw};
 use serde_json::Value;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use verify::{Known, Proof};
 
 use crate::document::{Document, grouped};
@@ -34,20 +33,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The proof must have been read by then.
 const PROOF_MAX: Duration = Duration::from_secs(120);
 
-/// The steps of a draw, and how long each took.
-struct Steps {
-    took: Vec<(&'static str, Duration)>,
-    since: Instant,
-}
-
-impl Steps {
-    /// Notes that a step has ended; the next one begins.
-    fn end(&mut self, step: &'static str) {
-        self.took.push((step, self.since.elapsed()));
-        self.since = Instant::now();
-    }
-}
-
 /// Runs one draw and judges it.
 pub async fn run(options: &DrawOptions) -> CommandResult {
     let environment = &Environment::load()?;
@@ -58,21 +43,15 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let tokens = mint.buyers(FIRST_BUYER, options.entries).await?;
     let closes_at = OffsetDateTime::now_utc() + Duration::from_secs(options.enter_seconds.into());
     let item = admin.create_draw(options, closes_at).await?;
-    let mut steps = Steps { took: Vec::new(), since: Instant::now() };
 
     let told = enter::all(options.concurrency, &instances, item, tokens).await?;
-    steps.end("entering");
     let listed = until(&admin, item, closes_at, |draw| !draw["root"].is_null()).await?;
-    steps.took.push(("from the close to the list", since_close(&listed, closes_at)));
-    steps.since = Instant::now();
     // The value of the round comes in between.
     until(&admin, item, closes_at, |draw| draw["state"] == "drawn").await?;
-    steps.end("from the list to the last place");
 
     let path = format!("/api/items/{item}/draw/entries");
     let text = instances[0].page(&path, PROOF_MAX).await;
     let text = text.ok_or_else(|| CannotJudge::new("the proof was not answered"))?.body;
-    steps.end("reading the proof");
     let proof = verify::read(&*text).map_err(CannotJudge)?;
     // What was published before the value was known.
     let at_close = ["rules", "head"].map(|name| listed[name].as_str().unwrap_or_default()).concat();
@@ -82,28 +61,14 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let known = Known { announced: Some(&at_close), promise };
     let mut faults: Vec<String> =
         verify::check(&proof, known).into_iter().map(|(_, sentence)| sentence).collect();
-    steps.end("verifying it");
     faults.extend(compare(&told, &proof));
 
     let findings = judge_draw(options.stock, &reader.ledger(item).await?)?;
-    steps.since = Instant::now();
     let own = admin.audit(item).await?;
-    steps.end("the service's audit");
     let mut report = Document::new(format!("a draw of item {item}"));
     facts(&mut report, options, &instances, &told, proof.entries.len());
-    report.heading("Time");
-    let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
-    report.facts(steps.took.into_iter().map(|(step, time)| (step, seconds(time))));
     let clean = audit(&mut report, &faults, &findings, &own["clean"]);
     Ok((report.for_terminal(), u8::from(!clean)))
-}
-
-/// From the close to the list, by the service's clock.
-fn since_close(listed: &Value, closes_at: OffsetDateTime) -> Duration {
-    let listed_at = listed["listed_at"].as_str().unwrap_or_default();
-    let listed_at = OffsetDateTime::parse(listed_at, &Rfc3339);
-    let seconds = listed_at.map_or(0.0, |at| (at - closes_at).as_seconds_f64().max(0.0));
-    Duration::from_secs_f64(seconds)
 }
 
 /// Adds the findings and the verdict to the report; whether all is right.
