@@ -65,6 +65,7 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
     let unsure = "We don’t know yet whether you got it";
     for (bought, (name, answer, count, told, by_press)) in (1..).zip([
         ("lost", lost, 1, "It’s yours", false),
+        ("of-a-captive-portal", "new Response('<html></html>')", 1, "It’s yours", false),
         ("unknown", &*unknown, 1, unsure, true),
         ("lost-then-proxy", &*then_proxy, 2, unsure, true),
         ("lost-then-slow", &*then_slow, 2, unsure, true),
@@ -86,6 +87,15 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
     stage(&page, 1, &problem(409, "sold_out", "none", 0)).await;
     page.click_until("#buy", "#outcome", "There were not enough units left").await;
     page.shot("item-refused").await;
+    page.close().await;
+}
+
+/// A page that stays open does not promise what is over.
+#[tokio::test]
+async fn a_hold_that_has_ended_is_told_on_the_page_of_the_item() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5, "hold_seconds": 1 })).await;
+    page.click_until("#buy", "#outcome", "Time is up").await;
     page.close().await;
 }
 
