@@ -305,3 +305,18 @@ async fn a_page_that_comes_back_shows_nothing_of_the_buyer_before() {
     page.until("no name", "!document.getElementById('account').innerText.includes('user')").await;
     page.close().await;
 }
+
+/// After Back the page is shown as it was, and the order may be paid since.
+#[tokio::test]
+async fn a_page_that_comes_back_asks_for_no_payment_twice() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5 })).await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    let order = page.run("return document.querySelector('#outcome a').search.slice(4)").await;
+    let order = order.as_str().expect("the id in the address of the order");
+    instance.buyer(BUYER).step(order, "payment").await.expect_status(200);
+    page.run("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))").await;
+    page.until_text("#mine", "Paid").await;
+    page.until("no panel", "document.getElementById('outcome').hidden").await;
+    page.close().await;
+}
