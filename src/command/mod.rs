@@ -39,7 +39,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -241,12 +240,10 @@ fn ledger(config: &Config) -> Result<Ledger, String> {
 
 /// Starts logging to standard error.
 fn start_logging(config: &Config) -> Result<(), String> {
-    let filter: Targets =
-        config.log.filter.parse().map_err(|error| format!("log.filter cannot be read: {error}"))?;
     // Colours only on a terminal.
     let layer =
         fmt::layer().with_writer(|| progress::LogOutput).with_ansi(std::io::stderr().is_terminal());
-    let log = tracing_subscriber::registry().with(filter);
+    let log = tracing_subscriber::registry().with(config.log_levels()?);
     if config.log.format == "json" {
         log.with(layer.json()).init();
     } else {

@@ -4,6 +4,9 @@ use mysql_connection::limits::ANSWER_MAX;
 use settings::{check, rules};
 use shop_domain::Currency;
 use toml::Table;
+use tracing_subscriber::filter::Targets;
+use web::address::Proxies;
+use web::cross_site::CorsOrigins;
 
 use super::{Config, Risk};
 
@@ -51,6 +54,22 @@ impl Config {
     pub fn currency(&self) -> Result<Currency, String> {
         let code = &self.payment.currency;
         Currency::parse(code).ok_or_else(|| format!("payment.currency is not a currency: {code:?}"))
+    }
+
+    /// What is logged.
+    ///
+    /// # Errors
+    /// A sentence when it cannot be read.
+    pub fn log_levels(&self) -> Result<Targets, String> {
+        self.log.filter.parse().map_err(|error| format!("log.filter cannot be read: {error}"))
+    }
+
+    /// Refuses texts that the service cannot read at its start.
+    pub(super) fn check_texts(&self) -> Result<(), String> {
+        self.log_levels()?;
+        Proxies::parse(&self.http.trusted_proxies)?;
+        CorsOrigins::parse(&self.http.cors_origins)?;
+        Ok(())
     }
 
     /// Refuses settings that are out of range or contradict each other.

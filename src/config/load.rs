@@ -34,6 +34,7 @@ impl Config {
         check_numbers(&table)?;
         let config = Self::of_table(table)?;
         config.check()?;
+        config.check_texts()?;
         for extension in extensions::ALL {
             (extension.check)(&config.sections)?;
         }

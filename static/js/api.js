@@ -93,6 +93,8 @@ async function request(method, path, body, headers = {}) {
     });
     const receivedAtMs = performance.now();
     answer = parse(await response.text());
+    // The page of a network that wants a sign-in first is no answer of the shop.
+    if (response.ok && answer === null && response.status !== 204) throw new TypeError('no answer of the shop');
     if (answer?.server_time) observe(answer.server_time, sentAtMs, receivedAtMs);
   } catch {
     throw new ApiError({

@@ -28,11 +28,16 @@ export function outcomePanel(panel, { item, again, leave, named = false }) {
     panel.hidden = false;
   }
 
-  /** Keep a sentence with a time in it going. Unspoken: screen readers would be told every second. */
+  /** Keep the time to pay going. Unspoken: screen readers would be told every second. */
   function keepCounting(atMs, sentence) {
-    const place = panel.querySelector('p');
+    const [title, place] = panel.querySelectorAll('h2, p');
     place.setAttribute('aria-live', 'off');
-    stopTicking = everySecond(() => setText(place, sentence(atMs - serverNowMs())));
+    stopTicking = everySecond((nowMs) => {
+      if (nowMs < atMs) return setText(place, sentence(atMs - nowMs));
+      panel.dataset.tone = 'wait';
+      setText(title, text('order.pendingLate'));
+      setText(place, text('order.pendingLateText'));
+    });
   }
 
   const ordersLink = () => el('a', { class: 'button quiet', href: '/orders.html', text: text('outcome.orders') });

@@ -221,6 +221,52 @@ fn compose_connects_a_pair_of_databases_once() {
     }
 }
 
+/// What a script of a container says, with a function `ask` in the place of redis-cli.
+fn output_of(functions: &str, script: &str) -> String {
+    let script = script.replace("redis-cli", "ask").replace("exec redis-server", "echo");
+    let script = format!("{functions}\n{script}\nwait");
+    let output = Command::new("sh").arg("-c").arg(script).env("HOSTNAME", "redis-0").output();
+    let output = output.expect("a shell runs");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+/// After `down` and `up` all nodes have new addresses, and each knows the others by old ones.
+#[test]
+fn the_nodes_of_a_cluster_meet_again_at_new_addresses() {
+    const CLUSTER: &str = "getent() { echo \"10.0.0.${2#redis-} $2\"; }; ask() { case \"$*\" in \
+         *info) echo cluster_slots_assigned:16384 ;; *meet*|*create*) echo \"$*\" ;; esac; }";
+    let compose = read("docker-compose.cluster.yml");
+    let (_, step) = compose.split_once("\n  redis:\n").expect("the step");
+    let (_, script) = step.split_once("- >-\n").expect("its script");
+    let (script, _) = script.split_once("exec sleep infinity").expect("its end");
+    let script: Vec<&str> = script.lines().map(str::trim).collect();
+    let said = output_of(CLUSTER, &script.join(" ").replace("$$", "$"));
+    for node in 2..=6 {
+        for met in [(1, node), (node, 1)] {
+            let line = format!("-h redis-{} cluster meet 10.0.0.{} 6379\n", met.0, met.1);
+            assert!(said.contains(&line), "{said}");
+        }
+    }
+    assert!(!said.contains("create"), "{said}");
+}
+
+/// When all machines start again, Redis may start before the Sentinels. The first server may lack what the primary had.
+#[test]
+fn a_redis_without_sentinels_follows_the_last_primary() {
+    let redis = read("deploy/kubernetes/overlays/replicated/redis.yaml");
+    let (_, script) = redis.split_once("\n  redis.sh: |\n").expect("the script");
+    let (script, _) = script.split_once("\n  sentinel.sh: |\n").expect("its end");
+    let data = TestFolder::new("sentinel");
+    let script = script.replace("/data/", &format!("{}/", data.display()));
+    let first = output_of("ask() { false; }", &script);
+    assert!(first.contains("--replica-announce-ip redis-0.redis"), "{first}");
+    assert!(!first.contains("--replicaof"), "the first server is it at the first start: {first}");
+    let noted = "port 26379\nsentinel monitor seckill redis-1.redis 6379 2\n";
+    fs::write(data.join("sentinel.conf"), noted).expect("written");
+    let later = output_of("ask() { false; }", &script);
+    assert!(later.contains("--replicaof redis-1.redis 6379"), "{later}");
+}
+
 /// A run of the lab is known to one instance alone.
 #[test]
 fn each_proxy_of_several_instances_sends_the_lab_to_one() {

@@ -132,6 +132,10 @@ async fn the_doctor_names_what_a_start_waits_for_or_does_without() {
         ("REDIS_URL", "redis://127.0.0.1:9", "Redis at 127.0.0.1 does not answer"),
         ("DATABASE_URL", "postgres://u:p@127.0.0.1/seckill", "postgres"),
         ("SECKILL_HTTP_STATIC_DIR", "/nowhere", "the pages of the shop are not in"),
+        ("SECKILL_HTTP_TRUSTED_PROXIES", "ADDRESSES_OF_THE_INGRESS", "http.trusted_proxies"),
+        ("SECKILL_HTTP_CORS_ORIGINS", "*", "http.cors_origins"),
+        ("SECKILL_EVENTS_PRIVATE_NETWORKS", "ten", "private_networks"),
+        ("SECKILL_LOG_FILTER", "info,ledger=loud", "log.filter"),
     ] {
         assert_found(&doctor(&shop, &[(name, value)]).await, sentence);
     }

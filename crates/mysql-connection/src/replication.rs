@@ -64,7 +64,7 @@ pub enum Replication {
     },
     /// A majority of the group has the commit.
     Group {
-        /// Members that this one knows.
+        /// Members that this one knows; 0 if the account may not read it.
         members: u64,
         /// Members that are online.
         online: u64,
@@ -95,6 +95,9 @@ impl Replication {
             Self::SemiSynchronous { active: false, .. } => {
                 Some("asynchronous: no replica acknowledges commits")
             }
+            Self::Group { members: 0, .. } => Some(
+                "no member of the group can be seen: the account needs SELECT on performance_schema.replication_group_members",
+            ),
             Self::Group { members, online, .. } if online * 2 <= *members => Some("no majority"),
             Self::Group { online: 1, .. } => Some("the group has one member: commits exist once"),
             Self::Galera { nodes: 1 } => Some("the cluster has one node: commits exist once"),
@@ -172,8 +175,8 @@ pub async fn role(connection: &mut MySqlConnection) -> sqlx::Result<Role> {
             && is("wsrep_local_state", "4");
     }
     if writes && is_group(&variables) {
-        let (members, online) = group_members(connection).await;
-        writes = online * 2 > members;
+        let seen = group_members(connection).await;
+        writes = seen.is_none_or(|(members, online)| online * 2 > members);
     }
     let part = |name: &str| variables.get(name).map_or("", String::as_str);
     let identity = [part("hostname"), part("port"), part("server_id")].join(":");
@@ -193,12 +196,11 @@ fn is_group(variables: &Values) -> bool {
     variables.get("group_replication_group_name").is_some_and(|name| !name.is_empty())
 }
 
-/// The members of the group and those that are online. An account that may not read the table sees
-/// a majority: `super_read_only` then tells alone.
-async fn group_members(connection: &mut MySqlConnection) -> (u64, u64) {
+/// The members of the group and those that are online. `None` for an account that may not read the table:
+/// `super_read_only` then tells alone.
+async fn group_members(connection: &mut MySqlConnection) -> Option<(u64, u64)> {
     let counted: sqlx::Result<(i64, i64)> = sqlx::query_as(MEMBERS).fetch_one(connection).await;
-    let (members, online) = counted.unwrap_or((1, 1));
-    (members.unsigned_abs(), online.unsigned_abs())
+    counted.ok().map(|(members, online)| (members.unsigned_abs(), online.unsigned_abs()))
 }
 
 /// Returns whether a server's version is that of a vtgate of Vitess.
@@ -250,7 +252,7 @@ pub async fn read(connection: &mut MySqlConnection) -> sqlx::Result<Replication>
         return vitess(connection, &variables).await;
     }
     if is_group(&variables) {
-        let (members, online) = group_members(connection).await;
+        let (members, online) = group_members(connection).await.unwrap_or_default();
         let consistency = variables.get("group_replication_consistency").map_or("", String::as_str);
         let applies_first = !matches!(consistency, "" | "EVENTUAL");
         return Ok(Replication::Group { members, online, applies_first });
@@ -301,4 +303,16 @@ pub async fn lag(connection: &mut MySqlConnection) -> Option<Lag> {
     let behind = number("Seconds_Behind_Source").or_else(|| number("Seconds_Behind_Master"))?;
     let seconds = behind.and_then(|seconds| u64::try_from(seconds).ok());
     Some(seconds.map_or(Lag::Stopped, |seconds| Lag::Behind(Duration::from_secs(seconds))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_cannot_be_seen_are_no_group_of_one() {
+        let unseen = Replication::Group { members: 0, online: 0, applies_first: true };
+        let fault = unseen.fault().unwrap_or_default();
+        assert!(fault.contains("needs SELECT on performance_schema"), "{fault}");
+    }
 }

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hyper::Uri;
 use ipnet::IpNet;
+use serde::Deserialize;
 
 /// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +63,8 @@ impl Target {
 }
 
 /// The private networks that webhooks may reach.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "String")]
 pub struct PrivateNetworks(Vec<IpNet>);
 
 impl PrivateNetworks {
@@ -94,6 +96,14 @@ impl PrivateNetworks {
         let address = address.to_canonical();
         let is_named = self.0.iter().any(|network| network.contains(&address));
         is_named || (tls && is_public(address))
+    }
+}
+
+impl TryFrom<String> for PrivateNetworks {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use ::settings::Sections;
 use extension::job::ScheduledJob;
 use extension::{Core, Extension, Parts};
-use outgoing_https::{HttpsClient, PrivateNetworks};
+use outgoing_https::HttpsClient;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
@@ -58,8 +58,7 @@ fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
 
 fn parts(core: &Core, settings: &Settings) -> Result<DrawParts, String> {
     let timeout = Duration::from_millis(settings.timeout_ms);
-    let client = PrivateNetworks::parse(&settings.private_networks)
-        .and_then(|networks| HttpsClient::new(networks, Path::new(""), timeout))
+    let client = HttpsClient::new(settings.private_networks.clone(), Path::new(""), timeout)
         .map_err(|why| format!("draw.{why}"))?;
     let keys = Arc::new(settings.keys().ok_or("draw.signing_key is no key")?);
     let url = &settings.drand_url;

@@ -1,6 +1,7 @@
 //! The settings of draws.
 
 use draw_proof::ShopKeys;
+use outgoing_https::PrivateNetworks;
 use settings::{Secret, Sections, check, rules, sections};
 
 /// The commented defaults.
@@ -12,7 +13,7 @@ sections! {
         signing_key_previous: Secret,
         beacon: String,
         drand_url: String,
-        private_networks: String,
+        private_networks: PrivateNetworks,
         timeout_ms: u64,
         round_after_seconds: u32,
         entries_max: u32,

@@ -28,7 +28,7 @@ use ::settings::Sections;
 use extension::job::ScheduledJob;
 use extension::{Core, Extension, Parts};
 use ledger::erasure::traces::{Fate, Trace};
-use outgoing_https::{HttpsClient, PrivateNetworks};
+use outgoing_https::HttpsClient;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
@@ -66,10 +66,8 @@ fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
     let metrics = EventMetrics::default();
     core.kit.metrics.add(|registry| metrics.register(registry));
     let mut parts = Parts { routes: routes().with_state(state), ..Parts::default() };
-    let networks = PrivateNetworks::parse(&settings.private_networks)
-        .map_err(|why| format!("events.{why}"))?;
     if enabled {
-        run(core, &settings, networks, &metrics, &mut parts)?;
+        run(core, &settings, &metrics, &mut parts)?;
     }
     Ok(parts)
 }
@@ -78,12 +76,11 @@ fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
 fn run(
     core: &Core,
     settings: &Settings,
-    networks: PrivateNetworks,
     metrics: &EventMetrics,
     parts: &mut Parts,
 ) -> Result<(), String> {
     let timeout = Duration::from_millis(settings.timeout_ms);
-    let https = HttpsClient::new(networks, &settings.ca_file, timeout)
+    let https = HttpsClient::new(settings.private_networks.clone(), &settings.ca_file, timeout)
         .map_err(|why| format!("events.{why}"))?;
     let poll = Duration::from_millis(settings.poll_ms);
     let pool = &core.ledger.pool;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use outgoing_https::PrivateNetworks;
 use settings::{Sections, check, rules, sections};
 
 /// The commented defaults.
@@ -16,7 +17,7 @@ sections! {
         refusals_max: u32,
         pause_seconds_max: u64,
         keep_hours: u32,
-        private_networks: String,
+        private_networks: PrivateNetworks,
         ca_file: PathBuf,
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use ::settings::Sections;
 use extension::ports::IdentityProvider;
 use extension::{Core, Extension, Parts};
-use outgoing_https::{HttpsClient, PrivateNetworks};
+use outgoing_https::HttpsClient;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use web::routes_state;
@@ -59,8 +59,7 @@ fn client(core: &Core, settings: &Settings) -> Result<Option<Arc<Client>>, Strin
         return Ok(None);
     }
     let timeout = Duration::from_millis(settings.timeout_ms);
-    let https = PrivateNetworks::parse(&settings.private_networks)
-        .and_then(|networks| HttpsClient::new(networks, &settings.ca_file, timeout))
+    let https = HttpsClient::new(settings.private_networks.clone(), &settings.ca_file, timeout)
         .map_err(|why| format!("identity.{why}"))?;
     Client::new(core, settings, https).map(Arc::new).map(Some)
 }

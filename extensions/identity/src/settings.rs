@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use outgoing_https::PrivateNetworks;
 use serde::Deserialize;
 use settings::{List, Secret, Sections, check, rules, sections};
 
@@ -26,7 +27,7 @@ sections! {
         operator_values: List,
         admin_values: List,
         timeout_ms: u64,
-        private_networks: String,
+        private_networks: PrivateNetworks,
         ca_file: PathBuf,
     }
 }

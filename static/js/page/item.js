@@ -116,6 +116,7 @@ function begin(loaded) {
   startPurchase();
   onSessionChange(startPurchase);
   addEventListener('online', () => purchase?.hurry());
+  addEventListener('pageshow', onReturn);
   if (location.hash === '#buy') byId('buy').focus();
 }
 
@@ -213,6 +214,14 @@ function onPurchase(state) {
   refresh();
   loadMine();
   waiting.load();
+}
+
+/** Of an order that was paid on its own page, the list tells the truth. A page that comes back would not. */
+function onReturn({ persisted }) {
+  if (!persisted || shownOrderId === '' || isBusy()) return;
+  shownOrderId = '';
+  panel.clear();
+  loadMine();
 }
 
 function drawFacts() {

@@ -65,6 +65,7 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
     let unsure = "We don’t know yet whether you got it";
     for (bought, (name, answer, count, told, by_press)) in (1..).zip([
         ("lost", lost, 1, "It’s yours", false),
+        ("of-a-captive-portal", "new Response('<html></html>')", 1, "It’s yours", false),
         ("unknown", &*unknown, 1, unsure, true),
         ("lost-then-proxy", &*then_proxy, 2, unsure, true),
         ("lost-then-slow", &*then_slow, 2, unsure, true),
@@ -86,6 +87,15 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
     stage(&page, 1, &problem(409, "sold_out", "none", 0)).await;
     page.click_until("#buy", "#outcome", "There were not enough units left").await;
     page.shot("item-refused").await;
+    page.close().await;
+}
+
+/// A page that stays open does not promise what is over.
+#[tokio::test]
+async fn a_hold_that_has_ended_is_told_on_the_page_of_the_item() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5, "hold_seconds": 1 })).await;
+    page.click_until("#buy", "#outcome", "Time is up").await;
     page.close().await;
 }
 
@@ -293,5 +303,20 @@ async fn a_page_that_comes_back_shows_nothing_of_the_buyer_before() {
     page.until_text("#buy", "Sign in to buy").await;
     page.until("no panel", "document.getElementById('outcome').hidden").await;
     page.until("no name", "!document.getElementById('account').innerText.includes('user')").await;
+    page.close().await;
+}
+
+/// After Back the page is shown as it was, and the order may be paid since.
+#[tokio::test]
+async fn a_page_that_comes_back_asks_for_no_payment_twice() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5 })).await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    let order = page.run("return document.querySelector('#outcome a').search.slice(4)").await;
+    let order = order.as_str().expect("the id in the address of the order");
+    instance.buyer(BUYER).step(order, "payment").await.expect_status(200);
+    page.run("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))").await;
+    page.until_text("#mine", "Paid").await;
+    page.until("no panel", "document.getElementById('outcome').hidden").await;
     page.close().await;
 }
