@@ -10,7 +10,6 @@ mod state;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
 
-use crate::rows::account::users;
 use crate::rows::item::items;
 use crate::work::monitor::is_writable;
 use crate::write::order_routine;
@@ -147,8 +146,7 @@ async fn migrate_on(
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
     }
-    let filled = users::fill_skeletons(pool).await;
-    filled.map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
+    Ok(())
 }
 
 async fn contract_on(connection: &mut MySqlConnection) -> Result<(), String> {
