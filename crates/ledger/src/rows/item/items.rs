@@ -58,7 +58,7 @@ pub struct ItemUpdate<'a> {
 const COLUMNS: &str = "items.id, items.name, items.description, items.image_url, items.price_cents, items.starts_at, \
      items.ends_at, items.per_buyer_limit, items.unpaid_max, items.hold_seconds, items.strategy, items.kind, \
      items.arbiter, items.paused, items.waiting_room, items.offer_seconds, items.extend_seconds, items.return_seconds, \
-     items.limit_group_id, items.currency, shop_currency.code AS shop_currency, \
+     items.limit_group_id, items.currency, \
      limit_groups.name AS group_name, limit_groups.per_buyer_limit AS group_limit, \
      redis_queues.item_id AS queue_item_id, draws.closes_at AS draw_closes_at, \
      draws.drawn_at AS draw_drawn_at, items.revision, stock.total, stock.available, \
@@ -69,7 +69,6 @@ const COLUMNS: &str = "items.id, items.name, items.description, items.image_url,
 const FROM: &str = "items JOIN stock ON stock.item_id = items.id \
      LEFT JOIN draws ON draws.item_id = items.id \
      LEFT JOIN redis_queues ON redis_queues.item_id = items.id \
-     LEFT JOIN shop_currency ON shop_currency.id = 1 \
      LEFT JOIN limit_groups ON limit_groups.id = items.limit_group_id \
      LEFT JOIN products ON products.id = items.product_id";
 
@@ -271,18 +270,8 @@ pub(crate) async fn has_orders(
 
 /// Reads the currency of an item.
 pub async fn currency(pool: &Database, id: ItemId) -> sqlx::Result<Currency> {
-    let statement =
-        "SELECT COALESCE(currency, (SELECT code FROM shop_currency)) FROM items WHERE id = ?";
+    let statement = "SELECT currency FROM items WHERE id = ?";
     sqlx::query_scalar(statement).bind(id.get()).one(pool).await
-}
-
-/// Writes the currency of items and payments without one, unless it is known.
-pub(crate) async fn set_shop_currency(
-    connection: &mut MySqlConnection,
-    code: &str,
-) -> sqlx::Result<()> {
-    let statement = "INSERT IGNORE INTO shop_currency (id, code) VALUES (1, ?)";
-    sqlx::query(statement).bind(code).run(connection).await
 }
 
 /// Converts a time to a DATETIME in UTC. An `OffsetDateTime` is sent as a TIMESTAMP, which
@@ -304,10 +293,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             description: row.try_get("description")?,
             image_url: row.try_get("image_url")?,
             price: row.try_get("price_cents")?,
-            currency: match row.try_get("currency")? {
-                Some(currency) => currency,
-                None => row.try_get("shop_currency")?,
-            },
+            currency: row.try_get("currency")?,
             window: window.ok_or_else(|| out_of_range("starts_at"))?,
             per_buyer_limit: row.try_get("per_buyer_limit")?,
             unpaid_max: row.try_get("unpaid_max")?,

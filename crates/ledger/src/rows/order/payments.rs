@@ -90,17 +90,13 @@ pub async fn forget_messages(pool: &Database, days: u32, limit: u32) -> sqlx::Re
     .binds((days, limit)).changed(pool).await
 }
 
-/// Finds and locks a payment. The lock is a statement of its own: a vtgate of Vitess also locks what a subquery of the
-/// columns reads, the shop's currency, and one payment would wait for all others.
+/// Finds and locks a payment.
 pub async fn find_for_update(
     connection: &mut MySqlConnection,
     id: &PaymentId,
 ) -> sqlx::Result<Option<Payment>> {
-    let lock = sqlx::query("SELECT id FROM payments WHERE id = ? FOR UPDATE").bind(id.as_str());
-    match lock.first(&mut *connection).await? {
-        Some(_) => find(connection, id).await,
-        None => Ok(None),
-    }
+    let statement = format!("SELECT {COLUMNS} FROM payments WHERE id = ? FOR UPDATE");
+    sqlx::query_as(&statement).bind(id.as_str()).first(connection).await
 }
 
 /// Finds a payment.
@@ -292,9 +288,7 @@ pub async fn list(
 
 from_row!(Payment {
     id, order: "order_id", amount: "amount_cents",
-    // The builds before this one wrote none when it was the shop's.
-    currency = "COALESCE(payments.currency, (SELECT code FROM shop_currency))",
-    refunded: "refunded_cents", status,
+    currency, refunded: "refunded_cents", status,
     reason as Option<String> => |text| text.as_deref().and_then(RefundReason::parse),
     failures, last_error, created_at, changed_at,
 });
