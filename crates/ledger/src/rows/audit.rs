@@ -447,14 +447,11 @@ const GIVE_BACKS_WRONG: &str = "SELECT COUNT(*) FROM orders \
      WHERE orders.item_id = ? AND status IN ('cancelled', 'expired') \
        AND (moves.delta IS NULL OR moves.delta <> quantity)";
 
-/// Orders whose fence or sequence is above that of their counter. Orders written before writes were
-/// counted do not name their counter.
+/// Orders whose fence or sequence is above that of their counter.
 const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
      LEFT JOIN fences ON fences.item_id = orders.item_id AND fences.backend = orders.fence_backend \
-     WHERE orders.item_id = ? AND CASE WHEN fence_sequence > 0 THEN \
-       orders.fence > COALESCE(fences.fence, 0) OR fence_sequence > COALESCE(accepted_writes, 0) \
-     WHEN fence_sequence = 0 THEN orders.fence > COALESCE((SELECT MAX(others.fence) \
-       FROM fences AS others WHERE others.item_id = ?), 0) END";
+     WHERE orders.item_id = ? AND (orders.fence > COALESCE(fences.fence, 0) \
+       OR fence_sequence > COALESCE(accepted_writes, 0))";
 
 /// Orders with a fence that were written without its comparison.
 const FENCES_NOT_COMPARED: &str = "SELECT COUNT(*) FROM orders \
