@@ -37,22 +37,6 @@ pub struct StockRow {
     pub changed_at: OffsetDateTime,
 }
 
-/// The columns of an item that an edit may change.
-#[derive(Clone, Copy, Debug)]
-pub struct ItemUpdate<'a> {
-    pub window: SaleWindow,
-    pub paused: bool,
-    pub waiting_room: bool,
-    pub unpaid_max: u32,
-    pub offer_seconds: u32,
-    pub extend_seconds: u32,
-    pub return_seconds: u32,
-    pub limit_group: Option<LimitGroupId>,
-    pub variant: Option<&'a NewVariant>,
-    pub strategy: &'a str,
-    pub currency: Currency,
-}
-
 /// The columns of an item, each a plain one with its table: for a value that a vtgate of Vitess computes itself, from
 /// tables in two keyspaces, a prepared statement names another type than it has.
 const COLUMNS: &str = "items.id, items.name, items.description, items.image_url, items.price_cents, items.starts_at, \
@@ -225,11 +209,13 @@ pub async fn insert(
     .await
 }
 
-/// Updates the columns of an edit, and increments the revision.
+/// Updates the columns that an edit may change, and increments the revision. The item of the edit has its former group and
+/// variant.
 pub async fn update(
     transaction: &mut MySqlConnection,
-    id: ItemId,
-    update: &ItemUpdate<'_>,
+    edited: &Item,
+    limit_group: Option<LimitGroupId>,
+    variant: Option<&NewVariant>,
 ) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
@@ -238,22 +224,22 @@ pub async fn update(
          revision = revision + 1 WHERE id = ?",
     )
     .binds((
-        datetime(update.window.starts_at()),
-        datetime(update.window.ends_at()),
-        update.paused,
-        update.waiting_room,
-        update.offer_seconds,
-        update.extend_seconds,
-        update.return_seconds,
-        update.limit_group.map(LimitGroupId::get),
+        datetime(edited.window.starts_at()),
+        datetime(edited.window.ends_at()),
+        edited.paused,
+        edited.waiting_room,
+        edited.offer_seconds,
+        edited.extend_seconds,
+        edited.return_seconds,
+        limit_group.map(LimitGroupId::get),
     ))
     .binds((
-        update.strategy,
-        update.currency.as_str(),
-        update.variant.map(|variant| variant.product.get()),
-        update.variant.map(|variant| products::stored(&variant.options)),
-        update.unpaid_max,
-        id.get(),
+        &edited.strategy,
+        edited.currency.as_str(),
+        variant.map(|variant| variant.product.get()),
+        variant.map(|variant| products::stored(&variant.options)),
+        edited.unpaid_max,
+        edited.id.get(),
     ))
     .run(transaction)
     .await
