@@ -108,44 +108,30 @@ pub async fn find(
     sqlx::query_as(&statement).bind(id.as_str()).first(executor).await
 }
 
-/// Inserts a payment.
+/// Inserts a payment: refunded without a reason, it is one of which only a refund was told.
 pub async fn insert(
     connection: &mut MySqlConnection,
     received: &ReceivedPayment,
     (status, reason): (PaymentStatus, Option<RefundReason>),
 ) -> sqlx::Result<()> {
+    let cents = received.amount.cents();
+    let (paid, refunded) = match (status, reason) {
+        (PaymentStatus::Refunded, None) => (0, cents),
+        _ => (cents, 0),
+    };
     sqlx::query(
-        "INSERT INTO payments \
-         (id, order_id, amount_cents, currency, status, reason, next_try_at, created_at, changed_at) \
-         VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+        "INSERT INTO payments (id, order_id, amount_cents, currency, refunded_cents, status, reason, \
+         next_try_at, created_at, changed_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
     .binds((
         received.id.as_str(),
         received.order.to_string(),
-        received.amount.cents(),
+        paid,
         received.currency.as_str(),
+        refunded,
         status.as_str(),
         reason.map(RefundReason::as_str),
-    ))
-    .run(connection)
-    .await
-}
-
-/// Inserts a payment of which only a refund was told.
-pub async fn insert_refund_alone(
-    connection: &mut MySqlConnection,
-    refund: &ReceivedPayment,
-) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO payments (id, order_id, amount_cents, currency, refunded_cents, status, \
-         next_try_at, created_at, changed_at) \
-         VALUES (?, ?, 0, ?, ?, 'refunded', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
-    )
-    .binds((
-        refund.id.as_str(),
-        refund.order.to_string(),
-        refund.currency.as_str(),
-        refund.amount.cents(),
     ))
     .run(connection)
     .await
