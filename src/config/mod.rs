@@ -270,7 +270,6 @@ impl From<&Config> for SchemaOptions {
         Self {
             url: config.database_url.reveal().to_owned(),
             order_routine: config.mysql.order_routine,
-            currency: config.payment.currency.clone(),
         }
     }
 }

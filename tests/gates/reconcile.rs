@@ -48,10 +48,10 @@ impl ReconcileTestbed {
         let ids = (last.unwrap_or_default() + 1..).take(count);
         let row = "(?, 'A thing', 100, UTC_TIMESTAMP(6) - INTERVAL 3 DAY, \
                    UTC_TIMESTAMP(6) + INTERVAL ? HOUR, 5, 300, 'redis-lua', 'shop', 'on', \
-                   UTC_TIMESTAMP(6))";
+                   'USD', UTC_TIMESTAMP(6))";
         let statement = format!(
             "INSERT INTO items (id, name, price_cents, starts_at, ends_at, per_buyer_limit, \
-             hold_seconds, strategy, kind, arbiter, created_at) VALUES {}",
+             hold_seconds, strategy, kind, arbiter, currency, created_at) VALUES {}",
             vec![row; count].join(", ")
         );
         let mut query = sqlx::query(&statement);

@@ -2,7 +2,6 @@
 
 use argon2::Argon2;
 use argon2::password_hash::PasswordHasher;
-use ledger::schema;
 
 use super::{PASSWORD, assert_problem, sign_in, sign_up};
 use crate::support::Shop;
@@ -27,26 +26,6 @@ async fn names_that_look_the_same_are_given_once() {
         assert_eq!(sign_up(&stranger, name, PASSWORD).await.status, 201, "{name}");
         assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name}");
     }
-}
-
-#[tokio::test]
-async fn accounts_from_before_are_compared_too_and_still_open() {
-    let (shop, instance) = Shop::open().await;
-    let stranger = instance.stranger();
-    assert_eq!(sign_up(&stranger, "operator", PASSWORD).await.status, 201);
-    // As older releases wrote them: without a skeleton, and one with a character that is not seen.
-    shop.change(sqlx::query("UPDATE users SET username_skeleton = NULL")).await;
-    let older = "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
-         SELECT ?, ?, password_hash, role, created_at FROM users";
-    shop.change(sqlx::query(older).bind("operator\u{3164}").bind("operator\u{1160}")).await;
-    schema::migrate(&shop.config, &shop.pool).await.expect("filled in");
-    let skeletons = "SELECT username_skeleton = 'operator' FROM users ORDER BY id";
-    let skeletons: Vec<Option<i64>> = shop.read_all(sqlx::query_scalar(skeletons)).await;
-    assert_eq!(skeletons, [Some(1), None], "the older account has it");
-    for name in ["operator", "operator\u{3164}"] {
-        assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name:?}");
-    }
-    sign_up(&stranger, "0perator", PASSWORD).await.expect_problem(409, "username_taken");
 }
 
 #[tokio::test]

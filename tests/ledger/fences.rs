@@ -5,8 +5,6 @@ use std::process::Stdio;
 use sqlx::Executor;
 use tokio::process::Command;
 
-use ledger::schema;
-
 use crate::process::program::{PROGRAM, loadtest};
 use crate::support::prelude::*;
 
@@ -98,33 +96,4 @@ async fn the_load_test_names_stale_writes() {
     shop.pool.execute(sqlx::raw_sql(trigger)).await.expect("the trigger is made");
     let (code, text) = fire().await;
     assert!(code == 1 && text.contains("I6   BROKEN"), "{code}: {text}");
-}
-
-/// An order that was written before fences were recorded is not reported as written out of order.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn orders_from_before_the_record_audit_cleanly() {
-    let (shop, instance, item) = Shop::selling(json!({})).await;
-    for buyer in 1..=3 {
-        assert_eq!(instance.buyer(buyer).buy("lock-redis", item).await.status, 201);
-    }
-    // Back to the schema of before, in which the same orders look the same.
-    for statement in [
-        "ALTER TABLE orders DROP COLUMN fence_backend, DROP COLUMN fence_sequence",
-        "ALTER TABLE fences DROP COLUMN accepted_writes",
-        "DELETE FROM _sqlx_migrations WHERE version = 8",
-    ] {
-        shop.pool.execute(statement).await.expect("undone");
-    }
-    schema::migrate(&shop.config, &shop.pool).await.expect("migrated again");
-    assert_eq!(recorded(&shop, item).await, [(None, Some(0), 3)]);
-    assert_eq!(instance.broken(item).await, [""; 0]);
-    assert_eq!(instance.buyer(4).buy("lock-redis", item).await.status, 201);
-    assert_eq!(instance.buyer(5).buy("mysql-atomic", item).await.status, 201);
-    let now = recorded(&shop, item).await;
-    let plain = (None, None, 0);
-    assert_eq!(now, [plain, (None, Some(0), 3), (Some("redis".to_owned()), Some(1), 1)]);
-    assert_eq!(instance.broken(item).await, [""; 0]);
-    // Their fences are above the accepted one: that was judged before there was a record, too.
-    shop.pool.execute("UPDATE fences SET fence = 1").await.expect("planted");
-    assert_eq!(instance.broken(item).await, ["I6"]);
 }

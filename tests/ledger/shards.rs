@@ -3,8 +3,6 @@
 mod asked;
 
 use dev_servers::VitessServer;
-use ledger::rows::payments;
-use shop_domain::payment::PaymentId;
 use sqlx::{Connection, Row};
 
 use crate::ledger::reparents::can_start;
@@ -163,22 +161,6 @@ async fn assert_one_step_counts(vitess: &VitessServer, instance: &Instance, orde
     assert_eq!(answers, [200, 409], "{} {}", paid.text, cancelled.text);
 }
 
-/// A payment is looked for while others hold the row of the shop's currency. Vitess would lock what a subquery reads.
-async fn assert_payments_share_no_lock(vitess: &VitessServer, shop: &Shop) {
-    let mut holder = vitess.operator().await.expect("it answers");
-    let mut held = holder.begin().await.expect("begun");
-    for shard in SHARDS {
-        let lock = format!("SELECT code FROM `{shard}`.shop_currency FOR UPDATE");
-        sqlx::query(&lock).fetch_one(&mut *held).await.expect("locked");
-    }
-    let id = PaymentId::parse("p1").expect("an id");
-    let mut transaction = shop.pool.begin().await.expect("begun");
-    let found = payments::find_for_update(&mut transaction, &id).await;
-    assert!(found.expect("it waits for nobody").is_none());
-    transaction.rollback().await.expect("rolled back");
-    held.rollback().await.expect("released");
-}
-
 /// Orders of items in two shards are written one by one, in batches and under a lock, each in the shard of its item, and
 /// also while vtgate is killed. A cart over both is refused, and nothing is bought.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,7 +168,6 @@ async fn items_in_two_shards_are_sold() {
     let Some(mut vitess) = two_shards().await else { return };
     let shop = sharded_shop(&mut vitess).await;
     assert_same_tables(&vitess).await;
-    assert_payments_share_no_lock(&vitess, &shop).await;
     let instance = shop.start().await;
     let items = an_item_of_each(&vitess, &instance, 100).await;
     let mut tasks = JoinSet::new();

@@ -1,6 +1,5 @@
 //! Currencies: each item has one, an order has one, and money of another pays nothing.
 
-use ledger::schema;
 use shop_domain::Currency;
 
 use super::exports::records;
@@ -172,32 +171,6 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
     let listed: Vec<_> = listed.map(|it| &it["currency"]).collect();
     // In the sequence of their ids.
     assert_eq!(listed, ["KWD", "CHF", "USD", "XYZ"]);
-    assert_clean(&instance, item).await;
-}
-
-#[tokio::test]
-async fn older_rows_have_the_currency_that_was_set_at_the_upgrade() {
-    let mut shop = Shop::new().await;
-    let item = shop.start().await.make_item(json!({ "stock": 9 })).await;
-    // As an earlier build leaves it.
-    for statement in ["UPDATE items SET currency = NULL", "DELETE FROM shop_currency"] {
-        shop.change(sqlx::query(statement)).await;
-    }
-    shop.config.payment.currency = "EUR".to_owned();
-    schema::migrate(&shop.config, &shop.pool).await.expect("migrated");
-    // Another setting is for new items alone.
-    shop.config.payment.currency = "SEK".to_owned();
-    schema::migrate(&shop.config, &shop.pool).await.expect("migrated");
-    let instance = shop.start().await;
-    let buyer = instance.buyer(1);
-    let bought = buyer.buy("mysql-atomic", item).await;
-    assert_eq!(bought.json["currency"], "EUR", "{}", bought.text);
-    let found = buyer.get(&format!("/api/orders/{}", order_id(&bought))).await;
-    assert_eq!(found.json["currency"], "EUR");
-    let new = instance.make_item(json!({})).await;
-    assert_eq!(currency_of(&instance, new).await, "SEK");
-    let exported = instance.admin().get("/api/admin/export?table=orders").await.text;
-    assert!(exported.lines().nth(1).expect("an order").ends_with(",EUR"), "{exported}");
     assert_clean(&instance, item).await;
 }
 

@@ -15,25 +15,14 @@ pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     let stock = readable(evidence)?;
     let ledger = ledger_rules::judge(evidence, stock);
     let record = record_rules::judge(evidence);
-    let mut findings = ledger.findings;
-    findings.extend(record.findings);
+    let mut findings = [ledger.findings, record.findings].concat();
     findings.extend([waiting::line(evidence), waiting::group(evidence)]);
     findings.extend(in_time::judge(evidence));
     findings.push(lines::judge(evidence));
     findings.extend(draw::places(evidence));
     findings.push(price::judge(evidence));
-    Ok(Judgement {
-        findings,
-        units_live: ledger.units_live,
-        units_accepted: record.units_accepted,
-        oversold: ledger.oversold,
-        undersold: record.undersold,
-        lost: record.lost,
-        phantom: record.phantom,
-        duplicates: record.duplicates,
-        over_limit: ledger.over_limit,
-        unknown: record.unknown,
-    })
+    let Judgement { units_live, oversold, over_limit, .. } = ledger;
+    Ok(Judgement { findings, units_live, oversold, over_limit, ..record })
 }
 
 /// Judges a drawn item by its ledger alone: I1 to I6, I13 and I21. It has `stock` units, and no purchase was made.

@@ -146,8 +146,8 @@ pub struct Fence {
     pub number: u64,
     /// The counter that issued it: tokens of two counters cannot be compared.
     pub backend: Option<String>,
-    /// The number of this write among those under this counter, counted by the ledger. 0 for a write
-    /// from before the ledger counted; `None` where the ledger did not compare the token.
+    /// The number of this write among those under this counter, counted by the ledger; `None` where the
+    /// ledger did not compare the token.
     pub sequence: Option<u64>,
 }
 

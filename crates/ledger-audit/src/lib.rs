@@ -130,5 +130,5 @@ pub use record::{Answer, Outcome, write_history};
 pub use report::{EXAMPLES_MAX, FaultCounts, Faults, Finding, Judgement, State, UnknownOutcomes};
 pub use rules::in_time::judge as judge_in_time;
 pub use rules::purchase::{Purchase, purchases};
-pub use rules::record::{RecordJudgement, judge as judge_record};
+pub use rules::record::judge as judge_record;
 pub use rules::waiting::faults_of_line;

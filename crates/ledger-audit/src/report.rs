@@ -100,8 +100,8 @@ pub struct UnknownOutcomes {
     pub settled_by_retry: i64,
 }
 
-/// The result of an audit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The result of an audit, or of some of its rules.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Judgement {
     /// `I1` to `I14`, `I16` to `I20`, `I21` of a draw, and `I22`, in order.
     pub findings: Vec<Finding>,
@@ -115,8 +115,14 @@ pub struct Judgement {
     pub undersold: Faults,
     /// Orders that were promised and are not in the ledger.
     pub lost: Faults,
+    /// Orders that are not as their accepted answers said.
+    #[serde(skip)]
+    pub altered: Faults,
     /// Orders in the ledger without a recorded request.
     pub phantom: Faults,
+    /// Orders of requests that were refused.
+    #[serde(skip)]
+    pub despite_refusal: Faults,
     /// More than one order by one key, or one order for several purchases.
     pub duplicates: Faults,
     /// Buyers above the limit.

@@ -84,8 +84,7 @@ impl Testbed {
         let server = MysqlServer::start(server).await.expect("the private server starts");
         let url = server.tcp_url_of(DATABASE);
         let pool = pool_of(options(&url, 5), CONNECTIONS).expect("the URL is fine");
-        let currency = Currency::USD.as_str().to_owned();
-        let made = SchemaOptions { url: url.clone(), order_routine: true, currency };
+        let made = SchemaOptions { url: url.clone(), order_routine: true };
         migrate(made, &pool).await.expect("migrated");
         let link = FaultyLink::to_url(&url).await.expect("a link");
         let instances = [instance(link.url()), instance(&url)];

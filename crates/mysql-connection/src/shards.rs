@@ -165,24 +165,6 @@ pub(crate) async fn list(connection: &mut MySqlConnection) -> sqlx::Result<Liste
     Ok(listed)
 }
 
-/// Runs a change in each shard, for a table that each of them has whole: a vtgate writes it in none.
-///
-/// # Errors
-/// That of the first shard that refuses; the connection may stay at it.
-pub async fn in_each(
-    connection: &mut MySqlConnection,
-    change: impl AsyncFn(&mut MySqlConnection) -> sqlx::Result<()>,
-) -> sqlx::Result<()> {
-    let listed = list(&mut *connection).await?;
-    for shard in listed.in_keyspace() {
-        let place = format!("USE `{}:{shard}`", listed.keyspace());
-        connection.execute(sqlx::raw_sql(&place)).await?;
-        change(&mut *connection).await?;
-    }
-    let back = format!("USE `{}`", listed.database);
-    connection.execute(sqlx::raw_sql(&back)).await.map(drop)
-}
-
 /// Whether a server does not know a statement: it is no vtgate then, whatever version it names.
 fn is_unknown_statement(error: &dyn DatabaseError) -> bool {
     let error = error.try_downcast_ref::<MySqlDatabaseError>();

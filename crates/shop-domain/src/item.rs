@@ -287,6 +287,8 @@ macro_rules! word_enum {
         impl $name {
             /// Every value, in the order of its declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// The words of all values.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
 
             /// The word in tables and in JSON.
             #[must_use]

@@ -67,7 +67,7 @@ crate::from_row!(Order {
     user_id,
     quantity,
     amount: "amount_cents",
-    currency = "(SELECT COALESCE(items.currency, code) FROM shop_currency LEFT JOIN items ON items.id = orders.item_id)",
+    currency = "(SELECT items.currency FROM items WHERE items.id = orders.item_id)",
     status,
     strategy,
     fence,

@@ -8,7 +8,7 @@ mod times;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -28,6 +28,8 @@ pub enum LockTime {
     RenewalLag,
 }
 
+/// Labels, each with its name.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 type HistogramMaker = fn() -> Histogram;
 
 /// Buckets from 0.5 ms to 16 s.
@@ -88,20 +90,20 @@ struct Registered {
 metrics! {
     /// The counts of all metrics.
     pub struct Counts {
-        purchases: Family<PurchaseLabels, Counter>, "purchases", "Purchases by strategy and outcome";
-        purchase_seconds: Family<StrategyLabel, Histogram, HistogramMaker>
+        purchases: Family<Labels<2>, Counter>, "purchases", "Purchases by strategy and outcome";
+        purchase_seconds: Family<Labels<1>, Histogram, HistogramMaker>
             = Family::new_with_constructor(PURCHASE_TIMES),
             "purchase" in Unit::Seconds, "Time of a purchase from admission to outcome";
-        arbiter_refusals: Family<StrategyLabel, Counter>,
+        arbiter_refusals: Family<Labels<1>, Counter>,
             "arbiter_refusals", "Orders that a strategy accepted and the arbiter refused";
-        arbiter_refusals_by_reason: Family<RefusalLabels, Counter>, "arbiter_refusals_by_reason",
+        arbiter_refusals_by_reason: Family<Labels<2>, Counter>, "arbiter_refusals_by_reason",
             "Orders that a strategy accepted and the arbiter refused, by reason";
         /// Transactions that the arbiter retried as a whole.
         pub arbiter_retries: Counter, "arbiter_retries", "Transactions that the arbiter retried";
         /// Retries that the arbiter left out, because its retry budget was used up.
         pub arbiter_retries_unaffordable: Counter, "arbiter_retries_unaffordable",
             "Retries left out because the retry budget was used up";
-        breakers: Family<DependencyLabel, Gauge>,
+        breakers: Family<Labels<1>, Gauge>,
             "breaker_open", "1 while the circuit breaker of a server is open";
         /// The ledger's servers.
         pub ledger: LedgerMetrics;
@@ -125,25 +127,25 @@ metrics! {
         /// Purchases refused as sold out from memory, without Redis or MySQL.
         pub sold_out_from_memory: Counter,
             "sold_out_from_memory", "Purchases refused as sold out without Redis or MySQL";
-        requests: Family<RequestLabels, Counter>,
+        requests: Family<(Labels<1>, [(&'static str, u16); 1]), Counter>,
             "http_requests", "HTTP requests by method and status";
         /// Open connections.
         pub connections: Gauge, "http_connections", "Open connections";
         /// Connections closed at once, because their address had too many open.
         pub connections_refused: Counter, "http_connections_refused",
             "Connections closed at once because their address had too many";
-        waiting_room: Family<AnswerLabel, Counter>,
+        waiting_room: Family<Labels<1>, Counter>,
             "waiting_room_answers", "Answers to requests for a purchase ticket";
-        waiting_room_exits: Family<ExitLabel, Counter>,
+        waiting_room_exits: Family<Labels<1>, Counter>,
             "waiting_room_exits", "Buyers who are out of a waiting room again";
-        rate_limited: Family<LimitLabels, Counter>,
+        rate_limited: Family<Labels<1>, Counter>,
             "http_rate_limited", "Requests answered with 429 rate_limited";
         /// Connections closed because the client did not read.
         pub slow_readers_dropped: Counter,
             "http_slow_readers_dropped", "Connections closed because the client did not read";
         /// Open event streams.
         pub streams: Gauge, "live_streams", "Open event streams";
-        job_runs: Family<JobLabels, Counter>, "job_runs", "Runs of background jobs by result";
+        job_runs: Family<Labels<2>, Counter>, "job_runs", "Runs of background jobs by result";
         /// Orders that expired unpaid.
         pub orders_expired: Counter, "orders_expired", "Orders that expired unpaid";
         /// Redis stock counters rebuilt from the ledger.
@@ -155,7 +157,7 @@ metrics! {
         /// Units that purchases took from a Redis stock counter and gave back unsold.
         pub counters_given_back: Counter, "counters_given_back",
             "Units that purchases took from Redis stock counters and gave back unsold";
-        queue_decided: Family<DecisionLabels, Counter>,
+        queue_decided: Family<Labels<1>, Counter>,
             "queue_decided", "Queued orders by the decision of the ledger";
         /// Orders in the Redis queues that wait or are being written, at the last poll.
         pub queue_waiting: Gauge, "queue_waiting", "Orders in the Redis queues";
@@ -164,13 +166,13 @@ metrics! {
             "queue_reclaimed", "Queued orders reclaimed from a slow consumer";
         /// Queued orders moved to the dead letters.
         pub queue_parked: Counter, "queue_parked", "Queued orders moved to the dead letters";
-        lock_events: Family<LockLabels, Gauge>,
+        lock_events: Family<Labels<3>, Gauge>,
             "lock", "Lock events since the start of the service";
-        lock_wait: Family<LockLabel, Times>,
+        lock_wait: Family<Labels<2>, Times>,
             "lock_wait" in Unit::Seconds, "Time from the call of a lock to its grant";
-        lock_hold: Family<LockLabel, Times>,
+        lock_hold: Family<Labels<2>, Times>,
             "lock_hold" in Unit::Seconds, "Time from the grant of a lock to its release";
-        lock_renewal_lag: Family<LockLabel, Times>,
+        lock_renewal_lag: Family<Labels<2>, Times>,
             "lock_renewal_lag" in Unit::Seconds, "Delay of lock renewals";
         /// The last audit of the recent sales.
         pub audit: AuditMetrics;
@@ -179,7 +181,7 @@ metrics! {
             "expiry_lag" in Unit::Seconds, "Time from the end of a hold to its expiry";
         /// The waiting lists.
         pub waiting: WaitingMetrics;
-        trace_spans: Family<SpanLabel, Counter>, "trace_spans",
+        trace_spans: Family<Labels<1>, Counter>, "trace_spans",
             "Spans of traces: sent, failed (the collector did not take them), dropped (too many waited)";
     }
 }
@@ -224,62 +226,64 @@ impl Metrics {
 impl Counts {
     /// Counts a purchase and its time.
     pub fn purchase_ended(&self, strategy: &'static str, outcome: &'static str, seconds: f64) {
-        self.purchases.get_or_create(&PurchaseLabels { strategy, outcome }).inc();
-        self.purchase_seconds.get_or_create(&StrategyLabel { strategy }).observe(seconds);
+        self.purchases.get_or_create(&[("strategy", strategy), ("outcome", outcome)]).inc();
+        self.purchase_seconds.get_or_create(&[("strategy", strategy)]).observe(seconds);
     }
 
     /// Counts an order that a strategy accepted and the arbiter refused.
     pub fn arbiter_refused(&self, strategy: &'static str, reason: &'static str) {
-        self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).inc();
-        self.arbiter_refusals_by_reason.get_or_create(&RefusalLabels { strategy, reason }).inc();
+        self.arbiter_refusals.get_or_create(&[("strategy", strategy)]).inc();
+        self.arbiter_refusals_by_reason
+            .get_or_create(&[("strategy", strategy), ("reason", reason)])
+            .inc();
     }
 
     /// The number of orders of a strategy that the arbiter has refused.
     #[must_use]
     pub fn arbiter_refusals_of(&self, strategy: &'static str) -> u64 {
-        self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
+        self.arbiter_refusals.get_or_create(&[("strategy", strategy)]).get()
     }
 
     /// Counts the ledger's decision about a queued order.
     pub fn queue_decided(&self, decision: &'static str) {
-        self.queue_decided.get_or_create(&DecisionLabels { decision }).inc();
+        self.queue_decided.get_or_create(&[("decision", decision)]).inc();
     }
 
     /// Counts a response.
     pub fn request_answered(&self, method: &'static str, status: u16) {
-        self.requests.get_or_create(&RequestLabels { method, status }).inc();
+        self.requests.get_or_create(&([("method", method)], [("status", status)])).inc();
     }
 
     /// Counts a request that a rate limit refused; `by` is `user` or `address`.
     pub fn rate_limited(&self, by: &'static str) {
-        self.rate_limited.get_or_create(&LimitLabels { by }).inc();
+        self.rate_limited.get_or_create(&[("by", by)]).inc();
     }
 
     /// Counts spans of traces: `sent`, `failed` or `dropped`.
     pub fn trace_spans(&self, result: &'static str, spans: usize) {
-        self.trace_spans.get_or_create(&SpanLabel { result }).inc_by(spans as u64);
+        self.trace_spans.get_or_create(&[("result", result)]).inc_by(spans as u64);
     }
 
     /// Counts an answer of the waiting room: `waiting`, `admitted` or `refused`.
     pub fn waiting_room_answered(&self, answer: &'static str) {
-        self.waiting_room.get_or_create(&AnswerLabel { answer }).inc();
+        self.waiting_room.get_or_create(&[("answer", answer)]).inc();
     }
 
     /// Counts buyers who are out of the waiting room: `bought`, `refused`, `left` or `expired`.
     pub fn waiting_room_left(&self, reason: &'static str, buyers: u64) {
         if buyers > 0 {
-            self.waiting_room_exits.get_or_create(&ExitLabel { reason }).inc_by(buyers);
+            self.waiting_room_exits.get_or_create(&[("reason", reason)]).inc_by(buyers);
         }
     }
 
     /// Sets whether the circuit breaker of a server is open.
     pub fn breaker_is_open(&self, dependency: &'static str, is_open: bool) {
-        self.breakers.get_or_create(&DependencyLabel { dependency }).set(is_open.into());
+        self.breakers.get_or_create(&[("dependency", dependency)]).set(is_open.into());
     }
 
     /// Counts a run of a background job.
     pub fn job_ran(&self, job: &'static str, result: &'static str) {
-        self.job_runs.get_or_create(&JobLabels { job, result }).inc();
+        self.job_runs.get_or_create(&[("job", job), ("result", result)]).inc();
     }
 
     /// Sets how many events of one type the locks of a kind have counted.
@@ -291,7 +295,9 @@ impl Counts {
         count: u64,
     ) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.lock_events.get_or_create(&LockLabels { kind, backend, event }).set(count);
+        self.lock_events
+            .get_or_create(&[("kind", kind), ("backend", backend), ("event", event)])
+            .set(count);
     }
 
     /// Sets the histogram of a duration of the locks of a kind. `below_us` has upper bounds in
@@ -311,7 +317,7 @@ impl Counts {
             LockTime::Hold => &self.lock_hold,
             LockTime::RenewalLag => &self.lock_renewal_lag,
         };
-        times.get_or_create(&LockLabel { kind, backend }).set(below_us, count, sum_us);
+        times.get_or_create(&[("kind", kind), ("backend", backend)]).set(below_us, count, sum_us);
     }
 }
 
@@ -364,7 +370,7 @@ metrics! {
 metrics! {
     /// What the last audit found. Clones share the values.
     pub struct AuditMetrics {
-        broken: Family<InvariantLabel, Gauge>, "audit_broken_items",
+        broken: Family<Labels<1>, Gauge>, "audit_broken_items",
             "Recent sales that break an invariant, by the last audit";
         /// Units that were sold beyond the stock, summed over the items.
         pub oversold: Gauge,
@@ -381,14 +387,14 @@ metrics! {
 impl AuditMetrics {
     /// Sets how many recent sales break an invariant.
     pub fn found(&self, invariant: &'static str, broken: i64) {
-        self.broken.get_or_create(&InvariantLabel { invariant }).set(broken);
+        self.broken.get_or_create(&[("invariant", invariant)]).set(broken);
     }
 }
 
 metrics! {
     /// The metrics of the waiting lists. Clones share the counts.
     pub struct WaitingMetrics {
-        places: Family<StatusLabel, Counter>, "waiting_list_places",
+        places: Family<Labels<1>, Counter>, "waiting_list_places",
             "Places in waiting lists by the status that this instance gave them";
         waiting: Gauge, "waiting_list_buyers", "Buyers who wait for a unit";
         offered: Gauge, "waiting_list_offers", "Units that are held for a buyer who waited";
@@ -400,7 +406,7 @@ metrics! {
 impl WaitingMetrics {
     /// Counts a place that got a status.
     pub fn changed(&self, status: &'static str) {
-        self.places.get_or_create(&StatusLabel { status }).inc();
+        self.places.get_or_create(&[("status", status)]).inc();
     }
 
     /// Sets the figures of all lists.
@@ -409,48 +415,4 @@ impl WaitingMetrics {
         self.offered.set(offered);
         self.idle.set(idle);
     }
-}
-
-/// Declares the labels of a metric.
-macro_rules! labels {
-    ($($(#[$doc:meta])* $name:ident { $($label:ident: $value:ty),+ })+) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-        struct $name {
-            $($label: $value),+
-        }
-    )+};
-}
-
-labels! {
-    /// The labels of a purchase.
-    PurchaseLabels { strategy: &'static str, outcome: &'static str }
-    /// The labels of an arbiter's refusal.
-    RefusalLabels { strategy: &'static str, reason: &'static str }
-    /// One label: the strategy.
-    StrategyLabel { strategy: &'static str }
-    /// The labels of a request.
-    RequestLabels { method: &'static str, status: u16 }
-    /// The labels of a background job's run.
-    JobLabels { job: &'static str, result: &'static str }
-    /// The labels of a counter of lock events.
-    LockLabels { kind: &'static str, backend: &'static str, event: &'static str }
-    /// The labels of a lock.
-    LockLabel { kind: &'static str, backend: &'static str }
-    /// One label: what the ledger decided about a queued order.
-    DecisionLabels { decision: &'static str }
-    /// One label: whether the limit is per user or per address.
-    LimitLabels { by: &'static str }
-    /// One label: the answer of the waiting room.
-    AnswerLabel { answer: &'static str }
-    /// One label: how a buyer left the waiting room.
-    ExitLabel { reason: &'static str }
-    /// One label: an invariant of the audit.
-    InvariantLabel { invariant: &'static str }
-    /// One label: the server.
-    DependencyLabel { dependency: &'static str }
-    /// One label: the end of a span.
-    SpanLabel { result: &'static str }
-    /// One label: what became of a place in a waiting list.
-    StatusLabel { status: &'static str }
 }

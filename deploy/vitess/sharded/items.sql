@@ -170,11 +170,6 @@ CREATE TABLE `running_requests` (
   PRIMARY KEY (`user_id`,`item_id`,`request_key`,`instance`),
   KEY `running_requests_expires_at` (`expires_at`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;
-CREATE TABLE `shop_currency` (
-  `id` tinyint NOT NULL,
-  `code` char(3) CHARACTER SET ascii COLLATE ascii_general_ci NOT NULL,
-  PRIMARY KEY (`id`)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;
 CREATE TABLE `stock` (
   `item_id` bigint NOT NULL,
   `total` bigint NOT NULL,

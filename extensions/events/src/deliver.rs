@@ -176,7 +176,7 @@ impl Service<'_> {
             let first = self.endpoint.delivered + 1;
             let limit = self.deliverer.settings.batch_max;
             let read = event_log::read(self.claim.pool, first, i64::MAX, limit).await?;
-            self.read = self.filter.apply(read, self.deliverer.core.currency);
+            self.read = self.filter.apply(read);
         }
         let Cut { events, last } = cut(&mut self.read, self.limit);
         let Some(last) = last else { return Ok(Step::Idle) };
@@ -209,7 +209,7 @@ impl Service<'_> {
         let limit = u32::try_from(events_max).unwrap_or(u32::MAX);
         let events = event_log::read(self.claim.pool, replay.next, replay.last, limit).await?;
         hold!("replay-read", self.endpoint.id.get());
-        let mut events = self.filter.apply(events, self.deliverer.core.currency);
+        let mut events = self.filter.apply(events);
         let Cut { events, last } = cut(&mut events, events_max);
         // A replay moves on under the claim alone: whoever has lost it may have an old filter.
         let (Some(first), Some(last)) = (events.first(), last) else {
@@ -352,7 +352,6 @@ fn cut(read: &mut VecDeque<FilteredEvent>, limit: usize) -> Cut {
 
 #[cfg(test)]
 mod tests {
-    use shop_domain::Currency;
     use time::OffsetDateTime;
 
     use super::*;
@@ -367,7 +366,7 @@ mod tests {
     fn a_message_has_few_events_and_few_bytes_but_one_at_least() {
         let positions = |sizes: &[usize], limit| {
             let events = sizes.iter().zip(1..).map(|(&bytes, position)| event(position, bytes));
-            let mut events = Filter::default().apply(events.collect(), Currency::USD);
+            let mut events = Filter::default().apply(events.collect());
             cut(&mut events, limit).events.len()
         };
         assert_eq!(positions(&[10; 5], 3), 3);

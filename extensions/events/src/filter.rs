@@ -75,21 +75,16 @@ impl Filter {
         stored.map_or_else(|| Some(Self::default()), |text| serde_json::from_str(text).ok())
     }
 
-    /// Filters events of the log. Orders of builds that wrote no currency are in that of the shop.
-    pub(super) fn apply(
-        &self,
-        events: Vec<LoggedEvent>,
-        shop_currency: Currency,
-    ) -> VecDeque<FilteredEvent> {
-        let filtered = events.into_iter().map(|event| FilteredEvent {
-            position: event.position,
-            event: self.part_of(event, shop_currency),
-        });
+    /// Filters events of the log.
+    pub(super) fn apply(&self, events: Vec<LoggedEvent>) -> VecDeque<FilteredEvent> {
+        let filtered = events
+            .into_iter()
+            .map(|event| FilteredEvent { position: event.position, event: self.part_of(event) });
         filtered.collect()
     }
 
     /// The part of an event that matches; `None` when nothing of it does.
-    fn part_of(&self, mut event: LoggedEvent, shop_currency: Currency) -> Option<LoggedEvent> {
+    fn part_of(&self, mut event: LoggedEvent) -> Option<LoggedEvent> {
         if !self.types.is_empty() && !self.types.contains(&event.kind) {
             return None;
         }
@@ -102,8 +97,7 @@ impl Filter {
         };
         let mut matches = false;
         for changes in data.values_mut().filter_map(Value::as_array_mut) {
-            changes
-                .retain(|change| self.has_item(change) && self.has_currency(change, shop_currency));
+            changes.retain(|change| self.has_item(change) && self.has_currency(change));
             matches |= !changes.is_empty();
         }
         event.payload = Value::Object(data).to_string();
@@ -116,12 +110,9 @@ impl Filter {
         self.items.is_empty() || named(change) || lines.is_some_and(|lines| lines.iter().any(named))
     }
 
-    fn has_currency(&self, change: &Value, shop_currency: Currency) -> bool {
-        let has_money = change.get("amount_cents").is_some();
-        let of_shop = has_money.then_some(shop_currency.as_str());
-        let currency = change["currency"].as_str().or(of_shop);
+    fn has_currency(&self, change: &Value) -> bool {
         let named = |code: &str| self.currencies.iter().any(|one| one == code);
-        self.currencies.is_empty() || currency.is_some_and(named)
+        self.currencies.is_empty() || change["currency"].as_str().is_some_and(named)
     }
 }
 
@@ -141,18 +132,17 @@ mod tests {
             payload: data.to_string(),
             created_at: OffsetDateTime::UNIX_EPOCH,
         };
-        let part = filter.part_of(event, Currency::USD)?;
+        let part = filter.part_of(event)?;
         Some(serde_json::from_str(&part.payload).expect("JSON"))
     }
 
     #[test]
     fn an_endpoint_gets_the_part_of_an_event_that_its_filter_names() {
-        let order = |id: i64, item: i64, currency: Option<&str>| json!({ "id": id, "item_id": item, "amount_cents": 5, "currency": currency });
-        let (yen, old) =
-            (order(1, 7, Some("JPY")), json!({ "id": 2, "item_id": 8, "amount_cents": 5 }));
-        let mut cart = order(3, 9, Some("JPY"));
+        let order = |id: i64, item: i64, currency: &str| json!({ "id": id, "item_id": item, "currency": currency });
+        let (yen, dollars) = (order(1, 7, "JPY"), order(2, 8, "USD"));
+        let mut cart = order(3, 9, "JPY");
         cart["lines"] = json!([{ "item_id": 9 }, { "item_id": 10 }]);
-        let data = json!({ "orders": [yen, old, cart] });
+        let data = json!({ "orders": [yen, dollars, cart] });
         let got = |filter: Value| {
             let part = part(&filter, "orders.changed", &data)?;
             let ids = part["orders"].as_array().expect("orders").iter();

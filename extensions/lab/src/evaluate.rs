@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use ledger_audit::{
-    Answer, Expectation, Faults, Finding, History, InTime, Ledger, Order, Outcome, RecordJudgement,
+    Answer, Expectation, Faults, Finding, History, InTime, Judgement, Ledger, Order, Outcome,
     State, judge_in_time, judge_record,
 };
 
@@ -117,7 +117,7 @@ fn add_examples<const N: usize>(violations: &mut Vec<String>, found: [Faults; N]
 
 /// What the audit of load tests says about the record of answers and about the order of time (I16):
 /// whoever was told "sold out" could be told so at that time.
-fn judged(evidence: &Evidence<'_>) -> (RecordJudgement, Vec<Finding>) {
+fn judged(evidence: &Evidence<'_>) -> (Judgement, Vec<Finding>) {
     let requests = evidence.answers.iter().map(|answer| (answer.key.as_deref(), answer.buyer));
     let buyers: HashMap<_, _> = requests.collect();
     let orders = evidence.orders.iter().map(|order| Order {

@@ -206,7 +206,7 @@ fn named_faults(audit: &Judgement) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use ledger_audit::{Faults, Finding, State, UnknownOutcomes};
+    use ledger_audit::{Faults, Finding, State};
     use serde_json::json;
 
     use super::*;
@@ -220,18 +220,12 @@ mod tests {
             detail: String::new(),
             examples: Vec::new(),
         };
-        let none = Faults::default;
         Judgement {
             findings: vec![finding],
             units_live: 3,
             units_accepted: 3,
-            oversold: Faults { count: oversold, ..none() },
-            undersold: none(),
-            lost: none(),
-            phantom: none(),
-            duplicates: none(),
-            over_limit: none(),
-            unknown: UnknownOutcomes::default(),
+            oversold: Faults { count: oversold, ..Faults::default() },
+            ..Judgement::default()
         }
     }
 

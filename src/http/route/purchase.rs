@@ -126,13 +126,14 @@ pub fn document_options(document: &mut OpenApi) {
     let purchase = document.paths.paths.get_mut(PATH).and_then(|path| path.post.as_mut());
     for parameter in purchase.and_then(|post| post.parameters.as_mut()).into_iter().flatten() {
         let RefOr::T(parameter) = parameter else { continue };
-        let words: Vec<&str> = match parameter.name.as_str() {
-            "store" => Store::ALL.iter().map(|word| word.as_str()).collect(),
-            "scope" => Scope::ALL.iter().map(|word| word.as_str()).collect(),
-            "wait" => WaitFor::ALL.iter().map(|word| word.as_str()).collect(),
+        let words = match parameter.name.as_str() {
+            "store" => Store::WORDS,
+            "scope" => Scope::WORDS,
+            "wait" => WaitFor::WORDS,
             _ => continue,
         };
-        let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
+        let schema =
+            ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.to_vec()));
         parameter.schema = Some(schema.into());
     }
 }

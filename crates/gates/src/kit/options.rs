@@ -97,28 +97,24 @@ impl Options {
     pub fn read<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, OptionsError> {
-        let mut store = None;
-        let mut scope = None;
-        let mut wait = None;
+        let mut options = Self::default();
+        let mut given = Vec::new();
         for (name, value) in pairs {
             match name {
-                "store" => set(&mut store, name, value, Store::parse, Store::ALL, Store::as_str)?,
-                "scope" => set(&mut scope, name, value, Scope::parse, Scope::ALL, Scope::as_str)?,
-                "wait" => {
-                    set(&mut wait, name, value, WaitFor::parse, WaitFor::ALL, WaitFor::as_str)?;
-                }
+                "store" => options.store = word(name, value, Store::parse, Store::WORDS)?,
+                "scope" => options.scope = Some(word(name, value, Scope::parse, Scope::WORDS)?),
+                "wait" => options.wait = word(name, value, WaitFor::parse, WaitFor::WORDS)?,
                 _ => {
                     let why = "the parameters are store, scope and wait";
                     return Err(OptionsError(why.to_owned()));
                 }
             }
+            if given.contains(&name) {
+                return Err(OptionsError(format!("{name} is given twice")));
+            }
+            given.push(name);
         }
-        let default = Self::default();
-        Ok(Self {
-            store: store.unwrap_or(default.store),
-            scope,
-            wait: wait.unwrap_or(default.wait),
-        })
+        Ok(options)
     }
 
     /// Whether a buyer may choose these on an item of the shop. How a request waits and what it locks decide how many
@@ -135,22 +131,13 @@ impl Options {
     }
 }
 
-fn set<T: Copy>(
-    slot: &mut Option<T>,
+fn word<T>(
     name: &str,
     value: &str,
     parse: fn(&str) -> Option<T>,
-    all: &[T],
-    word: fn(T) -> &'static str,
-) -> Result<(), OptionsError> {
-    let parsed = parse(value).ok_or_else(|| {
-        let words: Vec<_> = all.iter().map(|one| word(*one)).collect();
-        OptionsError(format!("{name} is one of {}", words.join(", ")))
-    })?;
-    match slot.replace(parsed) {
-        None => Ok(()),
-        Some(_) => Err(OptionsError(format!("{name} is given twice"))),
-    }
+    words: &[&str],
+) -> Result<T, OptionsError> {
+    parse(value).ok_or_else(|| OptionsError(format!("{name} is one of {}", words.join(", "))))
 }
 
 #[cfg(test)]

@@ -5,15 +5,12 @@ use std::collections::{HashMap, HashSet};
 use super::purchase::{Index, Purchase};
 use crate::{Faults, UnknownOutcomes};
 
-/// Where each new order came from.
-pub struct Attribution {
-    pub phantom: Faults,
-    pub despite_refusal: Faults,
-    pub unknown: UnknownOutcomes,
-}
-
-/// I9 and I11: each new order belongs to an accepted purchase, or to one of unknown outcome.
-pub fn attribute(purchases: &[Purchase<'_>], index: &Index<'_>) -> Attribution {
+/// I9 and I11: each new order belongs to an accepted purchase, or to one of unknown outcome. Returns the orders without a
+/// request, those of refused ones, and what became of the unknown ones.
+pub fn attribute(
+    purchases: &[Purchase<'_>],
+    index: &Index<'_>,
+) -> (Faults, Faults, UnknownOutcomes) {
     let mut phantom = Faults::default();
     let mut despite_refusal = Faults::default();
     let mut accepted_ids: HashSet<(i64, &str)> = HashSet::new();
@@ -74,7 +71,7 @@ pub fn attribute(purchases: &[Purchase<'_>], index: &Index<'_>) -> Attribution {
         ));
     }
     resolve_unknown(purchases, index, &mut unknown);
-    Attribution { phantom, despite_refusal, unknown }
+    (phantom, despite_refusal, unknown)
 }
 
 /// Asks the ledger what purchases without a definite answer did.

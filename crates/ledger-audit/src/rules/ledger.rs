@@ -3,18 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::fences;
-use crate::{Evidence, Faults, Finding, Ledger, Movement, Order, Stock};
-
-/// What the ledger's rules found.
-pub struct LedgerJudgement {
-    pub findings: Vec<Finding>,
-    pub units_live: i64,
-    pub oversold: Faults,
-    pub over_limit: Faults,
-}
+use crate::{Evidence, Faults, Finding, Judgement, Ledger, Movement, Order, Stock};
 
 /// Judges I1 to I7.
-pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> LedgerJudgement {
+pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> Judgement {
     let ledger = evidence.after;
     let units_live = units(ledger, Order::is_live);
     let beyond = (units_live - evidence.stock).max(units_accepted_beyond(evidence)).max(0);
@@ -35,7 +27,7 @@ pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> LedgerJudgement {
             "this audit speaks HTTP and SQL only; see the service's own audit",
         ),
     ];
-    LedgerJudgement { findings, units_live, oversold, over_limit }
+    Judgement { findings, units_live, oversold, over_limit, ..Judgement::default() }
 }
 
 /// Units of orders that fulfil `which`.

@@ -5,33 +5,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::attribution::{Attribution, attribute};
+use super::attribution::attribute;
 use super::purchase::{Index, Purchase, index, purchases};
 use super::undersold::{sold_out, undersold};
 use crate::report::EXAMPLES_MAX;
-use crate::{Answer, Evidence, Faults, Finding, UnknownOutcomes};
-
-/// What the comparison found.
-pub struct RecordJudgement {
-    pub findings: Vec<Finding>,
-    pub units_accepted: i64,
-    pub undersold: Faults,
-    pub lost: Faults,
-    /// Orders that are not as their accepted answers said.
-    pub altered: Faults,
-    pub phantom: Faults,
-    /// Orders of requests that were refused.
-    pub despite_refusal: Faults,
-    pub duplicates: Faults,
-    pub unknown: UnknownOutcomes,
-}
+use crate::{Answer, Evidence, Faults, Finding, Judgement};
 
 /// Judges I8 to I12.
-pub fn judge(evidence: &Evidence<'_>) -> RecordJudgement {
+pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let purchases = purchases(evidence.answers);
     let index = index(evidence);
     let (lost, altered) = accepted_in_ledger(evidence, &purchases, &index);
-    let Attribution { phantom, despite_refusal, unknown } = attribute(&purchases, &index);
+    let (phantom, despite_refusal, unknown) = attribute(&purchases, &index);
     let duplicates = duplicates(&purchases, &index);
     let undersold = undersold(evidence);
     let accepted = purchases.iter().filter(|purchase| purchase.accepted().is_some()).count();
@@ -62,7 +47,7 @@ pub fn judge(evidence: &Evidence<'_>) -> RecordJudgement {
     ];
     let units_accepted =
         purchases.iter().filter_map(Purchase::accepted).map(|answer| answer.units(evidence)).sum();
-    RecordJudgement {
+    Judgement {
         findings,
         units_accepted,
         undersold,
@@ -72,6 +57,7 @@ pub fn judge(evidence: &Evidence<'_>) -> RecordJudgement {
         despite_refusal,
         duplicates,
         unknown,
+        ..Judgement::default()
     }
 }
 

@@ -7,7 +7,7 @@ use time::Duration;
 use super::{read_back, rfc3339};
 use crate::rows::account::actions::{self, Actor};
 use crate::rows::item::draws::{self, micros};
-use crate::rows::item::items::{self, ItemUpdate, StockedItem};
+use crate::rows::item::items::{self, StockedItem};
 use crate::rows::item::limit_groups;
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::work::item_permit::ItemPermit;
@@ -115,7 +115,9 @@ async fn edit_in(
         Some(variant) => variant.clone(),
         None => item.variant.as_ref().map(NewVariant::from),
     };
-    let update = ItemUpdate {
+    let limit_group =
+        edit.limit_group.unwrap_or_else(|| item.limit_group.as_ref().map(|group| group.id));
+    let edited = Item {
         window,
         paused: edit.paused.unwrap_or(item.paused),
         waiting_room: edit.waiting_room.unwrap_or(item.waiting_room),
@@ -123,32 +125,28 @@ async fn edit_in(
         offer_seconds: edit.offer_seconds.unwrap_or(item.offer_seconds),
         extend_seconds: edit.extend_seconds.unwrap_or(item.extend_seconds),
         return_seconds: edit.return_seconds.unwrap_or(item.return_seconds),
-        limit_group: edit
-            .limit_group
-            .unwrap_or_else(|| item.limit_group.as_ref().map(|group| group.id)),
-        variant: variant.as_ref(),
-        strategy: edit.strategy.as_deref().unwrap_or(&item.strategy),
+        strategy: edit.strategy.as_ref().unwrap_or(&item.strategy).clone(),
         currency: edit.currency.unwrap_or(item.currency),
+        ..Item::clone(&item)
     };
     let fixed_from = actor.now + CURRENCY_FIXED_BEFORE;
-    let has_begun = [item.window, update.window].iter().any(|it| it.starts_at() <= fixed_from);
-    if update.currency != item.currency && (has_begun || items::has_orders(transaction, id).await?)
+    let has_begun = [item.window, window].iter().any(|it| it.starts_at() <= fixed_from);
+    if edited.currency != item.currency && (has_begun || items::has_orders(transaction, id).await?)
     {
         return Err(Rollback::Refused(EditError::CurrencyFixed));
     }
-    items::update(transaction, id, &update).await?;
-    if let Some(group) = update.limit_group {
+    items::update(transaction, &edited, limit_group, variant.as_ref()).await?;
+    if let Some(group) = limit_group {
         limit_groups::add_item(transaction, group, id).await?;
     }
-    if item.draw.is_some() && update.paused != item.paused {
+    if item.draw.is_some() && edited.paused != item.paused {
         stock_lock::lock(transaction, permit).await?;
         draws::note_pause(transaction, id).await?;
     }
     let change = change_stock(transaction, permit, edit, line, actor).await?;
     let detail = edit_json(edit);
     actions::record(transaction, actor, "item_edited", Some(id), &detail).await?;
-    let edited = read_back(transaction, id).await?;
-    Ok((edited, change))
+    Ok((read_back(transaction, id).await?, change))
 }
 
 /// Refuses an edit after which a draw would offer no unit: that needs an offer time, and an open sale after the round.

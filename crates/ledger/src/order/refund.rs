@@ -76,7 +76,8 @@ pub async fn note_message(
                 Some(payment) => add_refund(transaction, &payment, received).await,
                 // The refund is told before the payment: the payment must not pay.
                 None => {
-                    payments::insert_refund_alone(transaction, received).await?;
+                    payments::insert(transaction, received, (PaymentStatus::Refunded, None))
+                        .await?;
                     Ok(RefundResult::Refunded)
                 }
             }

@@ -15,7 +15,7 @@ use super::tables::TABLES;
 use mysql_connection::limits::{LONG_READ_MAX, ended_by_server};
 use mysql_connection::statement::in_list;
 use mysql_connection::{Database, begin_on, session, within};
-use shop_domain::audit::Facts;
+use shop_domain::audit::{Counted, Facts};
 use shop_domain::{ItemId, OrderId};
 
 /// Recent sales that are read by one statement.
@@ -87,13 +87,39 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
     let first: Option<i64> = first;
     let group: Option<i64> = group;
     let groups: Vec<i64> = all_of(connection, GROUPS, id.get()).await?;
-    let in_groups = group_faults(connection, &groups).await?;
     let restocked = count(connection, RESTOCKED, &[id.get()]).await?;
 
     let statement = ended_by_server(UNITS_ORDERED);
     let (orders, units_sold, units_held) =
         sqlx::query_as(&statement).bind(id.get()).fetch_one(&mut *connection).await?;
 
+    let limits = [id.get(), limit.into()];
+    let open = count(connection, OFFERS_OPEN, &[id.get()]).await?;
+    let mut counted: Vec<Counted> = vec![
+        ("I2", "buyers over the limit", count(connection, BUYERS_OVER_LIMIT, &limits).await?),
+        ("I6", "orders below a fence accepted before", fences_fallen(connection, id).await?),
+        (
+            "I13",
+            "units offered or open offers without the other",
+            open.saturating_sub(offered).abs(),
+        ),
+        ("I13", "places overtaken", places_overtaken(connection, id).await?),
+        ("I20", "lines without the others", orders_halved(connection, id).await?),
+        ("I22", "orders paid wrongly", orders_paid_wrongly(connection, id).await?),
+    ];
+    for (invariant, what, statement) in COUNTED {
+        // It asks for nothing but the item.
+        let ids = vec![id.get(); statement.matches('?').count()];
+        counted.push((invariant, what, count(connection, statement, &ids).await?));
+    }
+    if group.is_some() || !groups.is_empty() {
+        let (over_limit, miscounted) = group_faults(connection, &groups).await?;
+        counted.push(("I14", "buyers over the limit", over_limit));
+        counted.push(("I14", "miscounted", miscounted));
+    }
+    if let Some(wrong) = draw::places_wrong(connection, id).await? {
+        counted.push(("I21", "places wrong", wrong));
+    }
     Ok(Some(Facts {
         item_id: id,
         arbiter,
@@ -104,26 +130,8 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         units_sold,
         units_held,
         orders,
-        buyers_over_limit: count(connection, BUYERS_OVER_LIMIT, &[id.get(), limit.into()]).await?,
-        buyers_miscounted: count(connection, BUYERS_MISCOUNTED, &[id.get(), id.get()]).await?,
         movements_sum: count(connection, MOVEMENTS_SUM, &[id.get()]).await?,
-        orders_without_their_movements: count(connection, ORDERS_UNMOVED, &[id.get()]).await?,
-        movements_without_order: count(connection, MOVEMENTS_ORPHANED, &[id.get()]).await?,
-        give_backs_wrong: count(connection, GIVE_BACKS_WRONG, &[id.get()]).await?,
-        fences_fallen: fences_fallen(connection, id).await?,
-        fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get(); 2]).await?,
-        fences_not_compared: count(connection, FENCES_NOT_COMPARED, &[id.get()]).await?,
-        offers_open: count(connection, OFFERS_OPEN, &[id.get()]).await?,
-        offers_without_their_orders: count(connection, OFFERS_UNMATCHED, &[id.get(); 3]).await?,
-        places_overtaken: places_overtaken(connection, id).await?,
-        waiting_in_vain: count(connection, WAITING_IN_VAIN, &[id.get()]).await?,
-        is_grouped: group.is_some() || !groups.is_empty(),
-        group_buyers_over_limit: in_groups.over_limit,
-        group_buyers_miscounted: in_groups.miscounted,
-        orders_halved: orders_halved(connection, id).await?,
-        draw_places_wrong: draw::places_wrong(connection, id).await?,
-        orders_mispriced: count(connection, ORDERS_MISPRICED, &[id.get()]).await?,
-        orders_paid_wrongly: orders_paid_wrongly(connection, id).await?,
+        counted,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
@@ -205,22 +213,15 @@ async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
     Ok(fallen)
 }
 
-/// The buyers of groups who have too much, or are counted wrongly.
-#[derive(Default)]
-struct GroupFaults {
-    over_limit: i64,
-    miscounted: i64,
-}
-
-/// Compares the live orders of buyers in these groups with their counts and with the limits. Of very many buyers
-/// without a count, not all are found.
+/// Compares the live orders of buyers in these groups with the limits and with their counts, and counts the buyers who
+/// have too much and those who are counted wrongly. Of very many buyers without a count, not all are found.
 ///
 /// The orders are read item by item: where items are in shards, those of a group may lie apart from its counts.
 async fn group_faults(
     connection: &mut MySqlConnection,
     groups: &[i64],
-) -> sqlx::Result<GroupFaults> {
-    let mut faults = GroupFaults::default();
+) -> sqlx::Result<(i64, i64)> {
+    let (mut over_limit, mut miscounted) = (0, 0);
     for group in groups.iter().copied() {
         let limit = all_of::<u32>(connection, GROUP_LIMIT, group).await?.pop();
         let items: Vec<i64> = all_of(connection, GROUP_ITEMS, group).await?;
@@ -241,15 +242,15 @@ async fn group_faults(
                 }
             }
             let is_over = |units: &&i64| limit.is_some_and(|limit| **units > i64::from(limit));
-            faults.over_limit += bought.values().filter(is_over).map(|_| 1).sum::<i64>();
+            over_limit += bought.values().filter(is_over).map(|_| 1).sum::<i64>();
             for (buyer, units) in counts {
                 *bought.entry(buyer).or_default() -= units;
             }
             let is_wrong = |difference: &&i64| **difference != 0;
-            faults.miscounted += bought.values().filter(is_wrong).map(|_| 1).sum::<i64>();
+            miscounted += bought.values().filter(is_wrong).map(|_| 1).sum::<i64>();
         }
     }
-    Ok(faults)
+    Ok((over_limit, miscounted))
 }
 
 /// Reads all values of a statement with one number in it.
@@ -399,6 +400,19 @@ const LINES: &str = "SELECT orders.id, orders.status, orders.user_id, orders.lin
      taken.order_id IS NOT NULL AS is_taken FROM orders LEFT JOIN stock_movements AS taken \
      ON taken.item_id = orders.item_id AND taken.order_id = orders.id AND taken.reason = 'sold'";
 
+/// What else breaks an invariant: a statement counts it for an item.
+const COUNTED: [(&str, &str, &str); 9] = [
+    ("I2", "miscounted", BUYERS_MISCOUNTED),
+    ("I4", "orders without their movements", ORDERS_UNMOVED),
+    ("I4", "movements without an order", MOVEMENTS_ORPHANED),
+    ("I5", "wrong", GIVE_BACKS_WRONG),
+    ("I6", "above the accepted fence", FENCES_ABOVE),
+    ("I6", "not compared", FENCES_NOT_COMPARED),
+    ("I13", "offers or orders without the other", OFFERS_UNMATCHED),
+    ("I13", "wait in vain", WAITING_IN_VAIN),
+    ("I22", "orders at another price", ORDERS_MISPRICED),
+];
+
 const STOCK: &str = "SELECT total, available, offered, first_stock, arbiter, per_buyer_limit, limit_group_id \
      FROM stock JOIN items ON items.id = item_id WHERE item_id = ?";
 
@@ -447,14 +461,11 @@ const GIVE_BACKS_WRONG: &str = "SELECT COUNT(*) FROM orders \
      WHERE orders.item_id = ? AND status IN ('cancelled', 'expired') \
        AND (moves.delta IS NULL OR moves.delta <> quantity)";
 
-/// Orders whose fence or sequence is above that of their counter. Orders written before writes were
-/// counted do not name their counter.
+/// Orders whose fence or sequence is above that of their counter.
 const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
      LEFT JOIN fences ON fences.item_id = orders.item_id AND fences.backend = orders.fence_backend \
-     WHERE orders.item_id = ? AND CASE WHEN fence_sequence > 0 THEN \
-       orders.fence > COALESCE(fences.fence, 0) OR fence_sequence > COALESCE(accepted_writes, 0) \
-     WHEN fence_sequence = 0 THEN orders.fence > COALESCE((SELECT MAX(others.fence) \
-       FROM fences AS others WHERE others.item_id = ?), 0) END";
+     WHERE orders.item_id = ? AND (orders.fence > COALESCE(fences.fence, 0) \
+       OR fence_sequence > COALESCE(accepted_writes, 0))";
 
 /// Orders with a fence that were written without its comparison.
 const FENCES_NOT_COMPARED: &str = "SELECT COUNT(*) FROM orders \

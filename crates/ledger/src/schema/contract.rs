@@ -7,7 +7,7 @@ use mysql_connection::statement::{Binds, Read};
 use shop_domain::ItemId;
 
 /// Tables that only earlier builds use.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "archives",
     "archived_orders",
     "archived_movements",
@@ -18,6 +18,7 @@ const TABLES: [&str; 10] = [
     "item_homes",
     "item_moves",
     "kept_rows",
+    "shop_currency",
 ];
 /// Columns that only earlier builds use, each with its table.
 const COLUMNS: [(&str, &str); 3] =

@@ -10,13 +10,11 @@ mod state;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
 
-use crate::rows::account::users;
-use crate::rows::item::items;
 use crate::work::monitor::is_writable;
 use crate::write::order_routine;
 use mysql_connection::named_lock::NamedLock;
 use mysql_connection::statement::Read;
-use mysql_connection::{Database, Shards, answered, hosts, replication, session, shards};
+use mysql_connection::{Database, Shards, answered, hosts, replication, session};
 
 pub use migrations::MIGRATIONS;
 pub use state::{SchemaState, enforces_constraints, newest_version, schema_state};
@@ -30,8 +28,6 @@ pub struct SchemaOptions {
     pub url: String,
     /// Whether [`migrate`] makes the procedure of an order.
     pub order_routine: bool,
-    /// The currency of items of builds that knew none: [`migrate`] writes it down once.
-    pub currency: String,
 }
 
 /// Creates the database of the URL if it is missing and brings its schema up to date, as far as earlier builds
@@ -128,14 +124,8 @@ async fn migrate_on(
     }
     if found.count() > 0 {
         // The tables of items were made in the shards, with all else of what follows; docs/vitess.md.
-        let set = async |shard: &mut MySqlConnection| {
-            items::set_shop_currency(shard, &options.currency).await
-        };
-        let currency = shards::in_each(&mut *connection, set);
-        return currency.await.map_err(|error| migration_failed(&error));
+        return Ok(());
     }
-    let currency = items::set_shop_currency(&mut *connection, &options.currency);
-    currency.await.map_err(|error| migration_failed(&error))?;
     let indexed = async {
         order_indexes::expand(connection).await?;
         if is_new { contract::contract(connection).await } else { Ok(()) }
@@ -147,8 +137,7 @@ async fn migrate_on(
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
     }
-    let filled = users::fill_skeletons(pool).await;
-    filled.map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
+    Ok(())
 }
 
 async fn contract_on(connection: &mut MySqlConnection) -> Result<(), String> {

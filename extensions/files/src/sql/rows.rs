@@ -90,7 +90,6 @@ const ITEMS_TOGETHER_MAX: u32 = 10_000;
 struct ItemsTogether {
     after: i64,
     until: i64,
-    /// Of the items that have one of their own.
     currencies: HashMap<i64, Currency>,
 }
 
@@ -105,12 +104,11 @@ impl ItemsTogether {
         selection.restrict_item(&mut query, "id");
         query.push(" ORDER BY id LIMIT ").push_bind(ITEMS_TOGETHER_MAX);
         let read = query.build_query_as().fetch_all(connection);
-        let items: Vec<(i64, Option<Currency>)> = within(LONG_READ_MAX, read).await?;
+        let items: Vec<(i64, Currency)> = within(LONG_READ_MAX, read).await?;
         // With the last items come rows of items that are missing.
         let is_full = items.len() == ITEMS_TOGETHER_MAX as usize;
         let until = items.last().filter(|_| is_full).map_or(i64::MAX, |(id, _)| *id);
-        let currencies = items.into_iter().filter_map(|(id, currency)| Some((id, currency?)));
-        Ok(Self { after, until, currencies: currencies.collect() })
+        Ok(Self { after, until, currencies: items.into_iter().collect() })
     }
 
     /// Adds conditions for rows of these items.
@@ -143,8 +141,6 @@ pub async fn order_sums(
     selection: Selection,
 ) -> sqlx::Result<Vec<OrderSum>> {
     type OfItem = (i64, Text, i64, i64, i64);
-    let of_shop = sqlx::query_scalar("SELECT code FROM shop_currency");
-    let of_shop: Currency = of_shop.one(&mut *connection).await?;
     let mut sums: BTreeMap<(String, &str), OrderSum> = BTreeMap::new();
     let mut after = i64::MIN;
     while after < i64::MAX {
@@ -159,7 +155,7 @@ pub async fn order_sums(
         let read = query.build_query_as().fetch_all(&mut *connection);
         let of_items: Vec<OfItem> = within(LONG_READ_MAX, read).await?;
         for (item, Text(status), count, quantity, amount_cents) in of_items {
-            let currency = items.currencies.get(&item).copied().unwrap_or(of_shop);
+            let Some(&currency) = items.currencies.get(&item) else { continue };
             let none = OrderSum { status, currency, count: 0, quantity: 0, amount_cents: 0 };
             let sum = sums.entry((none.status.clone(), currency.as_str())).or_insert(none);
             sum.count = sum.count.saturating_add(count);
@@ -331,8 +327,7 @@ pub async fn sales(
     let paid = sum("amount_cents", "paid");
     let mut query = QueryBuilder::new(format!(
         "SELECT items.id, name, kind, strategy, price_cents, \
-         COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
-         starts_at, ends_at, total, available, offered, \
+         currency, starts_at, ends_at, total, available, offered, \
          (SELECT COUNT(*) FROM orders WHERE item_id = items.id) AS orders, \
          {held} AS held, {sold} AS sold, {paid} AS paid_cents, \
          description, image_url, per_buyer_limit, unpaid_max, hold_seconds, arbiter, waiting_room, \

@@ -7,14 +7,12 @@ use super::sessions;
 use mysql_connection::statement::{Binds, Read, Write};
 use mysql_connection::{Database, Fault, confirmed, is_taken_id, transact, with_new_id};
 use shop_domain::columns::Text;
-use shop_domain::{UserId, Username, username};
+use shop_domain::{UserId, Username};
 
 /// Reads accounts with the generation of their sessions.
 const SELECT: &str = "SELECT id, username_folded, password_hash, role, demo, \
      generation \
      FROM users LEFT JOIN session_generations ON user_id = id";
-/// Older accounts whose skeletons are filled in by one read.
-const FILL_MAX: u32 = 500;
 
 /// The columns of a new account.
 #[derive(Clone, Copy, Debug)]
@@ -150,38 +148,3 @@ from_row!(Account {
     id, username_folded as Text, password_hash, role, demo,
     generation as Option<u32> => Option::unwrap_or_default,
 });
-
-/// Computes the skeletons of accounts that were made before skeletons existed. Where two of them
-/// look alike, the older one gets it; the other keeps its name, which cannot be registered again.
-pub async fn fill_skeletons(pool: &Database) -> sqlx::Result<()> {
-    let mut after = 0_i64;
-    loop {
-        let rows: Vec<(i64, String)> = sqlx::query_as(
-            "SELECT id, username FROM users \
-             WHERE id > ? AND username_skeleton IS NULL AND username_folded NOT LIKE 'oidc:%' \
-             ORDER BY id LIMIT ?",
-        )
-        .binds((after, FILL_MAX))
-        .all(pool)
-        .await?;
-        if rows.is_empty() {
-            return Ok(());
-        }
-        for (id, username) in rows {
-            fill_skeleton(pool, id, &username::skeleton(&username)).await?;
-            after = id;
-        }
-    }
-}
-
-async fn fill_skeleton(pool: &Database, id: i64, skeleton: &str) -> sqlx::Result<()> {
-    if skeleton.chars().count() > Username::SKELETON_LENGTH_MAX {
-        return Ok(());
-    }
-    let filled = sqlx::query(
-        "UPDATE users SET username_skeleton = ? WHERE id = ? AND username_skeleton IS NULL",
-    )
-    .binds((skeleton, id))
-    .run(pool);
-    unless_taken(filled.await).map(drop)
-}

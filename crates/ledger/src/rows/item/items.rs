@@ -37,28 +37,12 @@ pub struct StockRow {
     pub changed_at: OffsetDateTime,
 }
 
-/// The columns of an item that an edit may change.
-#[derive(Clone, Copy, Debug)]
-pub struct ItemUpdate<'a> {
-    pub window: SaleWindow,
-    pub paused: bool,
-    pub waiting_room: bool,
-    pub unpaid_max: u32,
-    pub offer_seconds: u32,
-    pub extend_seconds: u32,
-    pub return_seconds: u32,
-    pub limit_group: Option<LimitGroupId>,
-    pub variant: Option<&'a NewVariant>,
-    pub strategy: &'a str,
-    pub currency: Currency,
-}
-
 /// The columns of an item, each a plain one with its table: for a value that a vtgate of Vitess computes itself, from
 /// tables in two keyspaces, a prepared statement names another type than it has.
 const COLUMNS: &str = "items.id, items.name, items.description, items.image_url, items.price_cents, items.starts_at, \
      items.ends_at, items.per_buyer_limit, items.unpaid_max, items.hold_seconds, items.strategy, items.kind, \
      items.arbiter, items.paused, items.waiting_room, items.offer_seconds, items.extend_seconds, items.return_seconds, \
-     items.limit_group_id, items.currency, shop_currency.code AS shop_currency, \
+     items.limit_group_id, items.currency, \
      limit_groups.name AS group_name, limit_groups.per_buyer_limit AS group_limit, \
      redis_queues.item_id AS queue_item_id, draws.closes_at AS draw_closes_at, \
      draws.drawn_at AS draw_drawn_at, items.revision, stock.total, stock.available, \
@@ -69,7 +53,6 @@ const COLUMNS: &str = "items.id, items.name, items.description, items.image_url,
 const FROM: &str = "items JOIN stock ON stock.item_id = items.id \
      LEFT JOIN draws ON draws.item_id = items.id \
      LEFT JOIN redis_queues ON redis_queues.item_id = items.id \
-     LEFT JOIN shop_currency ON shop_currency.id = 1 \
      LEFT JOIN limit_groups ON limit_groups.id = items.limit_group_id \
      LEFT JOIN products ON products.id = items.product_id";
 
@@ -226,11 +209,13 @@ pub async fn insert(
     .await
 }
 
-/// Updates the columns of an edit, and increments the revision.
+/// Updates the columns that an edit may change, and increments the revision. The item of the edit has its former group and
+/// variant.
 pub async fn update(
     transaction: &mut MySqlConnection,
-    id: ItemId,
-    update: &ItemUpdate<'_>,
+    edited: &Item,
+    limit_group: Option<LimitGroupId>,
+    variant: Option<&NewVariant>,
 ) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
@@ -239,22 +224,22 @@ pub async fn update(
          revision = revision + 1 WHERE id = ?",
     )
     .binds((
-        datetime(update.window.starts_at()),
-        datetime(update.window.ends_at()),
-        update.paused,
-        update.waiting_room,
-        update.offer_seconds,
-        update.extend_seconds,
-        update.return_seconds,
-        update.limit_group.map(LimitGroupId::get),
+        datetime(edited.window.starts_at()),
+        datetime(edited.window.ends_at()),
+        edited.paused,
+        edited.waiting_room,
+        edited.offer_seconds,
+        edited.extend_seconds,
+        edited.return_seconds,
+        limit_group.map(LimitGroupId::get),
     ))
     .binds((
-        update.strategy,
-        update.currency.as_str(),
-        update.variant.map(|variant| variant.product.get()),
-        update.variant.map(|variant| products::stored(&variant.options)),
-        update.unpaid_max,
-        id.get(),
+        &edited.strategy,
+        edited.currency.as_str(),
+        variant.map(|variant| variant.product.get()),
+        variant.map(|variant| products::stored(&variant.options)),
+        edited.unpaid_max,
+        edited.id.get(),
     ))
     .run(transaction)
     .await
@@ -271,18 +256,8 @@ pub(crate) async fn has_orders(
 
 /// Reads the currency of an item.
 pub async fn currency(pool: &Database, id: ItemId) -> sqlx::Result<Currency> {
-    let statement =
-        "SELECT COALESCE(currency, (SELECT code FROM shop_currency)) FROM items WHERE id = ?";
+    let statement = "SELECT currency FROM items WHERE id = ?";
     sqlx::query_scalar(statement).bind(id.get()).one(pool).await
-}
-
-/// Writes the currency of items and payments without one, unless it is known.
-pub(crate) async fn set_shop_currency(
-    connection: &mut MySqlConnection,
-    code: &str,
-) -> sqlx::Result<()> {
-    let statement = "INSERT IGNORE INTO shop_currency (id, code) VALUES (1, ?)";
-    sqlx::query(statement).bind(code).run(connection).await
 }
 
 /// Converts a time to a DATETIME in UTC. An `OffsetDateTime` is sent as a TIMESTAMP, which
@@ -304,10 +279,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             description: row.try_get("description")?,
             image_url: row.try_get("image_url")?,
             price: row.try_get("price_cents")?,
-            currency: match row.try_get("currency")? {
-                Some(currency) => currency,
-                None => row.try_get("shop_currency")?,
-            },
+            currency: row.try_get("currency")?,
             window: window.ok_or_else(|| out_of_range("starts_at"))?,
             per_buyer_limit: row.try_get("per_buyer_limit")?,
             unpaid_max: row.try_get("unpaid_max")?,

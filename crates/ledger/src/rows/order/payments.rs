@@ -90,17 +90,13 @@ pub async fn forget_messages(pool: &Database, days: u32, limit: u32) -> sqlx::Re
     .binds((days, limit)).changed(pool).await
 }
 
-/// Finds and locks a payment. The lock is a statement of its own: a vtgate of Vitess also locks what a subquery of the
-/// columns reads, the shop's currency, and one payment would wait for all others.
+/// Finds and locks a payment.
 pub async fn find_for_update(
     connection: &mut MySqlConnection,
     id: &PaymentId,
 ) -> sqlx::Result<Option<Payment>> {
-    let lock = sqlx::query("SELECT id FROM payments WHERE id = ? FOR UPDATE").bind(id.as_str());
-    match lock.first(&mut *connection).await? {
-        Some(_) => find(connection, id).await,
-        None => Ok(None),
-    }
+    let statement = format!("SELECT {COLUMNS} FROM payments WHERE id = ? FOR UPDATE");
+    sqlx::query_as(&statement).bind(id.as_str()).first(connection).await
 }
 
 /// Finds a payment.
@@ -112,44 +108,30 @@ pub async fn find(
     sqlx::query_as(&statement).bind(id.as_str()).first(executor).await
 }
 
-/// Inserts a payment.
+/// Inserts a payment: refunded without a reason, it is one of which only a refund was told.
 pub async fn insert(
     connection: &mut MySqlConnection,
     received: &ReceivedPayment,
     (status, reason): (PaymentStatus, Option<RefundReason>),
 ) -> sqlx::Result<()> {
+    let cents = received.amount.cents();
+    let (paid, refunded) = match (status, reason) {
+        (PaymentStatus::Refunded, None) => (0, cents),
+        _ => (cents, 0),
+    };
     sqlx::query(
-        "INSERT INTO payments \
-         (id, order_id, amount_cents, currency, status, reason, next_try_at, created_at, changed_at) \
-         VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+        "INSERT INTO payments (id, order_id, amount_cents, currency, refunded_cents, status, reason, \
+         next_try_at, created_at, changed_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
     .binds((
         received.id.as_str(),
         received.order.to_string(),
-        received.amount.cents(),
+        paid,
         received.currency.as_str(),
+        refunded,
         status.as_str(),
         reason.map(RefundReason::as_str),
-    ))
-    .run(connection)
-    .await
-}
-
-/// Inserts a payment of which only a refund was told.
-pub async fn insert_refund_alone(
-    connection: &mut MySqlConnection,
-    refund: &ReceivedPayment,
-) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO payments (id, order_id, amount_cents, currency, refunded_cents, status, \
-         next_try_at, created_at, changed_at) \
-         VALUES (?, ?, 0, ?, ?, 'refunded', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
-    )
-    .binds((
-        refund.id.as_str(),
-        refund.order.to_string(),
-        refund.currency.as_str(),
-        refund.amount.cents(),
     ))
     .run(connection)
     .await
@@ -292,9 +274,7 @@ pub async fn list(
 
 from_row!(Payment {
     id, order: "order_id", amount: "amount_cents",
-    // The builds before this one wrote none when it was the shop's.
-    currency = "COALESCE(payments.currency, (SELECT code FROM shop_currency))",
-    refunded: "refunded_cents", status,
+    currency, refunded: "refunded_cents", status,
     reason as Option<String> => |text| text.as_deref().and_then(RefundReason::parse),
     failures, last_error, created_at, changed_at,
 });

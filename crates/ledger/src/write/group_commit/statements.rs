@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::{MySqlConnection, QueryBuilder, Row};
+use sqlx::{MySqlConnection, QueryBuilder};
 
 use super::batch_orders::powers_of_two;
 use crate::rows::order::orders;
@@ -35,14 +35,11 @@ pub(super) async fn bought_so_far(
         select.push_tuples(chunk, |mut row, purchase| {
             row.push_bind(purchase.item.id.get()).push_bind(purchase.buyer.get());
         });
-        for row in select.build().fetch_all(&mut *connection).await? {
-            let buyer = (row.try_get("item_id")?, row.try_get("user_id")?);
-            let counted = Counted {
-                bought: row.try_get::<i32, _>("bought")?.into(),
-                expired: row.try_get::<i32, _>("expired")?.into(),
-            };
-            bought.insert(buyer, counted);
-        }
+        let rows: Vec<(ItemId, UserId, i32, i32)> =
+            select.build_query_as().fetch_all(&mut *connection).await?;
+        bought.extend(rows.into_iter().map(|(item, buyer, units, expired)| {
+            ((item, buyer), Counted { bought: units.into(), expired: expired.into() })
+        }));
     }
     Ok(bought)
 }
@@ -62,10 +59,9 @@ pub(super) async fn bought_in_groups(
         select.push_tuples(chunk, |mut row, (group, buyer)| {
             row.push_bind(group.get()).push_bind(buyer.get());
         });
-        for row in select.build().fetch_all(&mut *connection).await? {
-            let buyer = (row.try_get("group_id")?, row.try_get("user_id")?);
-            bought.insert(buyer, i64::from(row.try_get::<i32, _>("bought")?));
-        }
+        let rows: Vec<(LimitGroupId, UserId, i32)> =
+            select.build_query_as().fetch_all(&mut *connection).await?;
+        bought.extend(rows.into_iter().map(|(group, buyer, units)| ((group, buyer), units.into())));
     }
     Ok(bought)
 }
