@@ -156,18 +156,6 @@ async fn an_emptied_redis_sells_no_unit_of_a_bucket_twice() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_locked_is_waited_for_and_read_again() {
-    let testbed = GateTestbed::new().await;
-    let item = testbed.instance.make_item(json!({ "stock": 1, "arbiter": "off" })).await;
-    let empty = sqlx::query("UPDATE stock SET available = 0 WHERE item_id = ?").bind(item);
-    let transaction = testbed.shop.hold(empty).await;
-    let press = testbed.instance.buyer(1).buying("mysql-for-update", item);
-    until_running(&testbed.shop.pool, "%FROM stock%FOR UPDATE%", 1).await;
-    transaction.commit().await.expect("committed");
-    assert_eq!(press.await.expect("no panic").brief(), (409, "sold_out"));
-}
-
-#[tokio::test]
 async fn the_compared_timestamp_is_the_second_of_the_last_change() {
     let testbed = GateTestbed::new().await;
     let earlier = "UPDATE stock SET changed_at = changed_at - INTERVAL 2 SECOND";

@@ -26,8 +26,16 @@ const ALL: &[Planted] = &[
     (&["DELETE FROM stock_movements WHERE item_id = :item LIMIT 1"], "I3 I4", "I3 I4"),
     (&["UPDATE stock_movements SET order_id = UUID() WHERE item_id = :item LIMIT 1"], "I4", "I4"),
     (&["UPDATE orders SET status = 'cancelled' WHERE item_id = :item LIMIT 1"], "I5", "I5"),
-    (&["UPDATE orders SET fence = 1 WHERE item_id = :item ORDER BY id DESC LIMIT 1"], "I6", "I6"),
+    // The order after it is later than all, and hides nothing.
+    (&["UPDATE orders SET fence = 1 WHERE item_id = :item AND user_id = 2"], "I6", "I6"),
     (&["UPDATE fences SET fence = 1 WHERE item_id = :item"], "", "I6"),
+    // As a statement writes that knows no sequence of fences.
+    (
+        &["UPDATE orders SET fence_backend = NULL, fence_sequence = DEFAULT(fence_sequence) \
+             WHERE item_id = :item"],
+        "",
+        "I6",
+    ),
     (&["DELETE FROM orders WHERE item_id = :item LIMIT 1"], "I4 I8", "I1 I4"),
     (&["UPDATE orders SET user_id = 99 WHERE item_id = :item LIMIT 1"], "I8 I9", "I2"),
     (

@@ -56,26 +56,6 @@ async fn a_memory_that_an_expiry_does_not_clear_is_caught() {
     a_false_sold_out_is_caught(sale, "is expired").await;
 }
 
-/// A memory of the default age, after these steps, forgets in time.
-#[tokio::test]
-async fn a_memory_of_the_promised_age_is_clean() {
-    let mut sale = Sale::start(Shop::new().await, json!({ "stock": 1 })).await;
-    let order = sold_out_on_the_second(&mut sale).await;
-    sale.cancel(0, 1, &order).await;
-    let mut buyer = 4;
-    let bought = loop {
-        let answer = sale.buy(1, buyer).await;
-        match answer.code.as_str() {
-            "sold_out" => buyer += 1,
-            _ => break answer,
-        }
-    };
-    assert_eq!(bought.status, 201, "{bought:?}");
-    let judgement = sale.judge().await;
-    assert!(judgement.is_clean(), "{judgement:?}");
-    assert!(sale::is_judged(&judgement, "I16"), "{judgement:?}");
-}
-
 /// Many buyers and readers at once, on two instances, with orders that are paid and cancelled and
 /// units that are added meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

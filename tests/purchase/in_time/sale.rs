@@ -78,12 +78,6 @@ impl Sale {
         answer
     }
 
-    /// Cancels an order on an instance.
-    pub async fn cancel(&mut self, instance: usize, buyer: i64, order: &str) {
-        let token = self.token(buyer);
-        assert!(self.observers[instance].cancel(&token, order).await, "cancelled");
-    }
-
     /// Looks at an order on an instance.
     pub async fn look(&mut self, instance: usize, buyer: i64, order: &str) {
         let token = self.token(buyer);
