@@ -50,8 +50,6 @@ pub struct TrialOutcome {
     pub controls: (u32, u32),
     /// What was judged in the order of time.
     pub in_time: JudgedInTime,
-    /// The slowest answer to a purchase.
-    pub slowest: Duration,
     /// What its service processes have said of their batches.
     pub events: CheckedEvents,
     /// What else was broken, in words; empty when all is well.
@@ -152,7 +150,6 @@ impl TrialOutcome {
         self.controls.0 += other.controls.0;
         self.controls.1 += other.controls.1;
         self.in_time.add(other.in_time);
-        self.slowest = self.slowest.max(other.slowest);
         self.events.add(&other.events);
         self.broken.extend(other.broken.iter().map(|what| format!("{name}: {what}")));
     }
@@ -268,7 +265,6 @@ async fn check_item(
         queued_lost,
         lost_with_writer,
         in_time,
-        slowest: item.slowest(),
         broken,
         ..TrialOutcome::default()
     })

@@ -27,7 +27,6 @@ pub struct SaleItem {
 #[derive(Default)]
 pub struct Counts {
     pub attempts: AtomicU64,
-    pub slowest_ms: AtomicU64,
     /// Microseconds from the start to the first purchase that was sold after the fault; 0: none.
     pub sold_again_us: AtomicU64,
     pub sold: AtomicU64,
@@ -37,11 +36,6 @@ impl SaleItem {
     /// Requests that were sent.
     pub fn attempts(&self) -> u64 {
         self.counts.attempts.load(Ordering::Relaxed)
-    }
-
-    /// The slowest answer.
-    pub fn slowest(&self) -> Duration {
-        Duration::from_millis(self.counts.slowest_ms.load(Ordering::Relaxed))
     }
 
     /// Purchases that were accepted.

@@ -1,4 +1,4 @@
-//! What a run found: a line for each trial, a table at the end, and two files.
+//! What a run found: a line for each trial, and a table at the end, which is a file, too.
 
 use crate::checker::JudgedInTime;
 use crate::list::Row;
@@ -52,7 +52,7 @@ impl Report {
         sums.iter().for_each(|sum| total.add(&sum.all, sum.row.name));
         let page = page(&sums, &total, &self.options, took);
         println!("\n{page}");
-        let written = self.options.out.as_deref().map(|out| self.write(out, &page, &sums, &total));
+        let written = self.options.out.as_deref().map(|out| write(out, &page));
         if let Some(Err(why)) = &written {
             println!("the report is not written: {why}");
         }
@@ -91,9 +91,8 @@ impl Report {
 
     fn sum(&self, row: &'static Row) -> Sum {
         let all = TrialOutcome::default();
-        let mut sum = Sum { row, seeds: Vec::new(), all, recoveries: Vec::new() };
+        let mut sum = Sum { row, all, recoveries: Vec::new() };
         for (_, seed, tried) in self.trials.iter().filter(|(other, _, _)| other.name == row.name) {
-            sum.seeds.push(*seed);
             match tried {
                 Err(why) => sum.all.broken.push(format!("seed {seed}: {why}")),
                 Ok(trial) => {
@@ -106,23 +105,12 @@ impl Report {
         sum.recoveries.sort_unstable();
         sum
     }
+}
 
-    fn write(&self, out: &Path, page: &str, sums: &[Sum], total: &TrialOutcome) -> Run<()> {
-        let said = |error: std::io::Error| format!("{}: {error}", out.display());
-        std::fs::create_dir_all(out).map_err(said)?;
-        std::fs::write(out.join("faults.md"), page).map_err(said)?;
-        let rows: Vec<Value> = sums.iter().map(Sum::json).collect();
-        let whole = json!({
-            "seeds": self.options.seed_words(),
-            "seconds": self.options.sells.as_secs_f64(),
-            "injections": total.injections,
-            "attempts": total.attempts,
-            "controls": total.controls.1,
-            "controls_caught": total.controls.0,
-            "rows": rows,
-        });
-        std::fs::write(out.join("faults.json"), format!("{whole:#}\n")).map_err(said)
-    }
+fn write(out: &Path, page: &str) -> Run<()> {
+    let said = |error: std::io::Error| format!("{}: {error}", out.display());
+    std::fs::create_dir_all(out).map_err(said)?;
+    std::fs::write(out.join("faults.md"), page).map_err(said)
 }
 
 fn is_well(tried: &TrialResult) -> bool {
@@ -132,7 +120,6 @@ fn is_well(tried: &TrialResult) -> bool {
 /// All trials of one row.
 struct Sum {
     row: &'static Row,
-    seeds: Vec<u64>,
     /// Taken together, with the proof of the last one.
     all: TrialOutcome,
     /// Of the slowest strategy of each.
@@ -142,37 +129,6 @@ struct Sum {
 impl Sum {
     fn median(&self) -> Option<Duration> {
         self.recoveries.get(self.recoveries.len() / 2).copied()
-    }
-
-    fn json(&self) -> Value {
-        let milliseconds = |time: Option<Duration>| time.map(|time| time.as_millis());
-        json!({
-            "name": self.row.name,
-            "fault": self.row.fault,
-            "expected": self.row.expected,
-            "seeds": self.seeds,
-            "injections": self.all.injections,
-            "attempts": self.all.attempts,
-            "oversold": self.all.oversold,
-            "duplicated": self.all.duplicated,
-            "lost": self.all.lost,
-            "unresolved": self.all.unresolved,
-            "resolved_by_key": self.all.resolved,
-            "queued_lost_as_promised": self.all.queued_lost,
-            "lost_with_old_writer": self.all.lost_with_writer,
-            "controls_caught": self.all.controls.0,
-            "controls": self.all.controls.1,
-            "recovery_ms_median": milliseconds(self.median()),
-            "recovery_ms_worst": milliseconds(self.recoveries.last().copied()),
-            "sold_out_answers": self.all.in_time.sold_out,
-            "orders_seen": self.all.in_time.orders,
-            "lists_seen": self.all.in_time.lists,
-            "events": self.all.events.events,
-            "events_explained": self.all.events.explained,
-            "slowest_answer_ms": self.all.slowest.as_millis(),
-            "proof": self.all.proof,
-            "failures": self.all.broken,
-        })
     }
 }
 

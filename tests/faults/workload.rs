@@ -246,8 +246,6 @@ impl Client {
         let took = sent.elapsed();
         if meaning.status != 0 || meaning.outcome == Outcome::Unknown {
             self.item.counts.attempts.fetch_add(1, Ordering::Relaxed);
-            let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            self.item.counts.slowest_ms.fetch_max(took, Ordering::Relaxed);
         }
         let item = Arc::clone(&self.item);
         let purchase = &mut self.purchases[index];

@@ -1,5 +1,5 @@
 //! Promises of single gates beyond the conformance of all: a retry takes units once, returned units
-//! are sold, a lost counter is loaded again, and a compared timestamp is a whole second.
+//! are sold, and a lost counter is loaded again.
 
 use gates::redis_store::takes::TakeReceipt;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
@@ -153,31 +153,6 @@ async fn an_emptied_redis_sells_no_unit_of_a_bucket_twice() {
         sold += i64::from(testbed.instance.buyer(id).buy("redis-bucket", item).await.status == 201);
     }
     assert_eq!(sold, 9);
-}
-
-#[tokio::test]
-async fn a_row_that_is_locked_is_waited_for_and_read_again() {
-    let testbed = GateTestbed::new().await;
-    let item = testbed.instance.make_item(json!({ "stock": 1, "arbiter": "off" })).await;
-    let empty = sqlx::query("UPDATE stock SET available = 0 WHERE item_id = ?").bind(item);
-    let transaction = testbed.shop.hold(empty).await;
-    let press = testbed.instance.buyer(1).buying("mysql-for-update", item);
-    until_running(&testbed.shop.pool, "%FROM stock%FOR UPDATE%", 1).await;
-    transaction.commit().await.expect("committed");
-    assert_eq!(press.await.expect("no panic").brief(), (409, "sold_out"));
-}
-
-#[tokio::test]
-async fn the_compared_timestamp_is_the_second_of_the_last_change() {
-    let testbed = GateTestbed::new().await;
-    let earlier = "UPDATE stock SET changed_at = changed_at - INTERVAL 2 SECOND";
-    testbed.shop.change(sqlx::query(earlier)).await;
-    let before = testbed.shop.stock_row(testbed.item).await;
-    assert_eq!(before.changed_at.nanosecond(), 0);
-    let item = testbed.item.get();
-    assert_eq!(testbed.instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    let after = testbed.shop.stock_row(testbed.item).await;
-    assert!(after.changed_at > before.changed_at, "{before:?} {after:?}");
 }
 
 /// The arbiter compares the version or the timestamp that the gate has read.

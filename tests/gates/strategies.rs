@@ -178,22 +178,6 @@ async fn strategies_may_change_from_request_to_request() {
 }
 
 #[tokio::test]
-async fn losers_wait_as_they_are_told() {
-    let (_shop, instance) = Shop::open_with(patient).await;
-    for wait in ["notify", "backoff", "spin-then-yield", "yield-then-sleep", "sleep-200", "yield"] {
-        let item = instance.make_item(json!({ "stock": 6 })).await;
-        let strategy = format!("lock-redis?wait={wait}");
-        let presses = (1..=6).map(async |id| instance.buyer(id).buy(&strategy, item).await);
-        let answers = join_all(presses).await;
-        assert_eq!(sold(&answers), 6, "{wait}: {answers:?}");
-        assert_clean(&instance, item).await;
-    }
-    let item = instance.make_item(json!({})).await;
-    let refused = instance.buyer(1).buy("lock-redis?wait=forever", item).await;
-    assert_eq!(refused.status, 400, "{refused:?}");
-}
-
-#[tokio::test]
 async fn unsafe_ways_are_refused_on_a_real_sale() {
     let (_shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "kind": "shop" })).await;

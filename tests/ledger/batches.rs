@@ -168,34 +168,6 @@ async fn a_connection_that_was_closed_between_two_batches_is_replaced() {
     assert_sold(&write_batch(&testbed.batches, &purchases, None).await);
 }
 
-/// What all orders of a batch have is no value of each row: the server would take longer for it.
-#[tokio::test]
-async fn batch_binds_only_own_values() {
-    let testbed = BatchTestbed::new(4).await;
-    let purchases: Vec<_> = (1..=4).map(|buyer| testbed.purchase(buyer, 1)).collect();
-    let key = purchases[0].key.as_str();
-    // The first order's key is taken.
-    let insert = "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, request_key, \
-         created_at, expires_at) VALUES ('-', ?, 1, 1, 1, 'pending', '-', ?, NOW(), NOW())";
-    let rival = testbed.shop.hold(sqlx::query(insert).bind(testbed.item.id.get()).bind(key)).await;
-    let looks = async {
-        let text = eventually("the batch inserts its orders", || async {
-            let running = "SELECT INFO FROM information_schema.PROCESSLIST \
-                 WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO orders (%'";
-            let text: Option<String> =
-                sqlx::query_scalar(running).fetch_optional(&testbed.shop.pool).await.ok()?;
-            text
-        });
-        let text = text.await;
-        rival.rollback().await.expect("rolled back");
-        text
-    };
-    let (answers, text) = tokio::join!(write_batch(&testbed.batches, &purchases, None), looks);
-    assert_sold(&answers);
-    assert!(text.contains("'pending', 'mysql-batch', "), "bound in each row: {text}");
-    assert!(!text.contains("fence") && !text.contains("line_count"), "no order has it: {text}");
-}
-
 /// Orders of one batch may differ in what the orders of most batches have in common.
 #[tokio::test]
 async fn orders_of_a_batch_keep_their_own_values() {

@@ -197,24 +197,6 @@ async fn an_item_without_an_answer_delays_no_later_sweep() {
     wait_for_status(&beside, SILENT, &unanswered, "expired").await;
 }
 
-#[tokio::test]
-async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
-    let (shop, instance, locked) = Shop::selling_with(json!({}), |config| {
-        config.job.expire_period_ms = 20;
-        config.mysql.lock_wait_timeout_seconds = 1;
-    })
-    .await;
-    let item = instance.make_item(json!({})).await;
-    let waiting = buy(&instance, 1, locked).await;
-    let elsewhere = buy(&instance, 1, item).await;
-    let holder = hold_stock_row(&shop.pool, locked).await;
-    shop.let_holds_pass(HOLD_SECONDS).await;
-    wait_for_status(&instance, 1, &elsewhere, "expired").await;
-    wait_for_status(&instance, 1, &waiting, "pending").await;
-    holder.rollback().await.expect("the row is free");
-    wait_for_status(&instance, 1, &waiting, "expired").await;
-}
-
 /// How long the hold of an order still lasts by the database's clock.
 async fn seconds_left(shop: &Shop, order: &Value) -> i64 {
     let left = "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), expires_at) AS SIGNED) \

@@ -1,4 +1,4 @@
-//! The record of accepted fences, and its audits: each of them sees a stale write that was let in.
+//! The record of accepted fences, and what audits read of it.
 
 use std::process::Stdio;
 
@@ -13,65 +13,6 @@ async fn recorded(shop: &Shop, item: i64) -> Vec<(Option<String>, Option<u64>, i
     let query = "SELECT fence_backend, fence_sequence, COUNT(fence) FROM orders WHERE item_id = ? \
                  GROUP BY fence_backend, fence_sequence ORDER BY fence_backend, fence_sequence";
     sqlx::query_as(query).bind(item).fetch_all(&shop.pool).await.expect("read")
-}
-
-/// Writes as an arbiter does for a buyer who bought nothing yet, without comparing the fence.
-async fn let_in(shop: &Shop, item: i64, buyer: i64, fence: u64) {
-    let id = format!("00000000-0000-7000-8000-{buyer:012}");
-    let mut write = shop.pool.begin().await.expect("a transaction");
-    for statement in [
-        format!(
-            "UPDATE fences SET fence = {fence}, accepted_writes = accepted_writes + 1 \
-             WHERE item_id = {item} AND backend = 'redis'"
-        ),
-        format!(
-            "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
-             fence, fence_backend, fence_sequence, request_key, created_at, expires_at) \
-             SELECT '{id}', {item}, {buyer}, 1, 250, 'pending', 'lock-redis', {fence}, 'redis', \
-             accepted_writes, '{id}', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 HOUR \
-             FROM fences WHERE item_id = {item} AND backend = 'redis'"
-        ),
-        format!(
-            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES ({item}, {buyer}, 1, 1)"
-        ),
-        format!(
-            "INSERT INTO stock_movements VALUES ({item}, '{id}', 'sold', -1, UTC_TIMESTAMP(6))"
-        ),
-        format!("UPDATE stock SET available = available - 1 WHERE item_id = {item}"),
-    ] {
-        let done = write.execute(&*statement).await.expect("planted");
-        assert_eq!(done.rows_affected(), 1, "{statement}");
-    }
-    write.commit().await.expect("committed");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_audit_names_a_stale_write_that_was_let_in() {
-    let (shop, instance, item) = Shop::selling(json!({})).await;
-    for buyer in 1..=2 {
-        assert_eq!(instance.buyer(buyer).buy("lock-redis", item).await.status, 201);
-    }
-    // Another counter beside it; its fences cannot be compared with those.
-    assert_eq!(instance.buyer(3).buy("lock-redis?scope=market", item).await.status, 201);
-    let redis = |sequence| (Some("redis".to_owned()), Some(sequence), 1);
-    let market = (Some("redis/market".to_owned()), Some(1), 1);
-    assert_eq!(recorded(&shop, item).await, [redis(1), redis(2), market]);
-    assert_eq!(instance.broken(item).await, [""; 0]);
-    assert_eq!(run(&shop, &["audit"]).await.0, 0);
-    let_in(&shop, item, 4, 7).await;
-    // The next one is later than all of them, and hides nothing.
-    assert_eq!(instance.buyer(5).buy("lock-redis", item).await.status, 201);
-    assert_eq!(instance.broken(item).await, ["I6"]);
-    let text = run_says(&shop, &["audit"], (1, "I6    BROKEN")).await;
-    assert!(text.contains("1 orders below a fence accepted before"), "{text}");
-    // Nothing compared a fence that a statement has written which knows the older columns only.
-    let item = instance.make_item(json!({})).await;
-    assert_eq!(instance.buyer(1).buy("lock-redis", item).await.status, 201);
-    assert_eq!(instance.broken(item).await, [""; 0]);
-    let old = "UPDATE orders SET fence_backend = NULL, fence_sequence = DEFAULT(fence_sequence) \
-               WHERE item_id = ?";
-    shop.change(sqlx::query(old).bind(item)).await;
-    assert_eq!(instance.broken(item).await, ["I6"]);
 }
 
 /// The load test reads with statements of its own. A trigger turns the order of the fences round.

@@ -1,6 +1,6 @@
 //! Faults in rows: the audit of the load test reads each with its own SQL, and the audit of the service with another.
 //!
-//! What the order of time shows (I16 to I19) is in `purchase::in_time`, places of a draw (I21) in `ledger::draw::pause`.
+//! What the order of time shows (I16 to I19) is in the tests of `ledger-audit`, places of a draw (I21) in `ledger::draw::pause`.
 
 use ledger_audit::{Answer, Evidence, Outcome, Reader, judge};
 
@@ -22,12 +22,21 @@ const ALL: &[Planted] = &[
         "I1",
         "I1",
     ),
-    (&["UPDATE orders SET quantity = 2 WHERE item_id = :item LIMIT 1"], "I2 I8 I14", "I2 I14"),
+    (&["UPDATE orders SET quantity = 2 WHERE item_id = :item LIMIT 1"], "I2 I8 I14", "I1 I2 I14"),
     (&["DELETE FROM stock_movements WHERE item_id = :item LIMIT 1"], "I3 I4", "I3 I4"),
     (&["UPDATE stock_movements SET order_id = UUID() WHERE item_id = :item LIMIT 1"], "I4", "I4"),
     (&["UPDATE orders SET status = 'cancelled' WHERE item_id = :item LIMIT 1"], "I5", "I5"),
-    (&["UPDATE orders SET fence = 1 WHERE item_id = :item ORDER BY id DESC LIMIT 1"], "I6", "I6"),
-    (&["DELETE FROM orders WHERE item_id = :item LIMIT 1"], "I4 I8", "I4"),
+    // The order after it is later than all, and hides nothing.
+    (&["UPDATE orders SET fence = 1 WHERE item_id = :item AND user_id = 2"], "I6", "I6"),
+    (&["UPDATE fences SET fence = 1 WHERE item_id = :item"], "", "I6"),
+    // As a statement writes that knows no sequence of fences.
+    (
+        &["UPDATE orders SET fence_backend = NULL, fence_sequence = DEFAULT(fence_sequence) \
+             WHERE item_id = :item"],
+        "",
+        "I6",
+    ),
+    (&["DELETE FROM orders WHERE item_id = :item LIMIT 1"], "I4 I8", "I1 I4"),
     (&["UPDATE orders SET user_id = 99 WHERE item_id = :item LIMIT 1"], "I8 I9", "I2"),
     (
         &["INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \

@@ -317,34 +317,3 @@ async fn a_lost_commit_is_settled_for_all_items_together() {
         testbed.assert_clean().await;
     }
 }
-
-/// Both instances sell the same items to the same buyers, who press in both with one key.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_instances_share_a_hundred_items_without_a_deadlock() {
-    let shop = Shop::new().await;
-    let instances = [shop.start().await, shop.start().await];
-    let item = json!({ "stock": 8, "per_buyer_limit": 2 });
-    let items = instances[0].make_items(100, &item).await;
-    let clients = instances.each_ref().map(Instance::stranger);
-    for wave in 1..=4 {
-        let press = |instance: usize, item: i64| {
-            let token = instances[instance].token(wave, Role::Buyer);
-            let client = clients[instance].with_token(&token);
-            async move { buy_with_key(&client, item, &format!("key-{wave}")).await }
-        };
-        let forwards = join_all(items.iter().map(|item| press(0, *item)));
-        let backwards = join_all(items.iter().rev().map(|item| press(1, *item)));
-        let (here, mut there) = tokio::join!(forwards, backwards);
-        there.reverse();
-        assert_eq!(here, there, "one key, one order");
-    }
-    for item in items {
-        assert_eq!(assert_clean(&instances[0], item).await["held"], 4);
-    }
-}
-
-/// Buys until the request is not in progress any more; answers the order's id.
-async fn buy_with_key(client: &Client, item: i64, key: &str) -> String {
-    let is_over = |answer: &Answer| answer.code() != "request_in_progress";
-    order_id(&client.buy_until("mysql-batch", item, key, is_over).await)
-}

@@ -164,16 +164,3 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
     assert_eq!(orders, [order_id(&queued)]);
     assert_clean(&here, item).await;
 }
-
-/// What the memory of queued requests keeps goes with the order.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_decided_order_leaves_nothing_in_the_queue() {
-    let (shop, instance, item) = Shop::selling(json!({ "stock": 1, "per_buyer_limit": 5 })).await;
-    for (buyer, key) in [(1, "a"), (2, "b")] {
-        let answer = instance.buyer(buyer).buy_with_key(STREAM, item, key).await;
-        let _ = instance.buyer(buyer).outcome(answer).await;
-    }
-    let queued = format!("{}{{item:{item}}}:queued", shop.config.redis.prefix);
-    let fields = || async { shop.redis::<Vec<String>>(&["HKEYS", &queued]).await };
-    until(BOUND, fields, Vec::is_empty).await;
-}

@@ -121,39 +121,6 @@ async fn nobody_logs_in_without_the_password() {
 }
 
 #[tokio::test]
-async fn servers_survive_a_pause_and_a_kill() {
-    let mut servers = Servers::start_temporary().await;
-    let url = servers.mysql.url();
-    mysql_run(&url, "CREATE TABLE kept (n BIGINT) ENGINE=InnoDB; INSERT INTO kept VALUES (7)")
-        .await;
-    redis_command(&servers.redis.url(), &["SET", "kept", "7"]).await.unwrap();
-
-    assert!(servers.redis.pause() && servers.mysql.pause());
-    let redis_url = servers.redis.url();
-    let frozen = redis_command(&redis_url, &["GET", "kept"]);
-    assert!(tokio::time::timeout(Duration::from_millis(300), frozen).await.is_err());
-    assert!(servers.redis.resume() && servers.mysql.resume());
-
-    servers.mysql.kill().await;
-    servers.redis.kill().await;
-    assert!(!runs(servers.mysql.pid()) && !runs(servers.redis.pid()));
-    assert!(!servers.redis.pause(), "an ended server cannot be paused");
-    let ended = servers.redis.ended().await.to_string();
-    assert!(ended.contains("ended (exit status: 137)"), "{ended}");
-
-    servers.mysql.restart().await.unwrap();
-    servers.redis.restart().await.unwrap();
-    assert_eq!(mysql_number(&url, "SELECT n FROM kept").await, 7);
-    let kept = redis_command(&servers.redis.url(), &["GET", "kept"]).await;
-    assert_eq!(kept.unwrap(), "7");
-
-    // A frozen server can be stopped all the same.
-    servers.mysql.pause();
-    servers.stop().await;
-    assert!(!runs(servers.mysql.pid()));
-}
-
-#[tokio::test]
 async fn a_killed_maker_takes_its_servers_along() {
     let home = directory();
     let mut maker = Command::new(std::env::current_exe().unwrap())

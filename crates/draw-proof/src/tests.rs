@@ -1,5 +1,3 @@
-mod vectors;
-
 use ring::signature::{ED25519, UnparsedPublicKey};
 
 use super::*;
@@ -146,17 +144,4 @@ fn a_draw_finds_its_key_after_the_shop_has_a_new_one() {
     for wrong in ["07", "x", &format!("{old}0")] {
         assert!(ShopKeys::parse(wrong, "").is_none() && ShopKeys::parse("", wrong).is_none());
     }
-}
-
-/// `cargo test --release -p draw-proof a_million -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement"]
-fn a_million_entries() {
-    let entry = |n: u128| Entry { id: n.to_be_bytes(), party: n.to_be_bytes() };
-    let entries: Vec<Entry> = (0..1_000_000).map(entry).collect();
-    let started = std::time::Instant::now();
-    let root = root(&entries);
-    let hashed = started.elapsed();
-    let places = shuffle(&[1; 48], &root, &[2; 32], &entries);
-    println!("root {hashed:?}, with places {:?}, first {:?}", started.elapsed(), places[0].id);
 }

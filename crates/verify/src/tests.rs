@@ -183,14 +183,3 @@ fn keys_that_sign_anything_are_none() {
         assert!(!key::is_key(&key), "{key:?}");
     }
 }
-
-/// `cargo test --release -p verify a_million -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement"]
-fn a_million_entries() {
-    let text = long_proof(1_000_000, |n| n, |n| n);
-    let started = std::time::Instant::now();
-    let proof = read(text.as_bytes()).expect("a proof");
-    let found = check(&proof, Known::default());
-    println!("{:?}, {} faults", started.elapsed(), found.len());
-}

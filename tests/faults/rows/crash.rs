@@ -47,7 +47,7 @@ pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Walks the points up to a COMMIT and after it; the power of the database is cut at each.
-pub async fn points_of_power(testbed: &mut Testbed, seed: u64, power: &Power<'_>) -> TrialResult {
+pub async fn points_of_power(testbed: &mut Testbed, seed: u64, power: &Power) -> TrialResult {
     let setup = testbed.setup_of_new_ledger();
     walk(testbed, seed, Walk { points: POINTS, lines: 1, setup, power: Some(power) }).await
 }
@@ -66,7 +66,7 @@ struct Walk<'a> {
     lines: usize,
     setup: Setup,
     /// The power of the database, if it is cut at each point.
-    power: Option<&'a Power<'a>>,
+    power: Option<&'a Power>,
 }
 
 /// Walks these points, all or a few.

@@ -32,7 +32,7 @@ pub(super) async fn drawn(
     testbed: &mut Testbed,
     seed: u64,
     setup: Setup,
-    power: Option<&Power<'_>>,
+    power: Option<&Power>,
 ) -> TrialResult {
     let setup = setup.with("SECKILL_DRAW_BEACON", "local");
     let setup = setup.with("SECKILL_DRAW_SIGNING_KEY", SIGNING_KEY);

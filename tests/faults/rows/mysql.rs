@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 
-use super::redis::{freeze, process_state};
+use super::redis::process_state;
 use crate::prelude::*;
 use crate::trial::{RECOVERY_MAX, when_it_stops};
 
@@ -26,10 +26,6 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         proven(gone, format!("process {pid} was gone after {after} ms"))
     })
     .await
-}
-
-pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    freeze(testbed, seed, |testbed| &testbed.mysql).await
 }
 
 pub async fn read_only(testbed: &mut Testbed, seed: u64) -> TrialResult {
@@ -148,15 +144,8 @@ pub(crate) async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
     Ok(killed)
 }
 
-pub async fn commits_unanswered(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    at_commit(testbed, seed, Link::LosesCommitAnswers).await
-}
-
-pub async fn commits_lost(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    at_commit(testbed, seed, Link::LosesCommits).await
-}
-
-async fn at_commit(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
+/// Sells over a link that ends connections at COMMIT.
+pub async fn at_commit(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
     let wire = Wire::to(testbed.mysql.port()).await?;
     let setup = testbed.setup().with("DATABASE_URL", testbed.ledger_url_by(wire.port));
     let plan = Plan::new(seed, Wanted::Safe, &setup);

@@ -18,25 +18,7 @@ const IN_FLIGHT: Duration = Duration::from_millis(300);
 /// Purchases after the replica has stopped receiving, at least.
 const UNREPLICATED_MIN: u64 = 40;
 
-/// The rows of one engine.
-macro_rules! rows_of {
-    ($name:ident: $engine:ident) => {
-        pub mod $name {
-            rows_of!($engine: killed killed_at_commit frozen demoted);
-        }
-    };
-    ($engine:ident: $($row:ident)*) => {
-        $(pub async fn $row(testbed: &mut super::Testbed, seed: u64) -> super::TrialResult {
-            super::$row(testbed, seed, super::Replication::$engine).await
-        })*
-    };
-}
-
-rows_of!(pair: SemiSync);
-rows_of!(group: Group);
-rows_of!(galera: Galera);
-
-async fn killed(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
+pub async fn killed(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
@@ -51,7 +33,11 @@ async fn killed(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialR
     .await
 }
 
-async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
+pub async fn killed_at_commit(
+    testbed: &mut Testbed,
+    seed: u64,
+    engine: Replication,
+) -> TrialResult {
     at_commit(testbed, (seed, engine), |_| ()).await
 }
 
@@ -90,7 +76,7 @@ async fn at_commit(
     .await
 }
 
-async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
+pub async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
@@ -106,7 +92,7 @@ async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialR
     .await
 }
 
-async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
+pub async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {

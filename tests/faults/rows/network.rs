@@ -3,41 +3,21 @@
 use crate::prelude::*;
 
 /// How much later everything comes.
-const LATE: Duration = Duration::from_millis(200);
+pub const LATE: Duration = Duration::from_millis(200);
 /// How long nothing gets through: longer than any time-out of the service, so that it has to leave
 /// its connections and find the new way by itself.
 const HOLE: Duration = Duration::from_secs(60);
 /// The pause between two bytes.
-const BYTE: Duration = Duration::from_secs(1);
+pub const BYTE: Duration = Duration::from_secs(1);
 
-macro_rules! links {
-    ($($mysql:ident, $redis:ident: $link:expr;)*) => {$(
-        pub async fn $mysql(testbed: &mut Testbed, seed: u64) -> TrialResult {
-            to_mysql(testbed, seed, $link).await
-        }
-
-        pub async fn $redis(testbed: &mut Testbed, seed: u64) -> TrialResult {
-            to_redis(testbed, seed, $link).await
-        }
-    )*};
-}
-
-links! {
-    mysql_refused, redis_refused: Link::Refuses;
-    mysql_black_hole, redis_black_hole: Link::BlackHole;
-    mysql_slow, redis_slow: Link::Late(LATE);
-    mysql_dribbles, redis_dribbles: Link::Dribbles(BYTE);
-    mysql_resets, redis_resets: Link::Resets;
-}
-
-async fn to_mysql(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
+pub async fn to_mysql(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
     let wire = Wire::to(testbed.mysql.port()).await?;
     let setup = testbed.setup().with("DATABASE_URL", testbed.ledger_url_by(wire.port));
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |_, _| broken(&wire, link).await).await
 }
 
-async fn to_redis(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
+pub async fn to_redis(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
     let wire = Wire::to(testbed.redis.port()).await?;
     let setup = testbed.setup().with("REDIS_URL", Testbed::redis_url_by(&testbed.redis, wire.port));
     let plan = Plan::new(seed, Wanted::Needing("redis"), &setup);

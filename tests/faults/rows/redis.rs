@@ -5,7 +5,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisResult};
 
 use crate::prelude::*;
-use crate::testbed::{OwnRedis, redis_at};
+use crate::testbed::redis_at;
 
 /// Blocks of 512 bytes that Redis may write into one file: more than the workload fills before all strategies sell.
 const FILE_BLOCKS_MAX: u32 = 8_192;
@@ -14,12 +14,8 @@ const BUSY: Duration = Duration::from_millis(1_200);
 /// How long a file may take to fill.
 const FULL_MAX: Duration = Duration::from_secs(10);
 
-pub async fn frozen(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    freeze(testbed, seed, |testbed| &testbed.redis).await
-}
-
 /// Freezes a server of the testbed for a while.
-pub async fn freeze<R: Recipe>(
+pub async fn frozen<R: Recipe>(
     testbed: &mut Testbed,
     seed: u64,
     server: fn(&Testbed) -> &Server<R>,
@@ -36,22 +32,9 @@ pub async fn freeze<R: Recipe>(
     .await
 }
 
-pub async fn killed_memory(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let own = testbed.own_redis(&["appendonly no"]).await?;
-    killed(testbed, seed, own, true).await
-}
-
-pub async fn killed_everysec(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let own = testbed.own_redis(&[]).await?;
-    killed(testbed, seed, own, false).await
-}
-
-pub async fn killed_always(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let own = testbed.own_redis(&["appendfsync always"]).await?;
-    killed(testbed, seed, own, false).await
-}
-
-async fn killed(testbed: &mut Testbed, seed: u64, mut own: OwnRedis, forgets: bool) -> TrialResult {
+/// Kills a Redis with this setting, and starts it again.
+pub async fn killed(testbed: &mut Testbed, seed: u64, setting: &str, forgets: bool) -> TrialResult {
+    let mut own = testbed.own_redis(&[setting]).await?;
     let plan = on(testbed, seed, &own.server.url(), forgets);
     run_trial(testbed, plan, async |_, trial| {
         let after = trial.wait_a_moment(MOMENT_MS).await;

@@ -1,8 +1,6 @@
 //! What the soak found: a line for each trial, and totals with the seeds at the end.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
 
 use super::plan::SoakPlan;
 use crate::prelude::*;
@@ -49,7 +47,7 @@ pub struct SoakReport {
 }
 
 impl SoakReport {
-    /// An empty one. Its files go to `folder`.
+    /// An empty one. Its page goes to `folder`.
     pub fn new(folder: Option<&Path>) -> Self {
         Self {
             begin: Instant::now(),
@@ -122,18 +120,6 @@ impl SoakReport {
             tried.bites.join(", "),
             if broken.is_empty() { "" } else { "\n    " },
         );
-        // A line at once, so that a run that is ended early leaves what it has found.
-        let line = json!({
-            "trial": number, "kind": word, "plan": plan.to_string(), "bites": tried.bites,
-            "seconds": took, "broken": broken,
-        });
-        if let Some(folder) = &self.folder {
-            let file = File::options().create(true).append(true).open(folder.join("soak.jsonl"));
-            let written = file.and_then(|mut file| writeln!(file, "{line}"));
-            if let Err(error) = written {
-                println!("{}: {error}", folder.display());
-            }
-        }
     }
 
     fn page(&self, next: Option<u64>) -> String {

@@ -3,23 +3,6 @@
 use super::*;
 
 #[tokio::test]
-async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
-    let (link, linked, beside) = linked_shop().await;
-    for breaks in [loses_answer(), loses_commit()] {
-        let cuts = link.caught();
-        let item = beside.make_item(json!({ "stock": 30 })).await;
-        // The first two buyers' orders are written by themselves; a batch has the others.
-        link.trap(breaks.skip(2));
-        let presses =
-            (1..=40).map(async |id| linked.buyer(id).buy("mysql-batch", item).await.status);
-        let statuses = join_all(presses).await;
-        assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
-        assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 30, "{statuses:?}");
-        assert_held(&beside, item, 30).await;
-    }
-}
-
-#[tokio::test]
 async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
     let (link, linked, beside) = linked_shop().await;
     let item = beside.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;

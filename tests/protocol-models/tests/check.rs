@@ -47,11 +47,6 @@ impl Model for Steps {
 }
 
 #[test]
-fn a_sound_model_has_all_its_states() {
-    assert_eq!(every_state("steps", &SOUND).states, usize::from(LAST) + 1);
-}
-
-#[test]
 #[should_panic = "below the last step"]
 fn a_broken_property_is_found() {
     every_state("steps", &Steps { with_claim: true, ..SOUND });
@@ -74,10 +69,4 @@ fn a_path_without_an_end_is_found() {
 #[should_panic = "is not found"]
 fn a_mistake_that_breaks_nothing_is_said() {
     broken("steps", Steps { last: LAST - 1, with_claim: true, ..SOUND }, BELOW_LAST);
-}
-
-#[test]
-fn the_shortest_path_to_a_broken_property_is_given() {
-    let path = broken("steps", Steps { with_claim: true, ..SOUND }, BELOW_LAST);
-    assert_eq!(path.into_actions(), [1, 2, 3]);
 }

@@ -44,19 +44,3 @@ async fn a_cart_is_sold_once_although_the_link_breaks() {
     assert_eq!(left(&beside, &items).await, [2, 2, 2]);
     assert_all_clean(&beside, &items).await;
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cart_whose_commit_is_not_answered_is_unknown_until_it_is_asked_again() {
-    let (_shop, link, linked, beside, items) = linked().await;
-    let cart = one_of_each(&items);
-    link.trap(Trap::at(COMMIT).lose_answer().then(Fault::Refuse));
-    let lost = reserve_with_key(&linked.buyer(1), &cart, "k").await;
-    assert_eq!(lost.brief(), (504, "outcome_unknown"), "{}", lost.text);
-    assert_eq!(lost.json["outcome"], "unknown", "{}", lost.text);
-    link.mend();
-    let ask = || async { reserve_with_key(&beside.buyer(1), &cart, "k").await };
-    let made = until("an answer", ask, |made| made.status == 201).await;
-    assert_eq!(made.json["lines"].as_array().map(Vec::len), Some(3));
-    assert_eq!(left(&beside, &items).await, [4, 4, 4]);
-    assert_all_clean(&beside, &items).await;
-}

@@ -53,15 +53,6 @@ impl Sale {
 
     /// Buys one unit on an instance; the key is the buyer's.
     pub async fn buy(&mut self, instance: usize, buyer: i64) -> Answer {
-        self.send(instance, buyer, 0).await
-    }
-
-    /// Sends a buyer's purchase again.
-    pub async fn repeat(&mut self, instance: usize, buyer: i64) -> Answer {
-        self.send(instance, buyer, 1).await
-    }
-
-    async fn send(&mut self, instance: usize, buyer: i64, attempt: u16) -> Answer {
         let key = format!("k{buyer}");
         let path = purchase_path(STRATEGY, self.item);
         let token = self.token(buyer);
@@ -75,7 +66,7 @@ impl Sale {
         let now = Instant::now();
         let answer = Answer {
             request: u32::try_from(buyer).expect("small"),
-            attempt,
+            attempt: 0,
             last: true,
             buyer,
             key: Some(key),
@@ -87,28 +78,10 @@ impl Sale {
         answer
     }
 
-    /// Cancels an order on an instance.
-    pub async fn cancel(&mut self, instance: usize, buyer: i64, order: &str) {
-        let token = self.token(buyer);
-        assert!(self.observers[instance].cancel(&token, order).await, "cancelled");
-    }
-
-    /// Pays an order on an instance.
-    pub async fn pay(&mut self, instance: usize, buyer: i64, order: &str) {
-        let token = self.token(buyer);
-        assert!(self.observers[instance].pay(&token, order).await, "paid");
-    }
-
     /// Looks at an order on an instance.
     pub async fn look(&mut self, instance: usize, buyer: i64, order: &str) {
         let token = self.token(buyer);
         self.observers[instance].order(&token, order).await;
-    }
-
-    /// Reads a buyer's list on an instance.
-    pub async fn list(&mut self, instance: usize, buyer: i64) {
-        let token = self.token(buyer);
-        self.observers[instance].list(buyer, &token).await;
     }
 
     /// Adds units on an instance.
@@ -121,11 +94,6 @@ impl Sale {
     pub async fn status(&self, order: &str) -> String {
         let read = sqlx::query_scalar("SELECT CAST(status AS CHAR) FROM orders WHERE id = ?");
         self.shop.read(read.bind(order)).await
-    }
-
-    /// Plants a mistake: changes the row of an order behind the service's back.
-    pub async fn plant(&self, statement: &'static str, order: &str) {
-        assert_eq!(self.shop.change(sqlx::query(statement).bind(order)).await, 1);
     }
 
     /// Judges all that was recorded.

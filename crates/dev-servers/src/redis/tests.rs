@@ -25,16 +25,6 @@ async fn a_cluster_finds_its_data_again_and_takes_a_new_node() {
 }
 
 #[tokio::test]
-async fn sentinels_name_a_primary() {
-    let group = RedisSentinels::start(None).await.unwrap();
-    assert_eq!(group.primary().await, Some(0));
-    let () = group.servers[0].run(&["SET", "kept", "7"]).await.unwrap();
-    let refused = group.servers[1].run::<()>(&["SET", "kept", "8"]).await.unwrap_err();
-    assert_eq!(refused.code(), Some("READONLY"), "{refused}");
-    group.stop().await;
-}
-
-#[tokio::test]
 async fn a_server_with_tls_takes_nothing_else() {
     let options = RedisOptions {
         certificates: Some(Certificates::make(true).unwrap()),

@@ -106,39 +106,6 @@ async fn getset_lets_a_loser_cover_the_winner_who_then_does_not_know_its_own_loc
     }
 }
 
-/// The textbook's release played by hand, beside the one that compares.
-#[tokio::test]
-async fn a_delete_without_a_comparison_frees_the_next_ones_lock() {
-    let testbed = Testbed::new();
-    let mut redis = bare_redis().await;
-    let compare = redis::Script::new(include_str!("../../src/redis/value_release.lua"));
-    let key = format!("{}textbook", testbed.prefix);
-    let mut set = async |owner: &str, lease_ms: u64| -> bool {
-        let mut set = redis::cmd("SET");
-        set.arg(&key).arg(owner).arg("NX").arg("PX").arg(lease_ms);
-        let set: Option<String> = set.query_async(&mut redis).await.expect("SET");
-        set.is_some()
-    };
-    let mut other = bare_redis().await;
-    for round in 0..rounds(10) * 2 {
-        // The slow one works longer than its lease.
-        assert!(set("slow", 5).await);
-        let since = Instant::now();
-        while !set("next", 60_000).await {
-            assert!(since.elapsed() < PATIENCE, "the lease does not end");
-        }
-        let compares = round % 2 == 1;
-        if compares {
-            let () = compare.key(&key).arg("slow").invoke_async(&mut other).await.expect("run");
-        } else {
-            let () = other.del(&key).await.expect("DEL");
-        }
-        // DEL frees another's lock, a comparison does not.
-        assert_eq!(set("third", 60_000).await, !compares);
-        let () = other.del(&key).await.expect("DEL");
-    }
-}
-
 /// M2 with a process of its own: it looks, is stopped beyond its lease, and then writes. Only without a fence is the late
 /// write kept.
 async fn late_writes(role: Role) {

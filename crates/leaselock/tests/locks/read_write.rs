@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, Capabilities, Fence, Mutex, Primitive, ReleaseOutcome, Wait};
+use leaselock::{AcquireOptions, Capabilities, Mutex, Primitive, ReleaseOutcome, Wait};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::conformance::conformance;
 use super::dying::dying;
 use super::testbed::{Testbed, granted, is_refused, label, let_go, name};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, waiting};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, waiting};
 
 conformance! {
     of: |kind| kind.primitive == Primitive::ReadWrite,
@@ -22,7 +22,6 @@ conformance! {
     ]
     {
         one thread: [
-            r1_readers_share_and_a_writer_excludes
             r1_readers_do_not_starve_a_writer
             r1_a_dead_reader_keeps_a_writer_out_for_its_lease_only
         ],
@@ -30,30 +29,6 @@ conformance! {
             r1_a_writer_is_always_alone
             r1_writers_do_not_starve_a_reader
         ]
-    }
-}
-
-/// R1: readers share, a writer excludes; fences of writers rise.
-async fn r1_readers_share_and_a_writer_excludes(kind: &'static Capabilities) {
-    let testbed = Testbed::new();
-    let label = label(kind);
-    let (one, two) = (testbed.read_write(kind).await, testbed.read_write(kind).await);
-    let mut last = Fence(0);
-    for _ in 0..5 {
-        let first = granted(label, &one.read, LONG_LEASE).await;
-        let second = granted(label, &two.read, LONG_LEASE).await;
-        let third = granted(label, &one.read, LONG_LEASE).await;
-        for reader in [first, second, third] {
-            assert!(is_refused(&one.write).await, "{label}: wrote among readers");
-            let_go(label, reader).await;
-        }
-        let writer = granted(label, &two.write, LONG_LEASE).await;
-        assert!(is_refused(&one.read).await, "{label}: read beside a writer");
-        assert!(is_refused(&two.read).await, "{label}: read beside a writer");
-        assert!(is_refused(&one.write).await, "{label}: two writers");
-        assert!(fence_of(&writer) > last, "{label}");
-        last = fence_of(&writer);
-        let_go(label, writer).await;
     }
 }
 

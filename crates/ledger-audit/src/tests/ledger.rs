@@ -1,7 +1,7 @@
 //! Faults that the ledger shows by itself, and what cannot be judged.
 
 use super::sale::*;
-use crate::{Fence, Ledger, Mispriced, Order, Outcome, State, Stock};
+use crate::{Fence, Ledger, Order, Outcome, State, Stock};
 
 #[test]
 fn a_sound_sale_is_clean_with_and_without_keys() {
@@ -55,48 +55,17 @@ fn a_run_of_invalid_purchases_cannot_be_judged() {
 }
 
 #[test]
-fn a_deleted_order_is_lost() {
-    let mut case = Case::sound();
-    case.after.orders.remove(1);
-    let judgement = case.judge();
-    assert_eq!(judgement.lost.count, 1);
-    assert!(example(&judgement, "I8").contains("order-2"));
-    for broken in ["I1", "I4", "I8", "I12"] {
-        assert!(judgement.broken().contains(&broken), "{broken}");
-    }
-}
-
-#[test]
-fn an_extra_order_is_a_phantom_and_oversold() {
-    let mut case = Case::sound();
-    case.after.orders.push(Order { key: None, ..order(9) });
-    let judgement = case.judge();
-    assert_eq!((judgement.phantom.count, judgement.oversold.count), (1, 1));
-    assert!(example(&judgement, "I9").contains("order-9"));
-}
-
-#[test]
 fn a_lost_and_a_phantom_order_do_not_cancel_out() {
     let mut case = Case::sound();
     case.after.orders[1] = order(9);
     let judgement = case.judge();
     assert_eq!((judgement.lost.count, judgement.phantom.count), (1, 1));
+    assert!(example(&judgement, "I8").contains("order-2"));
+    assert!(example(&judgement, "I9").contains("order-9"));
     assert_eq!(judgement.broken(), ["I4", "I8", "I9"]);
     // Even when the movement is changed with its order.
     case.after.movements[1] = movement(9, "sold", -1);
     assert_eq!(case.judge().broken(), ["I8", "I9"]);
-}
-
-#[test]
-fn a_changed_quantity_is_named() {
-    let mut case = Case::sound();
-    case.after.orders[0].quantity = 2;
-    let judgement = case.judge();
-    for broken in ["I1", "I2", "I4", "I8"] {
-        assert!(judgement.broken().contains(&broken), "{broken}");
-    }
-    assert!(example(&judgement, "I8").contains("quantity 2"));
-    assert_eq!((judgement.oversold.count, judgement.over_limit.count), (1, 1));
 }
 
 #[test]
@@ -118,21 +87,7 @@ fn a_missing_or_extra_movement_is_named() {
 }
 
 #[test]
-fn an_order_at_another_price_is_named() {
-    let mut case = Case::sound();
-    let mispriced = Mispriced { id: "order-2".into(), amount: 1, price: "250".into() };
-    case.after.mispriced.push(mispriced);
-    assert_eq!(case.judge().broken(), ["I22"]);
-    assert!(example(&case.judge(), "I22").contains("order-2 costs 1"));
-}
-
-#[test]
 fn a_swapped_buyer_is_named() {
-    let mut case = Case::sound();
-    case.after.orders[0].buyer = 5;
-    let judgement = case.judge();
-    assert_eq!(judgement.broken(), ["I8", "I9"]);
-    assert!(example(&judgement, "I8").contains("belongs to buyer 5"));
     // Two buyers who swapped orders cancel out in every total.
     let mut swapped = Case::sound();
     swapped.after.orders[0].buyer = 2;
@@ -151,18 +106,6 @@ fn a_lost_update_is_oversold_although_available_looks_well() {
     let judgement = case.judge();
     assert_eq!(judgement.oversold.count, 1);
     assert_eq!(judgement.broken(), ["I1", "I3"]);
-}
-
-#[test]
-fn a_total_rebuilt_from_what_is_left_does_not_deceive() {
-    let mut case = Case::sound();
-    case.answers[3] = sold(4);
-    case.after.orders.push(order(4));
-    case.after.movements = sold_to(1..=4);
-    case.after.stock = Some(Stock { total: 4, available: 0 });
-    let judgement = case.judge();
-    assert_eq!(judgement.oversold.count, 1);
-    assert_eq!(judgement.broken(), ["I1"]);
 }
 
 #[test]

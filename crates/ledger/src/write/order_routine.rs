@@ -288,16 +288,3 @@ pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
 fn is_missing(number: u16) -> bool {
     matches!(number, 1305 | 1370)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn body_and_parameters_are_found_in_the_text() {
-        assert!(body().starts_with("BEGIN\n") && body().ends_with("\nEND"));
-        let names = parameters();
-        assert!(names.starts_with("p_order,p_item,") && names.ends_with(",p_payload"), "{names}");
-        assert_eq!(names.split(',').count(), 23);
-    }
-}

@@ -29,31 +29,52 @@ const OPERATIONS_MAX: u32 = 6;
 /// The power is cut in any case when the disk is idle for so long.
 const OPERATION_AFTER: Duration = Duration::from_millis(300);
 
-/// The arguments of a server with a binary log, but for its flushes.
-const BINLOG: &[&str] = &["--log-bin", "--server-id=1", "--binlog-format=ROW"];
+/// The usual database.
+pub const USUAL: Server =
+    Server { arguments: &[], is_mysql: false, lies: false, is_planted: false };
+/// One with a binary log, as a writer with replicas has one.
+pub const BINLOG: Server = Server {
+    arguments: &["--log-bin", "--server-id=1", "--binlog-format=ROW", "--sync-binlog=1"],
+    ..USUAL
+};
+/// MySQL with its binary log, which is on by default there.
+pub const MYSQL: Server = Server {
+    arguments: &["--log-bin", "--server-id=1", "--sync-binlog=1"],
+    is_mysql: true,
+    ..USUAL
+};
+/// Planted: the log is written at each COMMIT, and flushed once a second.
+pub const LOG_UNFLUSHED: Server =
+    Server { arguments: &["--innodb-flush-log-at-trx-commit=2"], ..USUAL };
+/// Planted: the binary log is not flushed, and InnoDB relies on it.
+pub const BINLOG_UNFLUSHED: Server = Server {
+    arguments: &["--log-bin", "--server-id=1", "--binlog-format=ROW", "--sync-binlog=0"],
+    ..USUAL
+};
+/// Planted: the disk answers a flush and does not carry it out.
+pub const LIE: Server = Server { lies: true, ..USUAL };
 
-/// Safe strategies, with readers who pay and cancel.
-pub async fn cut(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    again_and_again(testbed, seed, Server::default(), sell_some).await
-}
-
-/// Batches of one item each.
-pub async fn batches(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    again_and_again(testbed, seed, Server::default(), sell_batches).await
-}
-
-/// Batches with orders of three items.
-pub async fn carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    again_and_again(testbed, seed, Server::default(), |plan| {
-        sell_batches(plan);
-        plan.lines = 3;
+/// Cuts the power of this server again and again, while it sells so.
+pub async fn cut(
+    testbed: &mut Testbed,
+    seed: u64,
+    server: Server,
+    sells: fn(&mut Plan),
+) -> TrialResult {
+    with_power(testbed, server, async |testbed, power| {
+        let mut plan = power.plan(testbed, seed);
+        sells(&mut plan);
+        run_trial(testbed, plan, async |testbed, trial| {
+            power.cut_often(testbed, trial).await?.proof()
+        })
+        .await
     })
     .await
 }
 
 /// Payments by a provider's messages, beside safe strategies.
 pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    with_power(testbed, Server::default(), async |testbed, power| {
+    with_power(testbed, USUAL, async |testbed, power| {
         let mut plan = power.plan(testbed, seed);
         sell_some(&mut plan);
         let setup = plan.setups[0].clone();
@@ -71,7 +92,7 @@ pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// A draw whose instance is killed at each step.
 pub async fn draw(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    with_power(testbed, Server::default(), async |testbed, power| {
+    with_power(testbed, USUAL, async |testbed, power| {
         let setup = testbed.setup_of_new_ledger();
         draws::drawn(testbed, seed, setup, Some(power)).await
     })
@@ -80,48 +101,16 @@ pub async fn draw(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// At each crash point of an instance.
 pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    with_power(testbed, Server::default(), async |testbed, power| {
+    with_power(testbed, USUAL, async |testbed, power| {
         crash::points_of_power(testbed, seed, power).await
     })
     .await
 }
 
-/// With a binary log, as a writer with replicas has one.
-pub async fn binlog(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let server =
-        Server { arguments: &[BINLOG, &["--sync-binlog=1"]].concat(), ..Server::default() };
-    again_and_again(testbed, seed, server, sell_some).await
-}
-
-/// Batches on MySQL with its binary log, which is on by default there.
-pub async fn mysql(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let arguments = &["--log-bin", "--server-id=1", "--sync-binlog=1"];
-    let server = Server { arguments, is_mysql: true, ..Server::default() };
-    again_and_again(testbed, seed, server, sell_batches).await
-}
-
-/// Planted: the log is written at each COMMIT, and flushed once a second.
-pub async fn planted_log(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let arguments = &["--innodb-flush-log-at-trx-commit=2"];
-    planted(testbed, seed, Server { arguments, ..Server::default() }).await
-}
-
-/// Planted: the binary log is not flushed, and InnoDB relies on it.
-pub async fn planted_binlog(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let server =
-        Server { arguments: &[BINLOG, &["--sync-binlog=0"]].concat(), ..Server::default() };
-    planted(testbed, seed, server).await
-}
-
-/// Planted: the disk answers a flush and does not carry it out.
-pub async fn planted_lie(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    planted(testbed, seed, Server { lies: true, ..Server::default() }).await
-}
-
-/// A server with a mistake: the audit has to find what it loses.
-async fn planted(testbed: &mut Testbed, seed: u64, server: Server<'_>) -> TrialResult {
+/// Sells on a server with a mistake: the audit has to find what it loses.
+pub async fn planted(testbed: &mut Testbed, seed: u64, server: Server) -> TrialResult {
     let server = Server { is_planted: true, ..server };
-    let mut trial = again_and_again(testbed, seed, server, sell_batches).await?;
+    let mut trial = cut(testbed, seed, server, sell_batches).await?;
     if trial.injections == 0 {
         return Ok(trial);
     }
@@ -137,19 +126,27 @@ async fn planted(testbed: &mut Testbed, seed: u64, server: Server<'_>) -> TrialR
     }
 }
 
-fn sell_some(plan: &mut Plan) {
+/// Sells with safe strategies, beside readers who pay and cancel.
+pub fn sell_some(plan: &mut Plan) {
     plan.strategies.truncate(ITEMS);
 }
 
-fn sell_batches(plan: &mut Plan) {
+/// Sells in batches of one item each.
+pub fn sell_batches(plan: &mut Plan) {
     plan.strategies = vec!["mysql-batch"; ITEMS];
     plan.pace = Pace { clients: 16, ..SLOW };
 }
 
+/// Sells in batches with orders of three items.
+pub fn sell_carts(plan: &mut Plan) {
+    sell_batches(plan);
+    plan.lines = 3;
+}
+
 /// The database of a trial.
-#[derive(Default)]
-struct Server<'a> {
-    arguments: &'a [&'a str],
+#[derive(Clone, Copy)]
+pub struct Server {
+    arguments: &'static [&'static str],
     /// Whether it has to be MySQL.
     is_mysql: bool,
     /// Whether its disk answers flushes without carrying them out.
@@ -158,28 +155,11 @@ struct Server<'a> {
     is_planted: bool,
 }
 
-async fn again_and_again(
-    testbed: &mut Testbed,
-    seed: u64,
-    server: Server<'_>,
-    change: impl FnOnce(&mut Plan),
-) -> TrialResult {
-    with_power(testbed, server, async |testbed, power| {
-        let mut plan = power.plan(testbed, seed);
-        change(&mut plan);
-        run_trial(testbed, plan, async |testbed, trial| {
-            power.cut_often(testbed, trial).await?.proof()
-        })
-        .await
-    })
-    .await
-}
-
 /// A trial on such a database; it is left out where there is none.
 async fn with_power(
     testbed: &mut Testbed,
-    server: Server<'_>,
-    trial: impl AsyncFnOnce(&mut Testbed, &Power<'_>) -> TrialResult,
+    server: Server,
+    trial: impl AsyncFnOnce(&mut Testbed, &Power) -> TrialResult,
 ) -> TrialResult {
     let power = match Power::over_ledger(testbed, server).await? {
         Ok(power) => power,
@@ -238,18 +218,18 @@ impl Total {
 }
 
 /// A database on a disk whose power can be cut, instead of the usual one.
-pub struct Power<'a> {
+pub struct Power {
     disk: ForgetfulDisk,
-    server: Server<'a>,
+    server: Server,
     /// Cuts of a trial that has as many as it likes.
     cuts: u32,
     usual: MysqlServer,
 }
 
-impl<'a> Power<'a> {
+impl Power {
     /// Makes such a database the ledger of this trial; says why where there is no such server, or no such disk can be
     /// mounted.
-    async fn over_ledger(testbed: &mut Testbed, server: Server<'a>) -> Run<Result<Self, String>> {
+    async fn over_ledger(testbed: &mut Testbed, server: Server) -> Run<Result<Self, String>> {
         let folder = testbed.folder().join(format!("power-{:016x}", rand::random::<u64>()));
         let mut options = MysqlOptions::new(folder.join("mysql"));
         if server.is_mysql {

@@ -20,17 +20,9 @@ const FROZEN_MS: std::ops::Range<u64> = 300..900;
 /// What `appendfsync everysec` may lose, as docs/promises.md says it.
 const EVERY_SECOND_LOSES: Duration = Duration::from_secs(2);
 
-/// `appendfsync always`: no order is lost.
-pub async fn always(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    cut(testbed, seed, true).await
-}
-
-/// `appendfsync everysec`: orders of the last two seconds may be lost, and no others.
-pub async fn every_second(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    cut(testbed, seed, false).await
-}
-
-async fn cut(testbed: &mut Testbed, seed: u64, is_kept: bool) -> TrialResult {
+/// With `appendfsync always` the queue is kept: no order is lost. With `everysec` orders of the last two seconds may be,
+/// and no others.
+pub async fn cut(testbed: &mut Testbed, seed: u64, is_kept: bool) -> TrialResult {
     let cuts = cuts_of(testbed);
     let cuts_max = cuts + CUTS_MORE;
     let fsync = if is_kept { "appendfsync always" } else { "appendfsync everysec" };
