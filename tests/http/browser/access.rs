@@ -16,7 +16,6 @@ async fn a_keyboard_is_enough_to_buy_and_pay() {
     page.press(Key::Tab).await;
     page.until("the skip link", "document.activeElement.classList.contains('skip')").await;
     walk_to(&page, ".card h3 a").await;
-    page.shot("keyboard-focus").await;
     page.press(Key::Enter).await;
     page.until_text("#buy", "Buy for").await;
     walk_to(&page, "#buy").await;

@@ -30,14 +30,12 @@ async fn one_click_finds_the_first_oversell() {
     page.click_until("#find", "#verdict", "Oversold: 2 orders for a stock of 1").await;
     page.until("red units", "document.querySelectorAll('#tiles [data-state=twice]').length === 2")
         .await;
-    page.shot("play-mysql-naive").await;
     let steps = page.run(STEPS).await;
     assert_eq!(steps.as_str().map(|steps| steps.split('.').count()), Some(8), "{steps}");
     // Another schedule alone would load nothing.
     page.visit_elsewhere("about:blank").await;
     show(&page, "strategy=lock-redis&faults=lease,failover&arbiter=on").await;
     page.click_until("#find", "#verdict", "No schedule oversells").await;
-    page.shot("play-lock-redis-arbiter").await;
     page.close().await;
 }
 
@@ -46,7 +44,6 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
     let lost = "strategy=lock-redis-token&faults=lease&steps=0.0.e0.1.1.0.0.0.1.1.1";
     let page = open(lost, PHONE).await;
     page.until_text("#verdict", "Oversold").await;
-    page.shot("play-lock-redis-token").await;
     for _ in 0..11 {
         page.press("u").await;
     }
