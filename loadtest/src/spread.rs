@@ -61,11 +61,4 @@ mod tests {
         assert!(Spread::of([11.0, 12.0]).is_above(Spread::of([9.0, 10.0])));
         assert!(!Spread::of([10.0, 12.0]).is_above(Spread::of([9.0, 10.0])));
     }
-
-    #[test]
-    fn one_precision_holds_for_all_three() {
-        let spread = Spread::of([0.98, 1.05, 1.1]);
-        assert_eq!(spread.to_string(), "1.05 (0.98 to 1.10)");
-        assert_eq!(format!("{spread:.0}"), "1 (1 to 1)");
-    }
 }

@@ -212,19 +212,4 @@ mod tests {
         }
         assert!(!takes_gzip(&HeaderMap::new()));
     }
-
-    #[test]
-    fn every_file_is_ready_and_has_a_tag_of_its_own() {
-        let tags: std::collections::HashSet<String> =
-            PAGES.values().map(|page| format!("{:?}", page.tag)).collect();
-        let count = Files::iter().count() + BOOK.len();
-        assert_eq!((PAGES.len(), tags.len()), (count, PAGES.len()));
-        assert!(PAGES.contains_key(INDEX) && PAGES.contains_key(NOT_FOUND));
-        let is_text = |page: &&PageFile| page.kind != "image/png" && page.plain.len() > 1_000;
-        let text = PAGES.values().filter(is_text);
-        assert!(text.clone().count() > 10);
-        for page in text {
-            assert!(page.gzip.is_some(), "{:?}", page.kind);
-        }
-    }
 }

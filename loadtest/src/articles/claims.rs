@@ -193,27 +193,6 @@ pub fn of_ways(all: &[SaleResult]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn waited(served: u64, seconds: f64, p90_us: u64) -> WaitResult {
-        WaitResult { served, seconds, p90_us, max_us: 2 * p90_us }
-    }
-
-    #[test]
-    fn what_is_found_here_too_is_said_and_what_is_not() {
-        let mut all = vec![
-            waited(700, 20.0, 8_000_000),
-            waited(2_000, 9.0, 4_000_000),
-            waited(2_000, 9.0, 3_000_000),
-            waited(1_700, 12.0, 7_000_000),
-        ];
-        let as_theirs = of_waits(&all);
-        assert_eq!(as_theirs.len(), 5);
-        assert!(as_theirs.iter().all(|sentence| sentence.contains("Here too")), "{as_theirs:?}");
-        all[0].served = 1_900;
-        let unlike = of_waits(&all);
-        assert!(unlike[0].contains("**Not here**: 1900 of 2000 served"), "{}", unlike[0]);
-        assert!(of_waits(&all[1..]).is_empty(), "no claim of a run that did not take place");
-    }
-
     #[test]
     fn a_verdict_unlike_the_articles_is_said() {
         let way = |strategy, oversold, oversells| SaleResult {

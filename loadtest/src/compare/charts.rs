@@ -156,11 +156,6 @@ mod tests {
     use crate::canvas::COLORS;
 
     #[test]
-    fn ticks_are_round_numbers() {
-        assert_eq!([step(6.0), step(700.0), step(4_500.0)], [1.0, 200.0, 1_000.0]);
-    }
-
-    #[test]
     fn a_chart_has_no_link_and_only_colours_of_the_page() {
         let spreads = vec![Spread::of([4.0, 5.0, 6.0])];
         let bars = [Bars { name: "a<b", tone: TEXT, spreads }];
