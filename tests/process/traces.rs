@@ -57,8 +57,7 @@ async fn a_purchase_is_a_tree_below_the_span_of_its_caller() {
         let answer = buy_with(&instance.buyer(7), "mysql-atomic", item, &parent).await;
         assert_eq!((answer.status, &*answered_trace(&answer)), (201, TRACE), "{}", answer.text);
         let spans = collector.whole_trace(TRACE).await;
-        let tree = tree::lines(&spans, &spans[0].trace_id, false);
-        println!("{}", tree::lines(&spans, &spans[0].trace_id, true));
+        let tree = tree::lines(&spans, &spans[0].trace_id);
         let expected = "\
 POST /api/seckill/{strategy}/{item_id}
   admission
@@ -113,8 +112,7 @@ async fn a_batch_links_to_the_orders_in_it() {
             assert!(batch.links.iter().any(|link| link.span_id == one.span_id));
         }
         let one = own.last().expect("a batch");
-        let text = tree::lines(&spans, &one.trace_id, true);
-        println!("{strategy}\n{text}");
+        let text = tree::lines(&spans, &one.trace_id);
         let wait = if strategy == "lock-redis" { "lock wait" } else { "batch wait" };
         for name in [wait, "batch", "transaction", "rows", "stock", "COMMIT"] {
             assert!(text.contains(name), "{strategy}: no {name:?} in\n{text}");

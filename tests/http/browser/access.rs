@@ -147,7 +147,6 @@ async fn the_page_of_sales_is_light() {
            files: all.length, paint_ms: paint ? paint.startTime : null, \
            foreign: all.filter(({ name }) => !name.startsWith(location.origin)).length }";
     let measured = page.run(measure).await;
-    println!("the page of sales: {measured}");
     let bytes = measured["bytes"].as_u64().expect("a number");
     assert!(bytes > 10_000 && bytes < SHOP_BYTES_MAX, "{measured}");
     assert_eq!(measured["foreign"], 0, "{measured}");

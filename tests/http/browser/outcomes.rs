@@ -70,7 +70,6 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
         ("lost-then-slow", &*then_slow, 2, unsure, true),
         ("overloaded", &*busy, 1, "Very busy right now", false),
     ]) {
-        println!("the answer that is {name}");
         stage(&page, count, answer).await;
         page.click_until("#buy", "#outcome", told).await;
         if by_press {

@@ -2,8 +2,6 @@
 
 use super::*;
 
-/// What the page may weigh with all that it loads, in bytes.
-const PAGE_BYTES_MAX: u64 = 300_000;
 /// The steps in the address of the page.
 const STEPS: &str = "return new URLSearchParams(location.hash.slice(1)).get('steps')";
 
@@ -76,16 +74,4 @@ async fn a_phone_shows_the_units_under_the_verdict() {
     show(&page, "strategy=lock-redis").await;
     page.click_until("#find", "#verdict", "without a fault: tick one above").await;
     page.close().await;
-}
-
-#[test]
-fn the_page_is_small() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
-    let mut files =
-        vec![root.join("play.html"), root.join("css/base.css"), root.join("css/play.css")];
-    let scripts = std::fs::read_dir(root.join("js/play")).expect("a folder");
-    files.extend(scripts.map(|entry| entry.expect("a file").path()));
-    let sizes = files.iter().map(|file| std::fs::metadata(file).expect("a file").len());
-    let bytes: u64 = sizes.sum();
-    assert!(bytes <= PAGE_BYTES_MAX, "{bytes} bytes");
 }

@@ -106,29 +106,3 @@ async fn a_product_that_could_not_be_loaded_is_asked_for_again() {
     page.visit_until("/item.html?product=1", "#missing", "This item does not exist").await;
     page.close_but_for(&["/api/products/1 - Failed to load resource"]).await;
 }
-
-#[tokio::test]
-async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
-    let (_shop, instance, lamp) = selling(json!({})).await;
-    let page = Page::of_operator(&instance, DESKTOP, "/console.html").await;
-    page.until_text("#sale-name", "Aurora").await;
-    page.fill("#product-name", "Harbour shirt").await;
-    page.click_until("#product-form button", "#product-result", "Created: Harbour shirt.").await;
-    page.click("#new").await;
-    page.fill("#new-name", "Harbour shirt, M").await;
-    page.fill("#new-price", "3900").await;
-    page.fill("#new-currency", "JPY").await;
-    page.run("const s = document.getElementById('new-product'); s.value = s.options[1].value")
-        .await;
-    page.fill("#new-options", "Size=M; Colour=red").await;
-    page.click_until("#new-form button[type=submit]", "#sale-name", "Harbour shirt, M").await;
-    page.until_text("#sale-price", "¥3,900").await;
-    let listed = instance.stranger().get("/api/items").await.json;
-    let mut made = listed["items"].as_array().expect("a list").iter();
-    let made = made.find(|item| item["id"] != lamp).expect("the new one");
-    assert_eq!((&made["price_cents"], &made["currency"]), (&json!(3_900), &json!("JPY")));
-    assert_eq!(made["product"]["options"][1], json!({ "name": "Colour", "value": "red" }));
-    page.fill("#edit-options", "Size=L").await;
-    page.click_until("#variant-form button", "#variant-result", "Done.").await;
-    page.close().await;
-}
