@@ -202,6 +202,9 @@ async fn without_redis_nobody_joins_and_who_has_a_ticket_buys() {
     let left = instance.buyer(3).delete(&path).await;
     left.assert_fields(503, json!({ "code": "dependency_unavailable", "outcome": "unknown" }));
     order_id(&buy(&instance.buyer(1), sold, &held).await);
+    // The signature and the instance's own clock decide.
+    instance.clock.shift(Duration::minutes(10));
+    buy(&instance.buyer(1), sold, &held).await.expect_problem(403, "ticket_expired");
     link.mend();
     until_admitted(&instance.buyer(2), sold, json!({})).await;
 }
