@@ -1,5 +1,6 @@
 //! Requests that are refused for their path, their query, their headers, or who sends them.
 
+use reqwest::header::HeaderValue;
 use time::Duration;
 use web::token::Tokens;
 
@@ -95,12 +96,26 @@ async fn a_query_or_a_header_that_is_not_understood_is_refused() {
     );
     let unread = buy(&buyer, &format!("default/{item}")).header("accept", "image/png, text/html");
     cases.add("an answer of another type", unread, (406, "not_acceptable"));
+    let purchase = || buy(&buyer, &format!("default/{item}"));
+    let long = "x".repeat(65);
+    let keys: [&[u8]; 7] =
+        [b"", b" ", b"a b", b"a\tb", b"schl\xc3\xbcssel", b"\xff", long.as_bytes()];
+    for key in keys {
+        let value = HeaderValue::from_bytes(key).expect("sendable");
+        let request = purchase().header("idempotency-key", value.clone());
+        cases.add(format!("{value:?}"), request, (400, "idempotency_key_invalid"));
+    }
+    for second in ["a", "b"] {
+        let two = purchase().header("idempotency-key", "a").header("idempotency-key", second);
+        cases.add("two keys", two, (400, "idempotency_key_invalid"));
+    }
     assert_refused(&shop, cases).await;
     // Who a request came from is not told by a header.
     let forwarded = buy(&buyer, &format!("default/{item}"))
         .header("x-forwarded-for", "10.0.0.1, 127.0.0.1")
         .header("x-forwarded-host", "evil.example")
         .header("x-http-method-override", "DELETE")
+        .header("idempotency-key", "x".repeat(64))
         .header("x-user-id", "2");
     let bought = Client::send(forwarded).await;
     assert_eq!((bought.status, bought.json["user_id"].as_i64()), (201, Some(1)), "{}", bought.text);

@@ -3,8 +3,6 @@
 use super::*;
 
 const BUYER: i64 = 77;
-/// Buyers in line before her, of whom one is called up each second.
-const AHEAD: i64 = 60;
 
 #[tokio::test]
 async fn a_buyer_buys() {
@@ -34,27 +32,6 @@ async fn a_buyer_buys() {
     page.until_text("#list", "Paid").await;
     // The password that was too short is a refusal, and a refusal is a line of the console.
     page.close_but_for(&["/api/users - Failed to load resource"]).await;
-}
-
-#[tokio::test]
-async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
-    let (_shop, instance) = Shop::open_with(|config| {
-        (config.waiting_room.per_second, config.waiting_room.proof_bits_max) = (1, 4);
-    })
-    .await;
-    let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
-    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
-    page.until_text("#buy", "Buy for").await;
-    // Nobody else's turn comes before she is in line, however slow the browser is; then it is hers at once.
-    for id in 1..=AHEAD {
-        let place = format!("/api/items/{item}/ticket");
-        assert_eq!(instance.buyer(id).post(&place, &json!({})).await.status, 200);
-    }
-    page.click_until("#buy", "#outcome", "You are in line").await;
-    instance.clock.shift(Duration::seconds(AHEAD));
-    page.until_text("#outcome", "It’s yours").await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
 }
 
 #[tokio::test]
