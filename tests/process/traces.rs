@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use crate::process::program::LoggedService;
 use crate::support::prelude::*;
-use crate::support::trace_collector::{Collector, hex};
+use crate::support::trace_collector::Collector;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -67,9 +67,9 @@ POST /api/seckill/{strategy}/{item_id}
 ";
         assert_eq!(tree, format!("{expected}{parts}"));
         let root = named(&spans, "POST /api/seckill/{strategy}/{item_id}")[0];
-        assert_eq!(hex(&root.parent_span_id), PARENT);
+        assert_eq!(hex::encode(&root.parent_span_id), PARENT);
         let response = answer.headers["traceresponse"].to_str().expect("text");
-        assert!(response.contains(&hex(&root.span_id)));
+        assert!(response.contains(&hex::encode(&root.span_id)));
         let facts: Vec<&str> = root.attributes.iter().map(|fact| fact.key.as_str()).collect();
         assert_eq!(facts, ["item", "outcome", "http.response.status_code"]);
         assert!(collector.resource().contains(&"service.name=seckill".to_owned()));
