@@ -55,10 +55,4 @@ mod tests {
         assert_eq!(Spread::of([3.0, 1.0, f64::NAN, 2.0, 10.0]).median, 2.5);
         assert_eq!(Spread::of([]), Spread::default());
     }
-
-    #[test]
-    fn overlapping_measurements_are_not_apart() {
-        assert!(Spread::of([11.0, 12.0]).is_above(Spread::of([9.0, 10.0])));
-        assert!(!Spread::of([10.0, 12.0]).is_above(Spread::of([9.0, 10.0])));
-    }
 }
