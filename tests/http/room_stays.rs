@@ -109,12 +109,6 @@ async fn a_ticket_that_was_given_back_buys_nothing() {
     buy(&two.buyer(1), sold, &given_back[0].1).await.expect_problem(403, "ticket_expired");
 }
 
-/// Waits by the clock of Redis until a key that lives for a second from now on is gone.
-async fn two_seconds_pass(shop: &Shop) {
-    let began = redis_time(shop).await;
-    until(BOUND, || redis_time(shop), |now| *now >= began + 2.0).await;
-}
-
 /// Buyer 2, whose ticket ends last, leaves first; buyer 1 leaves within the last second of the own ticket.
 #[tokio::test]
 async fn a_ticket_that_was_given_back_stays_so_when_others_end() {
@@ -128,7 +122,9 @@ async fn a_ticket_that_was_given_back_stays_so_when_others_end() {
     leave(&instance.buyer(2), sold).await;
     seconds(99);
     leave(&instance.buyer(1), sold).await;
-    two_seconds_pass(&shop).await;
+    // By the clock of Redis, until a key that lives for a second from now on is gone.
+    let began = redis_time(&shop).await;
+    until(BOUND, || redis_time(&shop), |now| *now >= began + 2.0).await;
     buy(&instance.buyer(2), sold, &held).await.expect_problem(403, "ticket_expired");
 }
 
