@@ -9,19 +9,3 @@ pub fn sum(text: &str, name: &str, label: &str) -> f64 {
     };
     text.lines().filter_map(value_of).sum()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn series_are_summed_over_their_labels() {
-        let text = "# TYPE seckill_lock gauge\n\
-            seckill_lock{lock=\"redis\",event=\"contended\"} 3\n\
-            seckill_lock{lock=\"local\",event=\"contended\"} 4\n\
-            seckill_lock{lock=\"local\",event=\"wait_us\"} 1500\n\
-            seckill_arbiter_retries_total 5\n";
-        assert_eq!(sum(text, "seckill_lock", "event=\"contended\""), 7.0);
-        assert_eq!(sum(text, "seckill_arbiter_retries_total", ""), 5.0);
-    }
-}

@@ -87,27 +87,3 @@ fn configuration(listen: SocketAddr, instances: &[SocketAddr], connections_max: 
     });
     lines.collect::<Vec<_>>().join("\n") + "\n"
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn purchases_are_still_sent_by_their_item() {
-        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let text = configuration(address(1), &[address(2), address(3)], 100);
-        assert!(
-            text.contains("bind 127.0.0.1:1\n") && text.contains("balance hash path"),
-            "{text}"
-        );
-        assert_eq!(
-            text.matches("server instance2 127.0.0.1:3 ").count(),
-            3,
-            "each backend: {text}"
-        );
-        for replaced in ["server-template", ":8080", "maxconn 20000", "log stdout"] {
-            let mut code = text.lines().filter(|line| !line.trim_start().starts_with('#'));
-            assert!(!code.any(|line| line.contains(replaced)), "{replaced}: {text}");
-        }
-    }
-}

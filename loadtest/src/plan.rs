@@ -121,18 +121,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_gets_a_turn_and_strategies_alternate() {
-        let plan = Plan::draw(Pace::Closed { requests: 10 }, 5, 2, None, 7).expect("a plan");
-        let mut first_round: Vec<u32> =
-            plan.requests[..5].iter().map(|request| request.buyer).collect();
-        first_round.sort_unstable();
-        assert_eq!(first_round, [0, 1, 2, 3, 4]);
-        assert_eq!(plan.requests[0].strategy, 0);
-        assert_eq!(plan.requests[1].strategy, 1);
-        assert_eq!(plan.requests[2].strategy, 0);
-    }
-
-    #[test]
     fn a_seed_repeats_the_plan() {
         let draw = |seed| {
             let pace = Pace::Open { rate_per_second: 1_000.0, seconds: 2.0 };

@@ -76,17 +76,3 @@ impl Steps {
         format!("{}: {number} of {}: {text}", self.what, self.bar.length().unwrap_or_default())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plain_lines_say_how_much_is_done() {
-        let mut steps = Steps::new("compare", 2);
-        assert_eq!(steps.line(1, "begins S0"), "compare: 1 of 2: begins S0");
-        steps.end("fine");
-        steps.add(1);
-        assert_eq!(steps.line(steps.bar.position(), "fine"), "compare: 1 of 3: fine");
-    }
-}

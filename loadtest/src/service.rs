@@ -254,15 +254,4 @@ mod tests {
         assert!(!is_busy(br#"{"status":409,"retryable":false,"outcome":"none"}"#));
         assert!(!is_busy(b"<html>"));
     }
-
-    #[test]
-    fn parameters_of_a_strategy_become_the_query() {
-        let path = |strategy| purchase_path(strategy, 7);
-        assert_eq!(path("mysql-atomic"), Ok("/api/seckill/mysql-atomic/7".to_owned()));
-        assert_eq!(
-            path(" lock-redis?store=redis&scope=item"),
-            Ok("/api/seckill/lock-redis/7?store=redis&scope=item".to_owned())
-        );
-        assert!(path("a b").is_err());
-    }
 }

@@ -81,19 +81,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_has_one_form() {
-        let composed = "pässwörd mit Länge";
-        for typed in [composed, "pa\u{308}sswo\u{308}rd\u{a0}mit\u{3000}La\u{308}nge"] {
-            assert_eq!(normalized(typed), composed);
-        }
-        // Compatibility forms, case and what surrounds it stay: they are part of the secret.
-        for typed in [" Ｆｕｌｌ ", "ﬁ", "A\tb\n"] {
-            assert_eq!(normalized(typed), typed);
-        }
-        assert!(!is_acceptable(&"o\u{308}".repeat(7)), "seven characters");
-    }
-
-    #[test]
     fn a_common_password_or_the_name_is_found_in_any_case() {
         for (password, name) in [
             ("password", "ada"),
@@ -109,14 +96,5 @@ mod tests {
         }
         let (hashes, rest) = COMMON.as_chunks::<HASH_BYTES>();
         assert!(hashes.len() > 11_000 && rest.is_empty() && hashes.is_sorted());
-    }
-
-    #[test]
-    fn only_the_right_password_of_somebody_verifies() {
-        let hash = hash("correct horse").expect("hashed");
-        assert!(verify("correct horse", Some(&hash)));
-        assert!(!verify("wrong horse", Some(&hash)));
-        assert!(!verify("nobody's password", None));
-        assert!(!is_acceptable("short") && !is_acceptable(&"x".repeat(300)));
     }
 }

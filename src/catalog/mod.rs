@@ -256,12 +256,4 @@ mod tests {
         assert!(matches!(cached(true).seen(), Ok(CatalogRead { value: None, age: None })));
         assert!(cached(false).seen().is_err());
     }
-
-    #[test]
-    fn what_was_forgotten_or_never_read_is_read_again() {
-        let age_max = Duration::from_secs(60);
-        assert!(!cached(true).is_older_than(age_max));
-        assert!(CacheEntry { asked_at: None, ..cached(true) }.is_older_than(age_max));
-        assert!(CacheEntry { answer: None, ..cached(false) }.is_older_than(age_max));
-    }
 }

@@ -27,17 +27,3 @@ fn sentence(user: u32, signed_in: Option<u32>, names: &str) -> String {
         None => named(user),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_user_of_the_system_has_a_name_and_an_id() {
-        let names = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n";
-        assert_eq!(sentence(1000, Some(1000), names), "alice (uid 1000)");
-        assert_eq!(sentence(0, Some(1000), names), "root (uid 0), signed in as alice (uid 1000)");
-        assert_eq!(sentence(7, None, names), "uid 7");
-        assert!(system_user().contains("uid "));
-    }
-}

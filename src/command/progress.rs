@@ -127,30 +127,3 @@ fn draw(is_terminal: bool, line: &str) {
         writeln!(out, "{line}")
     };
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn progress_is_a_bar_on_a_terminal_and_a_line_elsewhere() {
-        let mut progress = Progress::new("auditing", 4);
-        progress.is_terminal = true;
-        let bar = progress.line(2, Duration::from_secs(3));
-        assert_eq!(
-            bar,
-            format!("seckill: auditing [{}{}] 2 of 4, 3 s", "#".repeat(15), "-".repeat(15))
-        );
-        progress.is_terminal = false;
-        assert_eq!(progress.line(4, QUIET), "seckill: auditing: 4 of 4 after 2 s");
-        progress.total = 0;
-        assert_eq!(progress.line(0, QUIET), "seckill: auditing, 2 s");
-        progress.show(1);
-        assert!(progress.shown.is_none(), "quick work shows nothing");
-    }
-
-    #[tokio::test]
-    async fn waiting_answers_what_the_work_answers() {
-        assert_eq!(while_waiting("working", async { 7 }).await, 7);
-    }
-}

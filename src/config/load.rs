@@ -117,15 +117,6 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_fit_and_the_environment_wins() {
-        let config = load(&[("SECKILL_HTTP_ADDR", "127.0.0.1:9"), ("SECKILL_MYSQL_POOL_MAX", "3")])
-            .expect("good settings");
-        assert_eq!(config.http.addr.to_string(), "127.0.0.1:9");
-        assert_eq!(config.mysql.pool_max, 3);
-        assert_eq!(config.redis.prefix, "seckill:");
-    }
-
-    #[test]
     fn the_number_of_runtimes_may_be_that_of_the_processors() {
         let runtimes = |text: &str| load(&[("SECKILL_HTTP_RUNTIMES", text)]);
         let number = |text: &str| runtimes(text).expect("good settings").http.runtimes;
@@ -144,16 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_variable_or_a_bad_value_is_named() {
-        let misspelt = load(&[("SECKILL_HTP_ADDR", "x")]).expect_err("no such setting");
-        assert!(misspelt.contains("SECKILL_HTP_ADDR"), "{misspelt}");
+    fn a_line_break_at_the_end_is_no_part_of_a_value() {
         let ended =
             load(&[("SECKILL_MYSQL_POOL_MAX", "3\n"), ("SECKILL_REDIS_URL", "redis://a\r\n")]);
         let ended = ended.expect("the line break is none of the value");
         assert_eq!(ended.mysql.pool_max, 3);
         assert_eq!(ended.redis_url.reveal(), "redis://a");
-        let bad = load(&[("SECKILL_MYSQL_POOL_MAX", "many")]).expect_err("not a number");
-        assert!(bad.contains("SECKILL_MYSQL_POOL_MAX"), "{bad}");
     }
 
     #[test]
@@ -182,12 +169,5 @@ mod tests {
         assert_eq!(waits("5").expect("good settings").mysql.lock_wait_timeout_seconds, 5);
         let error = waits("6").expect_err("longer than an answer is waited for");
         assert!(error.contains("mysql.lock_wait_timeout_seconds must be at most 5"), "{error}");
-    }
-
-    #[test]
-    fn secrets_do_not_show() {
-        let secret = "0123456789012345678901234567890123456789";
-        let config = load(&[("SECKILL_SECRET", secret)]).expect("good settings");
-        assert!(!format!("{config:?}").contains(secret));
     }
 }

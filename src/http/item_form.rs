@@ -89,7 +89,7 @@ fn body_of(field: &dyn Fn(&str) -> Option<String>) -> Result<CreateItemBody, Pro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use files::{FaultBody, Table, read_table};
+    use files::{FaultBody, read_table};
 
     const HEAD: &str = "name,price_cents,stock,starts_at,ends_at,strategy,waiting_room\n";
     const RIGHT: &str = "Lamp,250,10,2026-11-22T10:00:00Z,2026-11-22T11:00:00Z,mysql-atomic,\n";
@@ -104,39 +104,6 @@ mod tests {
         let found = faults(table);
         let found: Vec<_> = found.iter().map(|(line, a, b)| (*line, &**a, &**b)).collect();
         assert_eq!(found, expected, "{table}");
-    }
-
-    #[test]
-    fn a_table_becomes_sales() {
-        let quoted = "\"Lamp, \"\"big\"\"\",1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,true\n";
-        let formula = "'=1+1,1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,false\n";
-        let table = format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}");
-        let Table { sales: new, faults, .. } =
-            read_table(table.as_bytes(), None, Currency::USD, read_item);
-        assert_eq!(faults, []);
-        let names: Vec<_> = new.iter().map(|item| &*item.name).collect();
-        assert_eq!(names, ["Lamp", "Lamp, \"big\"", "=1+1"]);
-        assert!(new[1].waiting_room && new[1].stock == 2);
-    }
-
-    #[test]
-    fn every_fault_is_listed_by_its_line() {
-        let bad = ",-1,many,2026-01-02T00:00:00Z,2026-01-01T00:00:00Z,mysql-naive,perhaps\n";
-        expect(
-            &format!("{HEAD}{RIGHT}{bad}{RIGHT}x,1\n"),
-            &[
-                (3, "name", "invalid_text"),
-                (3, "price_cents", "price_out_of_range"),
-                (3, "stock", "invalid_type"),
-                (3, "starts_at", "invalid_schedule"),
-                (3, "strategy", "unsafe_strategy"),
-                (3, "waiting_room", "invalid_type"),
-                (5, "stock", "missing_field"),
-                (5, "starts_at", "invalid_schedule"),
-            ],
-        );
-        assert!(faults("").iter().all(|(line, _, code)| (*line, &**code) == (1, "invalid_table")));
-        assert!(!faults("").is_empty());
     }
 
     #[test]

@@ -126,20 +126,3 @@ fn parse(message: &str) -> Option<BuyerChange> {
     };
     Some(BuyerChange { what, owner: UserId::parse(owner)? })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_read_back_and_foreign_ones_are_ignored() {
-        let order = OrderId::generate();
-        let changed = parse(&format!("{order} 7")).expect("well formed");
-        assert_eq!((changed.what, changed.owner.get()), (What::Order(order), 7));
-        let place = What::Place(ItemId::new(3).expect("positive"));
-        assert_eq!(parse("item:3 7").map(|changed| changed.what), Some(place));
-        for foreign in ["", "x", "x y", "item:x 1", &format!("{order} -1")] {
-            assert_eq!(parse(foreign), None);
-        }
-    }
-}

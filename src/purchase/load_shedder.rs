@@ -271,14 +271,6 @@ mod tests {
         assert_eq!(shares(1, 90, 1), [1]);
     }
 
-    #[test]
-    fn an_item_recovers_when_nobody_waits_long_any_more() {
-        let load = load(1_000, 50, 2 * SECOND_US);
-        assert!(load.is_too_slow(SECOND_US));
-        load.ended(9 * SECOND_US, 9 * SECOND_US + 1_000);
-        assert!(!load.is_too_slow(SECOND_US));
-    }
-
     #[tokio::test]
     async fn what_ended_is_not_in_any_more() {
         let shedder =

@@ -1,4 +1,5 @@
-//! The list of checks, `tests/checks.md`, has a row for each of them, and names tests that exist.
+//! The list of checks, `tests/checks.md`, has a row for each of them, and names tests that exist. So does the list of
+//! forms of real life, `tests/forms.md`.
 
 use std::fs;
 
@@ -55,6 +56,21 @@ fn each_named_test_exists() {
     let rows = rows();
     for test in rows.iter().flat_map(|row| &row.tests) {
         assert!(is_test(test), "tests/checks.md: no test {test}");
+    }
+}
+
+#[test]
+fn each_form_names_a_test() {
+    let list = read("tests/forms.md");
+    let rows: Vec<&str> = list.lines().filter(|line| line.starts_with("| P")).collect();
+    assert!(!rows.is_empty(), "no form was found: the test reads the list wrongly");
+    for row in rows {
+        let names = code_spans(row).into_iter().filter(|span| span.contains("::"));
+        let names: Vec<&str> = names.collect();
+        assert!(!names.is_empty(), "no test: {row}");
+        for test in names {
+            assert!(is_test(test), "tests/forms.md: no test {test}");
+        }
     }
 }
 

@@ -92,7 +92,9 @@ fn shown() -> Vec<Shown> {
             continue;
         }
         let typed = code_blocks(&page.text).into_iter().flat_map(|lines| typed_in(&lines));
-        let typed = typed.filter(|line| !is_text_of_draw(line));
+        // Not the first line of a text of a draw, such as `seckill draw rules 3`.
+        let typed =
+            typed.filter(|line| !(line.starts_with("seckill draw ") && line.ends_with(" 3")));
         let typed = typed.map(|line| (line, true));
         let named = code_spans(&page.text).into_iter().map(|span| (span.to_owned(), false));
         for (line, is_typed) in typed.chain(named) {
@@ -103,11 +105,6 @@ fn shown() -> Vec<Shown> {
         }
     }
     all
-}
-
-/// Whether it is the first line of a text of a draw, such as `seckill draw rules 3`.
-fn is_text_of_draw(line: &str) -> bool {
-    line.starts_with("seckill draw ") && line.ends_with(" 3")
 }
 
 /// The lines of a block that are typed. A block with a prompt also has lines that are printed.

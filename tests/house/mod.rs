@@ -6,7 +6,6 @@ pub mod dependencies;
 pub mod deploy;
 pub mod docs;
 pub mod docs_locks;
-pub mod forms;
 pub mod left_out;
 pub mod planted;
 pub mod prose;

@@ -92,25 +92,3 @@ async fn a_purchase_is_read_in_each_form_of_a_proxy() {
     assert_eq!(status(&instance, &request).await, 201, "{request}");
     assert_eq!(available(&instance, item).await, 90 - sold - 1);
 }
-
-/// The service does not read the PROXY protocol (v1 is a line, v2 is binary; haproxy.org's proxy-protocol.txt): it
-/// answers 400 and closes, and nothing is sold.
-#[tokio::test]
-async fn the_proxy_protocol_is_refused() {
-    let (_shop, instance, item) = Shop::selling(json!({ "stock": 3 })).await;
-    let token = instance.token(1, Role::Buyer);
-    let purchase = format!(
-        "POST /api/seckill/mysql-atomic/{item} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\r\n",
-        instance.addr
-    );
-    let v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01\xd4\x31\x1f\x90";
-    let heads: [&[u8]; 3] =
-        [b"PROXY TCP4 203.0.113.7 10.0.0.3 56324 8080\r\n", b"PROXY UNKNOWN\r\n", v2];
-    for head in heads {
-        let mut raw = Raw::connect(instance.addr).await;
-        raw.send([head, purchase.as_bytes()].concat()).await;
-        assert_eq!(raw.answer().await.status, 400, "{head:?}");
-        assert!(raw.ends().await, "{head:?}");
-    }
-    assert_eq!(available(&instance, item).await, 3);
-}

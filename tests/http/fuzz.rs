@@ -7,17 +7,13 @@
 mod dice;
 mod redis;
 
-use std::fmt::Write;
-
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::IntoResponse;
 use gates::Options;
-use seckill::config::DEFAULTS;
 use seckill::http::route::admin::{CreateItemBody, EditItemBody};
 use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::session::CredentialsBody;
-use seckill::purchase::waiting_room::{QueueStatus, Tickets};
 use shop_domain::username;
 use time::Duration;
 use web::address::Proxies;
@@ -54,30 +50,6 @@ fn no_token_is_made_by_chance() {
         if tokens.read(&text, now).is_ok() {
             assert!(seeds.contains(&text.clone().into_owned()), "a forged token: {text:?}");
         }
-    });
-}
-
-#[test]
-fn no_ticket_is_made_by_chance() {
-    let tickets = Tickets::new(&["a secret for tests, of thirty-two characters and more"]);
-    let (item, buyer) = (ItemId::new(1).expect("positive"), UserId::new(1).expect("positive"));
-    let now = OffsetDateTime::now_utc();
-    let ends_ms =
-        i64::try_from(now.unix_timestamp_nanos() / 1_000_000).expect("this year") + 60_000;
-    let QueueStatus::Admitted { ticket, .. } = tickets.admitted(item, buyer, ends_ms) else {
-        panic!("a ticket");
-    };
-    let token = tickets.position((item, buyer), 7, 0, now);
-    assert_eq!(tickets.read(Some(&ticket), item, buyer).map(|read| read.ends_ms), Ok(ends_ms));
-    let seeds = [ticket.as_bytes(), token.as_bytes(), b"wr1..", b"wr2..", b""];
-    dice::throw("tickets", |dice| {
-        let bytes = dice.mutate(&seeds);
-        let text = String::from_utf8_lossy(&bytes);
-        if tickets.read(Some(&text), item, buyer).is_ok() {
-            assert_eq!(text, ticket, "a forged ticket");
-        }
-        let place = tickets.place(&text, item, buyer, now);
-        assert!(text == token || place.is_err(), "a forged token: {text:?}");
     });
 }
 
@@ -182,46 +154,4 @@ fn headers_and_queries_are_understood_or_refused() {
         }
         let _ = username::fold(&String::from_utf8_lossy(&dice.mutate(&seeds)));
     });
-}
-
-#[test]
-fn settings_are_understood_or_refused_and_secrets_do_not_show() {
-    let secret = "planted-planted-planted-planted-planted";
-    let names = "SECKILL_HTTP_ADDR SECKILL_MYSQL_POOL_MAX SECKILL_LOG_FORMAT SECKILL_HTTP_COOKIE_SECURE \
-         SECKILL_ACCEPT_RISKS SECKILL_REDIS_PREFIX DATABASE_URL REDIS_URL";
-    let names: Vec<&str> = names.split(' ').collect();
-    let values: [&[u8]; 7] = [
-        b"127.0.0.1:8080",
-        b"32",
-        b"-9223372036854775808",
-        b"true",
-        b"mysql://root:planted@localhost/seckill?socket=/x",
-        b"redis://:planted@[::1]:6379",
-        b"sample-secret,empty-password",
-    ];
-    let file = std::env::temp_dir().join(unique("seckill-fuzz.toml"));
-    let files: [&[u8]; 3] = [
-        DEFAULTS.as_bytes(),
-        b"[http]\naddr = \"[::]:0\"\n[lock]\nlease_ms = 1e3\n",
-        b"secret = \"planted-planted-planted-planted-planted\"\n[mysql]\npool_max = -1\n",
-    ];
-    dice::throw("settings", |dice| {
-        let mut variables = vec![("SECKILL_SECRET".to_owned(), secret.to_owned())];
-        for _ in 0..2 {
-            let value = String::from_utf8_lossy(&dice.mutate(&values)).into_owned();
-            variables.push((names[dice.below(names.len())].to_owned(), value));
-        }
-        let text = dice.mutate(&files);
-        std::fs::write(&file, &text).expect("a file");
-        let from = (dice.below(4) == 0).then_some(file.as_path());
-        let mut shown = String::new();
-        match Config::load(from, variables) {
-            Ok(config) => write!(shown, "{config:?}").expect("a string"),
-            // A value of the file that does not fit may be quoted, so that it can be found.
-            Err(error) if from.is_none() => write!(shown, "{error}").expect("a string"),
-            Err(_) => {}
-        }
-        assert!(!shown.contains(secret), "the secret shows: {shown}");
-    });
-    let _ = std::fs::remove_file(&file);
 }

@@ -106,9 +106,23 @@ async fn the_state_follows_the_clock_and_the_stock() {
 }
 
 #[tokio::test]
-async fn a_pause_and_a_new_schedule_reach_every_instance() {
+async fn a_strategy_a_pause_and_a_new_schedule_reach_every_instance() {
     let (_shop, here, there) = Shop::new().await.opened_twice().await;
-    let item = here.make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000 })).await;
+    let item = here
+        .make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000, "kind": "shop" }))
+        .await;
+    for strategy in ["mysql-atomic", "redis-watch", "mysql-version", "lock-redis"] {
+        let edited = edit(&here, item, json!({ "strategy": strategy })).await;
+        assert_eq!((edited.status, edited.json["strategy"].as_str()), (200, Some(strategy)));
+        for instance in [&here, &there] {
+            let buyer = instance.buyer(1);
+            let by_it =
+                |bought: &Answer| bought.status == 201 && bought.json["strategy"] == strategy;
+            until(SOON, || buyer.buy("default", item), by_it).await;
+        }
+    }
+    let unsafe_one = edit(&here, item, json!({ "strategy": "mysql-naive" })).await;
+    assert_problem(&unsafe_one, (403, "unsafe_strategy"), "a control on a shop item");
     buy_until(&there, item, (201, "")).await;
     assert_eq!(edit(&here, item, json!({ "paused": true })).await.json["paused"], true);
     for instance in [&here, &there] {
@@ -214,27 +228,6 @@ async fn what_brings_no_unit_back_leaves_the_memory_of_a_sold_out_item() {
     let left = instance.buyer(4).delete(&path).await;
     assert_eq!(left.status, 204, "a buyer who does not wait");
     assert!(refused().await > by_the_ledger, "the ledger was asked again");
-}
-
-#[tokio::test]
-async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
-    let (_shop, here, there) = Shop::new().await.opened_twice().await;
-    let item = here
-        .make_item(json!({ "stock": 100_000, "per_buyer_limit": 100_000, "kind": "shop" }))
-        .await;
-    for strategy in ["mysql-atomic", "redis-watch", "mysql-version", "lock-redis"] {
-        let edited = edit(&here, item, json!({ "strategy": strategy })).await;
-        assert_eq!((edited.status, edited.json["strategy"].as_str()), (200, Some(strategy)));
-        for instance in [&here, &there] {
-            let buyer = instance.buyer(1);
-            let by_it =
-                |bought: &Answer| bought.status == 201 && bought.json["strategy"] == strategy;
-            until(SOON, || buyer.buy("default", item), by_it).await;
-        }
-    }
-    let unsafe_one = edit(&here, item, json!({ "strategy": "mysql-naive" })).await;
-    assert_problem(&unsafe_one, (403, "unsafe_strategy"), "a control on a shop item");
-    assert_clean(&here, item).await;
 }
 
 #[tokio::test]

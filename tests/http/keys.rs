@@ -1,32 +1,6 @@
 //! `Idempotency-Key`: a retry is the same purchase, and nobody else's.
 
-use reqwest::header::HeaderValue;
-
-use super::ledger::{Refused, assert_refused};
 use crate::support::prelude::*;
-
-#[tokio::test]
-async fn a_key_that_is_none_is_refused() {
-    let (shop, instance, item) = Shop::selling(json!({})).await;
-    let buyer = instance.buyer(1);
-    let purchase = || buyer.request(Method::POST, &format!("/api/seckill/default/{item}"));
-    let invalid = (400, "idempotency_key_invalid");
-    let long = "x".repeat(65);
-    let keys: [&[u8]; 7] =
-        [b"", b" ", b"a b", b"a\tb", b"schl\xc3\xbcssel", b"\xff", long.as_bytes()];
-    let mut cases = Refused::default();
-    for key in keys {
-        let value = HeaderValue::from_bytes(key).expect("sendable");
-        cases.add(format!("{value:?}"), purchase().header("idempotency-key", value), invalid);
-    }
-    let two = purchase().header("idempotency-key", "a").header("idempotency-key", "b");
-    cases.add("two keys", two, invalid);
-    let same = purchase().header("idempotency-key", "a").header("idempotency-key", "a");
-    cases.add("a key twice", same, invalid);
-    assert_refused(&shop, cases).await;
-    buyer.buy_with_key("default", item, &"x".repeat(64)).await.expect_status(201);
-    assert_clean(&instance, item).await;
-}
 
 #[tokio::test]
 async fn a_key_belongs_to_one_buyer_and_one_item() {

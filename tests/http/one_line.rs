@@ -1,7 +1,6 @@
 //! One line for all instances: numbers, the rate, the limit inside, and the places of buyers who came before the opening.
 
 use gates::redis_store::room::{Leaving, Left, Room, RoomLimits, RoomPoll, RoomStatus};
-use gates::redis_store::{RedisClient, SharedConnection};
 use seckill::failpoint::ROOM_POINT;
 use shop_domain::SaleWindow;
 use time::Duration;
@@ -10,27 +9,18 @@ use super::waiting_room::{
     buy, item, leave, place, shop_with, stand, text, ticket, until_admitted, until_told,
 };
 use crate::support::prelude::*;
-use crate::support::redis_of;
 
 /// The key of a part of an item's room.
 fn key(shop: &Shop, item: i64, part: &str) -> String {
     format!("{}{{item:{item}}}:room{part}", shop.config.redis.prefix)
 }
 
-/// A field of an item's room.
-async fn field(shop: &Shop, room: &str, name: &str) -> String {
-    let mut ask = redis::cmd("HGET");
-    ask.arg(&[room, name]).query_async(&mut redis_of(shop)).await.expect("a field")
+pub(super) async fn inside(shop: &Shop, item: i64) -> u64 {
+    shop.redis(&["ZCARD", &key(shop, item, ":inside")]).await
 }
 
-pub(super) async fn inside(redis: &mut SharedConnection, shop: &Shop, item: i64) -> u64 {
-    let key = key(shop, item, ":inside");
-    redis::cmd("ZCARD").arg(key).query_async(redis).await.expect("an answer")
-}
-
-pub(super) async fn redis_time(redis: &mut SharedConnection) -> f64 {
-    let (seconds, micros): (u64, u64) =
-        redis::cmd("TIME").query_async(redis).await.expect("an answer");
+pub(super) async fn redis_time(shop: &Shop) -> f64 {
+    let (seconds, micros): (u64, u64) = shop.redis(&["TIME"]).await;
     seconds as f64 + micros as f64 / 1e6
 }
 
@@ -73,7 +63,6 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
     })
     .await;
     let (one, two) = (shop.start().await, shop.start().await);
-    let mut redis = redis_of(&shop);
     let sold = item(&one, json!({ "stock": 1_000 })).await;
     let mut waiting: Vec<i64> = (1..=40).collect();
     let mut in_shop: Vec<i64> = Vec::new();
@@ -85,7 +74,7 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
     for _ in 0..4 {
         poll(&mut waiting, &mut in_shop).await;
     }
-    assert_eq!((in_shop.len(), inside(&mut redis, &shop, sold).await), (3, 3));
+    assert_eq!((in_shop.len(), inside(&shop, sold).await), (3, 3));
     let told = stand(&one.buyer(waiting[0]), sold, json!({})).await;
     assert_eq!((&told.json["inside"], &told.json["available"]), (&json!(3), &json!(1_000)));
 
@@ -100,14 +89,13 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
             leave(&instance.buyer(id), sold).await;
         }
     }
-    let now_inside = || async { inside(&mut redis_of(&shop), &shop, sold).await };
-    until("two places inside", now_inside, |seen| *seen == 1).await;
+    until("two places inside", || inside(&shop, sold), |seen| *seen == 1).await;
     waiting.remove(30);
     in_shop.drain(..2);
     for _ in 0..4 {
         poll(&mut waiting, &mut in_shop).await;
     }
-    assert_eq!((in_shop.len(), inside(&mut redis, &shop, sold).await), (3, 3));
+    assert_eq!((in_shop.len(), inside(&shop, sold).await), (3, 3));
     // A ticket that runs out is an exit, too.
     for instance in [&one, &two] {
         instance.clock.shift(Duration::seconds(2_900));
@@ -120,7 +108,7 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
     let before = waiting.len();
     for _ in 0..4 {
         poll(&mut waiting, &mut in_shop).await;
-        assert!(inside(&mut redis, &shop, sold).await <= 3);
+        assert!(inside(&shop, sold).await <= 3);
     }
     assert_eq!(before - waiting.len(), 3, "three more");
     let metrics = [one.stranger().get("/metrics").await, two.stranger().get("/metrics").await];
@@ -137,11 +125,10 @@ async fn the_rate_holds_over_two_instances() {
     const SECONDS: u32 = 10;
     let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (PER_SECOND, 3_000)).await;
     let (one, two) = (shop.start().await, shop.start().await);
-    let mut redis = redis_of(&shop);
     let sold = item(&one, json!({})).await;
     let mut waiting: Vec<i64> = (1..=120).collect();
     let shift = |seconds| [&one, &two].map(|at| at.clock.shift(Duration::seconds(seconds)));
-    let began = redis_time(&mut redis).await;
+    let began = redis_time(&shop).await;
     let mut admitted = 0;
     // The clock is shifted for ten seconds, in which two rates would admit twice as many. Each buyer asks both
     // instances, because the first of the line would stand in the way of an instance that has turns left.
@@ -154,16 +141,16 @@ async fn the_rate_holds_over_two_instances() {
         }
     }
     // One at once, and at most one second is made up for.
-    let seconds = f64::from(SECONDS) + redis_time(&mut redis).await - began;
+    let seconds = f64::from(SECONDS) + redis_time(&shop).await - began;
     let most = f64::from(PER_SECOND) * (seconds + 1.0);
     assert!(admitted as f64 <= most, "{admitted} in {seconds} s");
     let least = 1 + PER_SECOND * (SECONDS - 1);
     assert!(admitted >= least as usize, "{admitted} in {seconds} s, and {least} may");
     // Many seconds in which nobody asks are not made up for.
     shift(60);
-    let began = redis_time(&mut redis).await;
+    let began = redis_time(&shop).await;
     let now = all_poll([&one, &two], &waiting, sold).await.len();
-    let seconds = redis_time(&mut redis).await - began;
+    let seconds = redis_time(&shop).await - began;
     let most = f64::from(PER_SECOND) + seconds * f64::from(PER_SECOND);
     assert!((1.0..=most).contains(&(now as f64)), "{now} in {seconds} s after a pause");
 }
@@ -215,6 +202,9 @@ async fn without_redis_nobody_joins_and_who_has_a_ticket_buys() {
     let left = instance.buyer(3).delete(&path).await;
     left.assert_fields(503, json!({ "code": "dependency_unavailable", "outcome": "unknown" }));
     order_id(&buy(&instance.buyer(1), sold, &held).await);
+    // The signature and the instance's own clock decide.
+    instance.clock.shift(Duration::minutes(10));
+    buy(&instance.buyer(1), sold, &held).await.expect_problem(403, "ticket_expired");
     link.mend();
     until_admitted(&instance.buyer(2), sold, json!({})).await;
 }
@@ -252,7 +242,7 @@ async fn who_came_before_the_opening_gets_a_place_by_chance() {
             }
         });
         join_all(joins).await;
-        secrets.insert(field(&shop, &room, "secret").await);
+        secrets.insert(shop.redis::<String>(&["HGET", &room, "secret"]).await);
     }
     assert_eq!(secrets.len(), 1, "it is made once");
     assert!(maker.clock.now() < opens_at, "the machine is too slow for this test");
@@ -329,7 +319,6 @@ async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
     })
     .await;
     let instance = shop.start().await;
-    let mut redis = redis_of(&shop);
     let opens_at = instance.clock.now() + Duration::minutes(10);
     let sold = item(&instance, json!({ "starts_at": text(opens_at) })).await;
     for id in 1..=EARLY {
@@ -338,28 +327,23 @@ async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
     let keys = ["", ":early", ":bits", ":waiting", ":silent"].map(|part| key(&shop, sold, part));
     let [room, early, bits, waiting, silent] = keys;
     let copied = format!("{early}-copy");
-    redis::cmd("COPY").arg(&[&early, &copied]).exec_async(&mut redis).await.expect("copied");
+    let () = shop.redis(&["COPY", &early, &copied]).await;
     let late = instance.buyer(EARLY + 1);
     let opened = async || {
         place(&stand(&late, sold, json!({})).await);
-        until("the places", || field(&shop, &room, "state"), |state| state == "open").await;
+        let state = || async { shop.redis::<String>(&["HGET", &room, "state"]).await };
+        until("the places", state, |state| state == "open").await;
     };
     instance.clock.shift(Duration::minutes(11));
     opened().await;
-    let priced: i64 =
-        redis::cmd("HLEN").arg(&bits).query_async(&mut redis).await.expect("a number");
-    assert_eq!(priced, EARLY + 1, "the price of each stay");
+    assert_eq!(shop.redis::<i64>(&["HLEN", &bits]).await, EARLY + 1, "the price of each stay");
     // As if the last part were not written yet.
-    redis::cmd("RENAME").arg(&[&copied, &early]).exec_async(&mut redis).await.expect("renamed");
-    let frozen = [&*room, "state", "frozen"];
-    redis::cmd("HSET").arg(&frozen).exec_async(&mut redis).await.expect("frozen");
+    let () = shop.redis(&["RENAME", &copied, &early]).await;
+    let () = shop.redis(&["HSET", &room, "state", "frozen"]).await;
     opened().await;
-    let line: Vec<i64> =
-        redis::cmd("ZRANGE").arg(&waiting).arg(0).arg(-1).query_async(&mut redis).await.expect("");
+    let line: Vec<i64> = shop.redis(&["ZRANGE", &waiting, "0", "-1"]).await;
     assert_eq!(line, [EARLY + 1], "the buyer who is there");
-    let aside: i64 =
-        redis::cmd("ZCARD").arg(&silent).query_async(&mut redis).await.expect("a number");
-    assert_eq!(aside, EARLY);
+    assert_eq!(shop.redis::<i64>(&["ZCARD", &silent]).await, EARLY, "aside");
     assert_eq!(stand(&instance.buyer(1), sold, json!({})).await.json["state"], "admitted");
 }
 
@@ -378,7 +362,7 @@ async fn no_place_is_given_twice_when_a_buyer_leaves_during_the_opening() {
         ticket: LONG,
         proof_bits_max: 0,
     };
-    let room = || Room::new(RedisClient::new(&shop.config).expect("the URL is fine"), limits);
+    let room = || Room::new(shop.redis_client(), limits);
     let one = room();
     let two = room();
     let now = OffsetDateTime::now_utc();
@@ -407,17 +391,14 @@ async fn no_place_is_given_twice_when_a_buyer_leaves_during_the_opening() {
     let second_list = two.early(sold).await.expect("read").expect("a list");
     one.place(sold, &first_list, shift, LONG).await.expect("written");
     // As if the last part were not written yet.
-    let mut redis = redis_of(&shop);
-    let state = key(&shop, 1, "");
-    let frozen = [&*state, "state", "frozen"];
-    redis::cmd("HSET").arg(&frozen).exec_async(&mut redis).await.expect("frozen");
+    let () = shop.redis(&["HSET", &key(&shop, 1, ""), "state", "frozen"]).await;
     two.place(sold, &second_list, shift, LONG).await.expect("written");
 
     let mut numbers = Vec::new();
     for part in [":waiting", ":silent"] {
-        let mut read = redis::cmd("ZRANGE");
-        read.arg(key(&shop, 1, part)).arg(0).arg(-1).arg("WITHSCORES");
-        let standing: Vec<(i64, f64)> = read.query_async(&mut redis).await.expect("read");
+        let name = key(&shop, 1, part);
+        let standing: Vec<(i64, f64)> =
+            shop.redis(&["ZRANGE", &name, "0", "-1", "WITHSCORES"]).await;
         let has_gone = standing.iter().any(|(id, _)| *id == gone.get());
         assert_eq!(has_gone, part == ":silent", "aside, where nobody is behind: {standing:?}");
         numbers.extend(standing.into_iter().map(|(_, number)| number));

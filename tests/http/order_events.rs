@@ -52,21 +52,3 @@ async fn an_owner_hears_of_purchase_payment_and_expiry() {
     let nothing = of_another.seek(PATIENCE, |_| true).await;
     assert!(nothing.is_err(), "another's order was told: {nothing:?}");
 }
-
-#[tokio::test]
-async fn one_stream_more_than_there_is_room_for_is_refused() {
-    let (_shop, instance) = Shop::open_with(|config| config.live.streams_max = 2).await;
-    let item = instance.make_item(json!({})).await;
-    let first = watch(&instance.buyer(1)).await;
-    let of_item = format!("/api/items/{item}/events");
-    let _second = Events::open(instance.stranger().request(Method::GET, &of_item)).await;
-    instance.buyer(2).get("/api/orders/events").await.expect_problem(503, "overloaded");
-    drop(first);
-    let buyer = instance.buyer(2);
-    eventually(BOUND, || async {
-        let response =
-            buyer.request(Method::GET, "/api/orders/events").send().await.expect("an answer");
-        when(response.status() == 200, response.status())
-    })
-    .await;
-}

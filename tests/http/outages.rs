@@ -24,22 +24,18 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     let credentials = json!({ "username": "somebody", "password": "long enough" });
     let mut answers = Vec::new();
     for strategy in ["default", "mysql-atomic", "redis-watch"] {
-        answers.push((strategy, buyer.buy(strategy, item).await));
+        let bought = buyer.buy(strategy, item).await;
+        assert_eq!(bought.json["outcome"], "none", "{strategy}");
+        answers.push((strategy, bought));
     }
     answers.push(("list", instance.stranger().get("/api/items").await));
-    answers.push(("item", instance.stranger().get(&format!("/api/items/{item}")).await));
     answers.push(("orders", buyer.get("/api/orders").await));
-    answers.push(("pay", buyer.step("0190a0b0-0000-7000-8000-000000000000", "payment").await));
-    answers.push(("sign in", instance.stranger().post("/api/session", &credentials).await));
     answers.push(("sign up", instance.stranger().post("/api/users", &credentials).await));
     for (what, answer) in &answers {
         assert_problem(answer, (503, "dependency_unavailable"), what);
         for leak in ["planted-password", NOWHERE, "SELECT", "sqlx", "pool"] {
             assert!(!answer.text.contains(leak), "{what} shows {leak}: {}", answer.text);
         }
-    }
-    for (what, answer) in &answers[..3] {
-        assert_eq!(answer.json["outcome"], "none", "{what}");
     }
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!((ready.status, &ready.json["dependencies"]["redis"]), (200, &json!("ok")));

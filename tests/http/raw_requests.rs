@@ -188,8 +188,21 @@ async fn a_head_that_is_too_large_or_malformed_is_refused() {
     let many: String = (0..120).map(|number| format!("X-{number}: y\r\n")).collect();
     let long = "x".repeat(70_000);
     let get = |line: &str| format!("GET {line}\r\nHost: {addr}\r\n\r\n");
+    let before = |head: &str| format!("{head}{}", testbed.purchase(""));
     for (what, request, expected) in [
-        ("many headers", testbed.purchase(&many), &[431][..]),
+        // haproxy.org's proxy-protocol.txt: v1 is a line, v2 is binary.
+        (
+            "the PROXY protocol",
+            before("PROXY TCP4 203.0.113.7 10.0.0.3 56324 8080\r\n"),
+            &[400][..],
+        ),
+        ("the PROXY protocol of nobody", before("PROXY UNKNOWN\r\n"), &[400]),
+        (
+            "its version 2",
+            before("\r\n\r\n\0\r\nQUIT\n!\u{11}\0\u{c}\u{7f}\0\0\u{1}\u{7f}\0\0\u{1}PPPP"),
+            &[400],
+        ),
+        ("many headers", testbed.purchase(&many), &[431]),
         ("a large header", testbed.purchase(&format!("X-A: {long}\r\n")), &[431]),
         ("a long path", get(&format!("/{long} HTTP/1.1")), &[414, 431]),
         ("a long query", get(&format!("/api/items?{long} HTTP/1.1")), &[414, 431]),

@@ -76,23 +76,3 @@ async fn an_instance_with_a_wrong_clock_neither_opens_a_line_nor_ends_tickets() 
         buy(&wrong(id), sold, ticket(&admitted)).await.expect_status(201);
     }
 }
-
-/// When Redis is away, the signature and the instance's own clock decide.
-#[tokio::test]
-async fn a_ticket_ends_without_redis_too() {
-    let shop = shop_with(|_| ()).await;
-    let link = link_to(&redis_url().await).await;
-    let by_link = |config: &mut Config| {
-        config.redis_url = Secret::new(link.url());
-        config.redis.command_timeout_ms = 400;
-    };
-    let instance = shop.start_with(by_link).await;
-    let sold = item(&instance, json!({ "per_buyer_limit": 2 })).await;
-    let held = ticket(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
-    link.cut();
-    assert_eq!(buy(&instance.buyer(1), sold, &held).await.status, 201);
-    instance.clock.shift(Duration::minutes(10));
-    buy(&instance.buyer(1), sold, &held).await.expect_problem(403, "ticket_expired");
-    link.mend();
-    until_admitted(&instance.buyer(1), sold, json!({})).await;
-}

@@ -1,6 +1,5 @@
 //! A waiting room whose data Redis has lost, or of which it has an older copy.
 
-use gates::redis_store::SharedConnection;
 use gates::redis_store::room::PARTS;
 use serde_json::{Value, json};
 
@@ -15,23 +14,22 @@ fn room_keys(shop: &Shop, item: i64) -> Vec<String> {
 }
 
 /// The copies of keys; `None` for one that does not exist.
-async fn copy(redis: &mut SharedConnection, keys: &[String]) -> Vec<Option<Vec<u8>>> {
+async fn copy(shop: &Shop, keys: &[String]) -> Vec<Option<Vec<u8>>> {
     let mut copies = Vec::new();
     for key in keys {
-        let dump = redis::cmd("DUMP").arg(key).query_async(redis).await;
-        copies.push(dump.expect("a copy"));
+        copies.push(shop.redis(&["DUMP", key]).await);
     }
     copies
 }
 
 /// Takes Redis back to these copies, as after a failover to a replica that is behind.
-async fn go_back(redis: &mut SharedConnection, keys: &[String], copies: &[Option<Vec<u8>>]) {
+async fn go_back(shop: &Shop, keys: &[String], copies: &[Option<Vec<u8>>]) {
     for (key, dump) in keys.iter().zip(copies) {
-        redis::cmd("DEL").arg(key).exec_async(redis).await.expect("deleted");
+        let () = shop.redis(&["DEL", key]).await;
         if let Some(dump) = dump {
             let mut restore = redis::cmd("RESTORE");
             restore.arg(key).arg(0).arg(dump);
-            restore.exec_async(redis).await.expect("restored");
+            restore.exec_async(&mut redis_of(shop)).await.expect("restored");
         }
     }
 }
@@ -47,7 +45,6 @@ async fn number(instance: &Instance, buyer: i64, item: i64, body: Value) -> i64 
 #[tokio::test]
 async fn an_older_copy_of_redis_gives_no_number_twice() {
     let (shop, one, two) = shop_with(|room| room.silent_seconds = 3_000).await.opened_twice().await;
-    let mut redis = redis_of(&shop);
     let sold = item(&one, json!({})).await;
     assert_eq!(one.admin().edit(sold, json!({ "paused": true })).await.status, 200);
     let mut places = vec![String::new()];
@@ -61,14 +58,14 @@ async fn an_older_copy_of_redis_gives_no_number_twice() {
     }
     leave(&one.buyer(5), sold).await;
     let keys = room_keys(&shop, sold);
-    let copies = copy(&mut redis, &keys).await;
+    let copies = copy(&shop, &keys).await;
     for id in 21..=24 {
         places.push(join(id).await);
     }
     let held = |id: usize| json!({ "place": places[id] });
 
     // An instance that has heard of no number is shown the last one.
-    go_back(&mut redis, &keys, &copies).await;
+    go_back(&shop, &keys, &copies).await;
     assert_eq!(number(&two, 24, sold, held(24)).await, 24);
     assert_eq!(number(&two, 30, sold, json!({})).await, 25, "above the highest that was shown");
     for id in [22, 21, 23] {
@@ -81,7 +78,7 @@ async fn an_older_copy_of_redis_gives_no_number_twice() {
     assert_eq!(number(&two, 5, sold, held(5)).await, 27);
 
     // Nobody shows a token, and the instance knows of 24 numbers.
-    go_back(&mut redis, &keys, &copies).await;
+    go_back(&shop, &keys, &copies).await;
     assert_eq!(number(&one, 31, sold, json!({})).await, 25);
     for id in 21..=24 {
         assert_eq!(number(&one, id, sold, held(id as usize)).await, id);
@@ -98,14 +95,10 @@ async fn a_queue_token_brings_the_number_back_when_redis_has_lost_it() {
     for id in 2..=9 {
         places.push(place(&stand(&one.buyer(id), sold, json!({})).await).to_owned());
     }
-    let keys = room_keys(&shop, sold);
-    let mut redis = redis_of(&shop);
-    let lost: u32 = redis::cmd("DEL").arg(keys).query_async(&mut redis).await.expect("deleted");
-    assert!(lost >= 4);
+    go_back(&shop, &room_keys(&shop, sold), &vec![None; PARTS.len()]).await;
     // Rooms are told apart by the second in which they began.
-    let second = redis_time(&mut redis).await as u64;
-    let now = || async { redis_time(&mut redis_of(&shop)).await as u64 };
-    until("the next second", now, |now| *now > second).await;
+    let second = redis_time(&shop).await as u64;
+    until("the next second", || redis_time(&shop), |now| *now as u64 > second).await;
     // Nobody is first in the new room who was not in the old one.
     assert_eq!(stand(&two.buyer(30), sold, json!({})).await.json["state"], "admitted");
     place(&stand(&two.buyer(31), sold, json!({})).await);

@@ -4,7 +4,6 @@
 use super::one_line::{inside, redis_time};
 use super::waiting_room::{buy, item, leave, place, shop_with, solved, stand, ticket};
 use crate::support::prelude::*;
-use crate::support::redis_of;
 
 /// Eight buyers join while nobody is there, at the price of nothing, and leave. When the line is long, they show what
 /// they have kept.
@@ -110,13 +109,6 @@ async fn a_ticket_that_was_given_back_buys_nothing() {
     buy(&two.buyer(1), sold, &given_back[0].1).await.expect_problem(403, "ticket_expired");
 }
 
-/// Waits by the clock of Redis until a key that lives for a second from now on is gone.
-async fn two_seconds_pass(shop: &Shop) {
-    let began = redis_time(&mut redis_of(shop)).await;
-    let now = || async { redis_time(&mut redis_of(shop)).await };
-    until(BOUND, now, |now| *now >= began + 2.0).await;
-}
-
 /// Buyer 2, whose ticket ends last, leaves first; buyer 1 leaves within the last second of the own ticket.
 #[tokio::test]
 async fn a_ticket_that_was_given_back_stays_so_when_others_end() {
@@ -130,7 +122,9 @@ async fn a_ticket_that_was_given_back_stays_so_when_others_end() {
     leave(&instance.buyer(2), sold).await;
     seconds(99);
     leave(&instance.buyer(1), sold).await;
-    two_seconds_pass(&shop).await;
+    // By the clock of Redis, until a key that lives for a second from now on is gone.
+    let began = redis_time(&shop).await;
+    until(BOUND, || redis_time(&shop), |now| *now >= began + 2.0).await;
     buy(&instance.buyer(2), sold, &held).await.expect_problem(403, "ticket_expired");
 }
 
@@ -144,8 +138,7 @@ async fn whoever_has_bought_gives_all_tickets_back() {
     let bought_with = async || {
         let held = ticket(&stand(&buyer, sold, json!({})).await).to_owned();
         assert_eq!(buy(&buyer, sold, &held).await.status, 201);
-        let inside = || async { inside(&mut redis_of(&shop), &shop, sold).await };
-        until(BOUND, inside, |seen| *seen == 0).await;
+        until(BOUND, || inside(&shop, sold), |seen| *seen == 0).await;
         held
     };
     let held = [bought_with().await, bought_with().await];

@@ -7,7 +7,7 @@ use loadtest::process::resident_mib_max;
 
 use crate::ledger::draw::{drawn_item, insert_entries};
 use crate::support::crowd::metric;
-use crate::support::h2::{Carried, Http2};
+use crate::support::h2::{Carried, Http2, read};
 use crate::support::prelude::*;
 
 /// More bytes than a connection may hold, in many streams.
@@ -65,11 +65,7 @@ async fn a_connection_holds_no_more_of_large_answers_than_it_may() {
     };
     let bytes: u64 = held.iter().map(length).sum();
     assert!((1..=16 << 20).contains(&bytes), "{} streams hold {bytes} bytes", held.len());
-    let (head, body) = refused.pop().expect("a refusal").into_parts();
-    let text = body.collect().await.expect("a whole body").to_bytes();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let json = serde_json::from_str(&text).unwrap_or(Value::Null);
-    let answer = Answer { status: head.status.as_u16(), headers: head.headers, text, json };
+    let answer = read(refused.pop().expect("a refusal")).await;
     assert_problem(&answer, (503, "overloaded"), "too many bytes");
     // Small answers go on, here, and large ones elsewhere.
     client.ask(client.request(Method::GET, "/healthz"), Carried::Nothing).await.expect_status(200);

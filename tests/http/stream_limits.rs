@@ -32,7 +32,10 @@ async fn one_connection_of_a_stranger_leaves_streams_for_buyers() {
     let (_shop, instance) = Shop::open_with(|config| config.live.streams_max = 10).await;
     let item = instance.make_item(json!({})).await;
     let client = Http2::connect(instance.addr).await;
-    let taken = open_many(&client, &format!("/api/items/{item}/events"), 20).await;
+    let path = format!("/api/items/{item}/events");
+    let taken = open_many(&client, &path, 20).await;
+    let refused = instance.stranger().get(&path).await;
+    assert_problem(&refused, (503, "overloaded"), "a stream too many of strangers");
     assert_eq!(status_of_a_buyers_stream(&instance, 1).await, 200, "{} are taken", taken.len());
 }
 

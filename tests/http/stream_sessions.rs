@@ -10,48 +10,37 @@ async fn sign_out(client: &Client) {
     client.delete("/api/session").await.expect_status(204);
 }
 
-/// Starts a run of the lab that goes on for longer than a test; answers the path of its events.
-async fn start_run(instance: &Instance) -> String {
+/// A session ends with a sign-out, on other instances too, or with its token.
+#[tokio::test]
+async fn the_streams_of_a_session_end_with_it_and_no_others() {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
+    let (_shop, instance, there) = shop.opened_twice().await;
+    let (leaving, staying) = (instance.buyer(1), instance.buyer(1));
+    let abroad = there.stranger().with_token(leaving.token().expect("a token"));
+    let ending =
+        [watch(&leaving, "/api/orders/events").await, watch(&abroad, "/api/orders/events").await];
+    let mut other = watch(&staying, "/api/orders/events").await;
+    sign_out(&leaving).await;
+    for mut events in ending {
+        assert!(events.ends(BOUND).await, "the stream of a session that was signed out is open");
+    }
+    // Another session of the same buyer goes on: it hears of a purchase that comes later.
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(staying.buy("mysql-atomic", item).await.status, 201);
+    other.seek(BOUND, |event| event.name == "order").await.expect("the other stream is open");
+    // An operator who signs out sees no more of the lab, where a run goes on for longer than a test.
     let plan = json!({
         "strategies": ["mysql-atomic"], "stock": 10_000, "buyers": 10_000, "requests": 100_000,
         "concurrency": 1, "seconds_max": 120,
     });
     let run = instance.admin().post("/api/lab/runs", &plan).await.expect_status(202);
-    format!("/api/lab/runs/{}/events", run.json["id"].as_str().expect("an id"))
-}
-
-/// A session ends with a sign-out, or with its token.
-#[tokio::test]
-async fn the_streams_of_a_session_end_with_it_and_no_others() {
-    let (_shop, instance) = Shop::open().await;
-    let (leaving, staying) = (instance.buyer(1), instance.buyer(1));
-    let mut ending = watch(&leaving, "/api/orders/events").await;
-    let mut other = watch(&staying, "/api/orders/events").await;
-    sign_out(&leaving).await;
-    assert!(ending.ends(BOUND).await, "the stream of a session that was signed out is open");
-    // Another session of the same buyer goes on: it hears of a purchase that comes later.
-    let item = instance.make_item(json!({})).await;
-    assert_eq!(staying.buy("mysql-atomic", item).await.status, 201);
-    other.seek(BOUND, |event| event.name == "order").await.expect("the other stream is open");
-    // An operator who signs out sees no more of the lab.
-    let path = start_run(&instance).await;
+    let run = format!("/api/lab/runs/{}", run.json["id"].as_str().expect("an id"));
     let operator = instance.admin();
-    let mut ending = watch(&operator, &path).await;
+    let mut ending = watch(&operator, &format!("{run}/events")).await;
     sign_out(&operator).await;
     assert!(ending.ends(BOUND).await, "the stream of an operator who signed out is open");
-    let run = path.trim_end_matches("/events");
-    assert_eq!(instance.admin().get(run).await.json["state"], "running", "the run itself goes on");
-    instance.admin().delete(run).await;
+    assert_eq!(instance.admin().get(&run).await.json["state"], "running", "the run itself goes on");
+    instance.admin().delete(&run).await;
     instance.clock.shift(time::Duration::hours(2));
     assert!(other.ends(BOUND).await, "the stream of a token that has expired is open");
-}
-
-#[tokio::test]
-async fn signing_out_on_another_instance_ends_the_stream_too() {
-    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
-    let (here, there) = (shop.start().await, shop.start().await);
-    let token = here.token(1, Role::Buyer);
-    let mut ending = watch(&here.stranger().with_token(&token), "/api/orders/events").await;
-    sign_out(&there.stranger().with_token(&token)).await;
-    assert!(ending.ends(BOUND).await, "the stream of a session that was signed out is open");
 }

@@ -30,19 +30,15 @@ async fn five_migrations_of_an_empty_database_at_once_all_succeed() {
     assert!(state.is_usable(), "{state:?}");
 }
 
-/// The run's Redis without its password, and with another one.
-async fn refused_redis_urls() -> [String; 2] {
-    let url = redis_url().await;
-    let (scheme, rest) = url.split_once("://").expect("a URL");
-    let (_, host) = rest.split_once('@').expect("it has a password");
-    [format!("{scheme}://{host}"), format!("{scheme}://:wrong@{host}")]
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_demands_another_password_is_said_in_a_sentence() {
     let (shop, instance) = Shop::open().await;
     instance.make_item(json!({})).await;
-    for url in refused_redis_urls().await {
+    let url = redis_url().await;
+    let (scheme, rest) = url.split_once("://").expect("a URL");
+    let (_, host) = rest.split_once('@').expect("it has a password");
+    // Without its password, and with another one.
+    for url in [format!("{scheme}://{host}"), format!("{scheme}://:wrong@{host}")] {
         let starts = ["serve", "audit", "dev"].map(async |command| {
             let mut start = program(&shop, &[command]);
             start.env("REDIS_URL", &url).env("RUST_BACKTRACE", "1");

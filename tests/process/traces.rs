@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use crate::process::program::LoggedService;
 use crate::support::prelude::*;
-use crate::support::trace_collector::{Collector, hex};
+use crate::support::trace_collector::Collector;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -57,8 +57,7 @@ async fn a_purchase_is_a_tree_below_the_span_of_its_caller() {
         let answer = buy_with(&instance.buyer(7), "mysql-atomic", item, &parent).await;
         assert_eq!((answer.status, &*answered_trace(&answer)), (201, TRACE), "{}", answer.text);
         let spans = collector.whole_trace(TRACE).await;
-        let tree = tree::lines(&spans, &spans[0].trace_id, false);
-        println!("{}", tree::lines(&spans, &spans[0].trace_id, true));
+        let tree = tree::lines(&spans, &spans[0].trace_id);
         let expected = "\
 POST /api/seckill/{strategy}/{item_id}
   admission
@@ -68,9 +67,9 @@ POST /api/seckill/{strategy}/{item_id}
 ";
         assert_eq!(tree, format!("{expected}{parts}"));
         let root = named(&spans, "POST /api/seckill/{strategy}/{item_id}")[0];
-        assert_eq!(hex(&root.parent_span_id), PARENT);
+        assert_eq!(hex::encode(&root.parent_span_id), PARENT);
         let response = answer.headers["traceresponse"].to_str().expect("text");
-        assert!(response.contains(&hex(&root.span_id)));
+        assert!(response.contains(&hex::encode(&root.span_id)));
         let facts: Vec<&str> = root.attributes.iter().map(|fact| fact.key.as_str()).collect();
         assert_eq!(facts, ["item", "outcome", "http.response.status_code"]);
         assert!(collector.resource().contains(&"service.name=seckill".to_owned()));
@@ -113,8 +112,7 @@ async fn a_batch_links_to_the_orders_in_it() {
             assert!(batch.links.iter().any(|link| link.span_id == one.span_id));
         }
         let one = own.last().expect("a batch");
-        let text = tree::lines(&spans, &one.trace_id, true);
-        println!("{strategy}\n{text}");
+        let text = tree::lines(&spans, &one.trace_id);
         let wait = if strategy == "lock-redis" { "lock wait" } else { "batch wait" };
         for name in [wait, "batch", "transaction", "rows", "stock", "COMMIT"] {
             assert!(text.contains(name), "{strategy}: no {name:?} in\n{text}");

@@ -2,7 +2,6 @@
 
 use seckill::config::DEFAULTS;
 
-use crate::process::start_mistakes::{assert_found, doctor};
 use crate::support::prelude::*;
 
 /// A setting that is a whole number.
@@ -63,19 +62,4 @@ fn a_file_may_write_zero_runtimes_and_no_share() {
     let loaded = Config::load(Some(&file), []).map(drop);
     std::fs::remove_file(file).expect("removed");
     assert_eq!(loaded, Ok(()));
-}
-
-#[tokio::test]
-async fn a_start_and_the_doctor_name_the_zero() {
-    let shop = Shop::new().await;
-    for (variable, sentence) in [
-        ("SECKILL_JOB_EXPIRE_BATCH_MAX", "job.expire_batch_max must be at least 1"),
-        ("SECKILL_LIVE_POLL_MS", "live.poll_ms must be at least 1"),
-        ("SECKILL_EVENTS_POLL_MS", "events.poll_ms must be at least 1"),
-    ] {
-        let serve = program(&shop, &["serve"]).env(variable, "0").output().await.expect("runs");
-        let (code, said) = told(&serve);
-        assert_eq!((code, said.contains(sentence)), (2, true), "{said}");
-        assert_found(&doctor(&shop, &[(variable, "0")]).await, sentence);
-    }
 }

@@ -15,7 +15,7 @@ use axum::routing::post;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use crate::support::prelude::*;
-use crate::support::trace_collector::{Collector, hex};
+use crate::support::trace_collector::Collector;
 use crate::support::webhook_receiver::{Answering, TestReceiver};
 
 /// A shop with events whose webhooks may reach this machine.
@@ -132,7 +132,9 @@ async fn a_traced_delivery_names_its_span() {
         let told = receiver.traceparents();
         let spans = collector.spans();
         let mut sent = spans.iter().filter(|span| span.name == "POST webhook");
-        let name = |span: &Span| format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
+        let name = |span: &Span| {
+            format!("00-{}-{}-01", hex::encode(&span.trace_id), hex::encode(&span.span_id))
+        };
         sent.any(|span| told.contains(&name(span))).then_some(())
     })
     .await;

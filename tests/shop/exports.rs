@@ -123,8 +123,9 @@ async fn an_export_of_a_sold_sale_adds_up_to_the_ledger_to_the_cent() {
     assert_eq!(parse_csv(&said), lines);
 }
 
+/// A day before or after its ends is not in the calendar.
 #[tokio::test]
-async fn an_export_can_be_of_some_time() {
+async fn an_export_can_be_of_some_time_up_to_both_ends_of_the_calendar() {
     let (shop, instance, item) = Shop::selling(json!({ "stock": 10, "per_buyer_limit": 9 })).await;
     let buyer = instance.buyer(1);
     for _ in 0..3 {
@@ -144,20 +145,13 @@ async fn an_export_can_be_of_some_time() {
     assert_eq!(count(format!("table=orders&from={hour_ago}&until={hour_ago}")).await, 0);
     assert_eq!(count(format!("table=movements&from={hour_ago}")).await, 3);
     assert_eq!(count(format!("table=sales&until={hour_ago}")).await, 0);
-}
-
-/// A day before or after its ends is not in the calendar.
-#[tokio::test]
-async fn an_export_may_reach_to_both_ends_of_the_calendar() {
-    let (shop, instance, item) = Shop::selling(json!({ "stock": 10 })).await;
-    order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
     let ends = ["from=0000-01-01T00:00:00Z", "until=9999-12-31T23:59:59Z"];
     for query in [ends[0].to_owned(), ends[1].to_owned(), ends.join("&")] {
         for table in ["sales", "orders", "movements"] {
             let records = records(&instance, &format!("table={table}&{query}")).await;
             let total = records.last().expect("a last record");
             assert_eq!(total["record"], "total", "{query}");
-            assert_eq!(total["count"], 1, "{query}");
+            assert_eq!(total["count"], if table == "sales" { 1 } else { 3 }, "{query}");
         }
     }
     // In UTC these are years that a ledger has not.
@@ -167,7 +161,7 @@ async fn an_export_may_reach_to_both_ends_of_the_calendar() {
     }
     let until = |time: &'static str| ["export", "orders", "--until", time];
     let (code, said) = run(&shop, &until("9999-12-31T23:59:59Z")).await;
-    assert_eq!((code, parse_csv(&said).len()), (0, 3), "{said}");
+    assert_eq!((code, parse_csv(&said).len()), (0, 5), "{said}");
     run_says(&shop, &until("9999-12-31T23:59:59-01:00"), (2, "a time has the form")).await;
 }
 

@@ -89,33 +89,3 @@ async fn what_is_no_variant_is_refused() {
     assert_problem(&nameless, (422, "invalid_text"), "no name");
     instance.stranger().get("/api/products/99").await.expect_problem(404, "product_not_found");
 }
-
-#[tokio::test]
-async fn a_table_has_variants() {
-    let (_shop, instance) = Shop::open().await;
-    let shirt = product(&instance).await;
-    let head = "name,price_cents,stock,starts_at,ends_at,product_id,options\n";
-    let line = |product: i64, options: &str| {
-        format!("Shirt,250,4,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,{product},{options}\n")
-    };
-    let import = async |table: String| {
-        let admin = instance.admin();
-        let request = admin.request(Method::POST, "/api/admin/import");
-        Client::send(request.header("content-type", "text/csv").body(table)).await
-    };
-    let wrong = import(format!("{head}{}{}", line(shirt, "Size"), line(0, "Size=S"))).await;
-    assert_problem(&wrong, (422, "invalid_table"), "a table");
-    let faults = wrong.json["faults"].as_array().expect("a list").iter();
-    let faults: Vec<_> = faults.map(|it| format!("{} {}", it["line"], it["code"])).collect();
-    assert_eq!(faults, ["2 \"invalid_variant\"", "3 \"invalid_variant\""]);
-    let unknown = import(format!("{head}{}", line(99, ""))).await;
-    assert_problem(&unknown, (422, "invalid_table"), "a table");
-    assert_eq!(unknown.json["faults"][0]["code"], "product_not_found");
-    let made =
-        import(format!("{head}{}{}", line(shirt, "Size=S; Colour=red"), line(shirt, ""))).await;
-    assert_eq!(made.status, 201, "{}", made.text);
-    let id = |at: usize| made.json["items"][at].as_i64().expect("an id");
-    assert_eq!(variants(&instance, shirt).await, [(id(0), 4), (id(1), 4)]);
-    let seen = instance.stranger().get(&format!("/api/items/{}", id(0))).await.json;
-    assert_eq!(seen["product"]["options"], options(&[("Size", "S"), ("Colour", "red")]));
-}

@@ -32,8 +32,6 @@ const PLAIN: Answer =
     Taken(&["Desk lamp; 4900 USD; 100; lock-redis; no room; 2026-12-01T10:00:00Z"]);
 const NO_ROOM: Answer =
     Taken(&["Desk lamp; 4900 USD; 100; redis-lua; no room; 2026-12-01T10:00:00Z"]);
-const MILLION: Answer =
-    Taken(&["Desk lamp; 1234500 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]);
 
 /// The files that become the sale of most files without a word of their charset.
 const AS_GOOD: &str = "\
@@ -95,17 +93,11 @@ const FILES: &[(&str, Option<&str>, Answer)] = &[
     ("head_unknown.csv", None, Refused(&[("H1", "colour", "No such column")])),
     // Numbers.
     ("price_float.csv", None, Refused(&[("B2", "49.0", "49 or 4900: write 4900 for 49.00")])),
-    ("price_millions.csv", None, MILLION),
-    ("thousands.csv", None, Refused(&[("B2", "4,900", "4900 or 4.900")])),
-    ("stock_thousand_dot.csv", None, Refused(&[("C2", "1.000", "1000 or 1.000")])),
-    ("stock_half.csv", None, Refused(&[("C2", "12.5", "whole number")])),
     ("price_yen.csv", None, Refused(&[("B2", "49.00", "JPY: 49 for this")])),
     // Yes and no, words and codes.
-    ("flag_no.csv", None, NO_ROOM),
     ("flag_true_perhaps.csv", None, Refused(&[("G2", "perhaps", "true or false")])),
     // Times.
     ("date_german.csv", None, Refused(&[("D2", "01.12.2026 10:00", "told apart")])),
-    ("date_alone.csv", None, Refused(&[("D2", "2026-12-01", "time of day")])),
     // Texts.
     ("desc_crlf.csv", None, Described("Line one\nLine two")),
     ("desc_lf.csv", None, Described("Line one\nLine two")),

@@ -83,10 +83,15 @@ impl Http2 {
 
     /// Sends a request and reads the answer to its end.
     pub async fn ask(&self, request: request::Builder, carried: Carried) -> Answer {
-        let (head, body) = self.open(request, carried).await.into_parts();
-        let bytes = body.collect().await.expect("a whole body").to_bytes();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { status: head.status.as_u16(), headers: head.headers, text, json }
+        read(self.open(request, carried).await).await
     }
+}
+
+/// Reads an answer to its end.
+pub async fn read(answer: Response<Incoming>) -> Answer {
+    let (head, body) = answer.into_parts();
+    let bytes = body.collect().await.expect("a whole body").to_bytes();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+    Answer { status: head.status.as_u16(), headers: head.headers, text, json }
 }

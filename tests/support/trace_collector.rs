@@ -63,7 +63,7 @@ impl Collector {
         eventually("the whole trace", || async {
             let spans = self.spans();
             let own: Vec<Span> =
-                spans.into_iter().filter(|span| hex(&span.trace_id) == trace).collect();
+                spans.into_iter().filter(|span| hex::encode(&span.trace_id) == trace).collect();
             let has = |id: &[u8]| own.iter().any(|span| span.span_id == id);
             // The parent of the first span may be the test's own.
             let orphans = own.iter().filter(|span| !has(&span.parent_span_id)).count();
@@ -100,9 +100,4 @@ async fn receive(
         seen.spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
     }
     StatusCode::OK
-}
-
-/// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::serve::ListenerExt;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
@@ -69,18 +70,11 @@ impl TestReceiver {
             .route("/in/endless", post(receive_without_end))
             .with_state(Arc::clone(&shared));
         let counted = Arc::clone(&connections);
+        let listener = listener.tap_io(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
         let task = tokio::spawn(async move {
-            loop {
-                let Ok((stream, _)) = listener.accept().await else { return };
-                counted.fetch_add(1, Ordering::SeqCst);
-                let service = hyper_util::service::TowerToHyperService::new(router.clone());
-                tokio::spawn(async move {
-                    let io = hyper_util::rt::TokioIo::new(stream);
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(io, service)
-                        .await;
-                });
-            }
+            let _ = axum::serve(listener, router).await;
         });
         let _task = tokio_util::task::AbortOnDropHandle::new(task);
         Self { shared, connections, url, _task }
@@ -185,7 +179,7 @@ async fn receive_without_end(
 }
 
 /// Checks a signature from what Standard Webhooks says alone.
-fn is_genuine(headers: &HeaderMap, body: &[u8], secret: &str) -> bool {
+pub fn is_genuine(headers: &HeaderMap, body: &[u8], secret: &str) -> bool {
     let text =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let key = BASE64.decode(secret.strip_prefix("whsec_").unwrap_or_default()).expect("base64");

@@ -212,7 +212,7 @@ fn items(view: &View<'_>, items: u32) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::figures::Figures;
@@ -261,32 +261,6 @@ mod tests {
         assert_eq!((p2c.reached.median, p2c.met), (40.0, Some(false)));
         let p1 = ratio(&figures, "P1 time");
         assert_eq!((p1.reached.median, p1.met), (0.9, Some(true)));
-    }
-
-    #[test]
-    fn each_line_has_its_processor_time_new_over_old() {
-        let figures = Figures::of(&[round(1.0), round(2.0)]);
-        let line = figures
-            .lines
-            .iter()
-            .find(|line| line.measure == Measure::peak() && line.build == Build::New);
-        let line = line.expect("the peak of the new build");
-        assert_eq!(line.cpu_us[SERVICE].median, 40.0);
-        let over = line.over_old.as_ref().expect("an old build");
-        assert_eq!((over.value.median, over.cpu_us[SERVICE].median), (2.0, 0.5));
-    }
-
-    #[test]
-    fn what_was_not_measured_has_no_ratio() {
-        let figures = Figures::of(&[round(1.0)]);
-        assert!(figures.ratios.iter().all(|ratio| ratio.goal.id != "P11"));
-        assert!(Figures::of(&[]).ratios.is_empty());
-    }
-
-    #[test]
-    fn every_ratio_has_a_name_of_its_own() {
-        let names: BTreeSet<&str> = GOALS.iter().map(|goal| goal.id).collect();
-        assert_eq!(names.len(), GOALS.len());
     }
 
     /// A load without an accepted order has no latency, and so none that is short enough.

@@ -139,16 +139,4 @@ mod tests {
         assert_eq!(program("ld-linux-x86-64", 3, 1, &Services::default()), Some(DATABASE));
         assert_eq!(program("vtgate", 11, 1, &one), Some(DATABASE));
     }
-
-    #[test]
-    fn use_is_the_difference_of_two_moments() {
-        let at = Instant::now();
-        let moment = |later: u64, service: f64| Moment {
-            at: at + std::time::Duration::from_secs(later),
-            seconds: BTreeMap::from([(SERVICE, service)]),
-        };
-        let used = moment(0, 1.0).until(&moment(2, 1.5));
-        assert_eq!(used.elapsed, 2.0);
-        assert_eq!(used.us_for_each(1_000)[SERVICE], 500.0);
-    }
 }

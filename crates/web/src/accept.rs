@@ -71,29 +71,3 @@ fn parts(text: &str, separator: char) -> impl Iterator<Item = &str> {
         !is_quoted && it == separator
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::http::HeaderValue;
-
-    fn accepted(values: &[&str]) -> Accepted {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(ACCEPT, HeaderValue::from_str(value).expect("a value"));
-        }
-        Accepted::read(&headers).expect("there is one")
-    }
-
-    #[test]
-    fn the_most_exact_range_counts() {
-        assert!(Accepted::read(&HeaderMap::new()).is_none());
-        let all = accepted(&["*/*"]);
-        assert_eq!((all.wants("text/csv"), all.wants("application/json")), (1_000, 1_000));
-        let some = accepted(&["Text/CSV; header=\"a,b;q=0\"; Q=0.5, text/*;q=0.25", "*/*;q=0"]);
-        assert_eq!((some.wants("text/csv"), some.wants("text/event-stream")), (500, 250));
-        assert_eq!(some.wants("application/json"), 0);
-        assert_eq!(accepted(&[""]).wants("application/json"), 0);
-        assert_eq!(accepted(&["application/x-ndjson;q=x"]).wants("application/x-ndjson"), 1_000);
-    }
-}

@@ -350,19 +350,4 @@ mod tests {
             assert_eq!(problem.body(id), problem.written(id), "{}", kind.code());
         }
     }
-
-    #[test]
-    fn a_problem_with_more_than_its_row_is_written() {
-        let plain = SOLD_OUT.problem();
-        let others = [
-            plain.clone().detail("Two units are left."),
-            plain.clone().member("left", 2),
-            plain.clone().retry_after(1),
-            plain.clone().outcome_unknown(),
-        ];
-        for problem in others {
-            assert!(problem.row.is_none());
-            assert_ne!(problem.body("id"), plain.body("id"));
-        }
-    }
 }

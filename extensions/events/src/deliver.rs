@@ -375,23 +375,4 @@ mod tests {
         assert_eq!(positions(&[2_000_000, 1], 5), 1);
         assert_eq!(positions(&[], 5), 0);
     }
-
-    #[test]
-    fn a_message_takes_the_positions_along_that_are_not_for_the_endpoint() {
-        let of = |positions: &[(i64, bool)]| -> VecDeque<FilteredEvent> {
-            let one = |&(position, matches): &(i64, bool)| FilteredEvent {
-                position,
-                event: matches.then(|| event(position, 10)),
-            };
-            positions.iter().map(one).collect()
-        };
-        let mut read = of(&[(1, false), (2, true), (3, false), (4, true), (5, false)]);
-        let mut cuts = Vec::new();
-        while let Cut { events, last: Some(last) } = cut(&mut read, 1) {
-            cuts.push((events.iter().map(|event| event.position).collect::<Vec<_>>(), last));
-        }
-        assert_eq!(cuts, [(vec![2], 3), (vec![4], 5)]);
-        let Cut { events, last } = cut(&mut of(&[(6, false), (7, false)]), 1);
-        assert_eq!((events.len(), last), (0, Some(7)));
-    }
 }

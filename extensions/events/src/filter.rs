@@ -167,13 +167,4 @@ mod tests {
         assert_eq!(of_items, Some(json!({ "offers": [{ "item_id": 8 }] })));
         assert_eq!(part(&json!({ "currencies": ["USD"] }), "offers.changed", &offers), None);
     }
-
-    #[test]
-    fn a_filter_is_stored_as_it_is_and_one_of_another_build_is_not_guessed() {
-        assert_eq!(Filter::default().stored(), None);
-        assert_eq!(Filter::read(None), Some(Filter::default()));
-        let filter = Filter { items: vec![1], ..Filter::default() };
-        assert_eq!(Filter::read(filter.stored().as_deref()), Some(filter));
-        assert_eq!(Filter::read(Some(r#"{"buyers":[1]}"#)), None);
-    }
 }

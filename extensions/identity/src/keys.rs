@@ -222,19 +222,6 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_for_the_algorithm_that_the_set_names_or_for_those_of_its_kind() {
-        let found = keys(&json!([rsa("any"), changed(rsa("pss"), "alg", json!("PS256"))]));
-        let ids = |algorithm| {
-            let found = choose(&found, None, algorithm).unwrap_or_default();
-            found.into_iter().map(|key| key.id.unwrap_or_default()).collect::<Vec<_>>()
-        };
-        assert_eq!(ids(Algorithm::RS256), ["any"]);
-        assert_eq!(ids(Algorithm::PS256), ["any", "pss"]);
-        assert!(ids(Algorithm::RS512).is_empty(), "an algorithm that is switched off");
-        assert!(ids(Algorithm::HS256).is_empty() && ids(Algorithm::ES256).is_empty());
-    }
-
-    #[test]
     fn keys_of_one_id_are_told_apart_by_kind_and_tried_up_to_a_limit() {
         let curve = json!({ "kty": "EC", "crv": "P-256", "kid": "k", "x": "AQ", "y": "AQ" });
         let many = vec![rsa("k"); 10];

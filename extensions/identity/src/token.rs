@@ -245,14 +245,3 @@ impl<'de> Deserialize<'de> for Claims {
         deserializer.deserialize_map(Once)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_claim_that_comes_twice_is_refused() {
-        assert!(serde_json::from_str::<Claims>(r#"{"sub":"1","aud":"2"}"#).is_ok());
-        assert!(serde_json::from_str::<Claims>(r#"{"sub":"1","sub":"2"}"#).is_err());
-    }
-}

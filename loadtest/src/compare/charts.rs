@@ -149,34 +149,3 @@ fn panel(row: &Row, sales: &[(u64, i64)]) -> Canvas {
     canvas.text(&end, (left, bottom + 5), tone, 11, "start");
     canvas
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::canvas::COLORS;
-
-    #[test]
-    fn ticks_are_round_numbers() {
-        assert_eq!([step(6.0), step(700.0), step(4_500.0)], [1.0, 200.0, 1_000.0]);
-    }
-
-    #[test]
-    fn a_chart_has_no_link_and_only_colours_of_the_page() {
-        let spreads = vec![Spread::of([4.0, 5.0, 6.0])];
-        let bars = [Bars { name: "a<b", tone: TEXT, spreads }];
-        let svg = bar_chart("units", &BARS, &bars).expect("a chart");
-        let chart = Chart { name: "x", caption: "y".to_owned(), svg };
-        for words in ["one instance", "two instances", "a&lt;b"] {
-            assert!(chart.svg.contains(words), "it says {words}");
-        }
-        let names: Vec<&str> =
-            chart.svg.split("var(").skip(1).filter_map(|rest| rest.split(')').next()).collect();
-        assert!(names.contains(&"--first"), "{names:?}");
-        for name in names {
-            assert!(COLORS.contains(&format!("{name}:")), "{name}");
-        }
-        let outside = chart.alone().replace("http://www.w3.org/2000/svg", "");
-        assert!(!outside.contains("http"), "{outside}");
-        assert!(outside.contains("prefers-color-scheme"));
-    }
-}

@@ -82,22 +82,3 @@ impl Instance {
         message::render(call.method, call.path, &headers, body.as_bytes())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_purchase_is_what_any_client_would_send() {
-        let instance = Instance::at(SocketAddr::from(([127, 0, 0, 1], 1)));
-        let token = HeaderValue::from_static("Bearer t");
-        let bare = Call { token: Some(&token), ..Call::new("POST", "/api/seckill/b/1?w=x") };
-        let purchase = Call { key: Some("k-7"), body: Some("{}"), ..bare };
-        assert_eq!(
-            String::from_utf8_lossy(&instance.render(purchase)),
-            "POST /api/seckill/b/1?w=x HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer t\r\n\
-             idempotency-key: k-7\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
-        );
-        assert!(instance.render(bare).ends_with(b"Bearer t\r\ncontent-length: 0\r\n\r\n"));
-    }
-}

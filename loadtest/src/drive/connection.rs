@@ -141,18 +141,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_answer_is_read_and_the_connection_kept() {
-        let mut connection = peer(&[ANSWER, ANSWER]).await;
-        for _ in 0..2 {
-            let Exchange::Answered(reply) = send(&mut connection).await else {
-                panic!("no answer")
-            };
-            assert_eq!((reply.status, reply.body.as_ref()), (409, b"{}".as_ref()));
-            assert_eq!(reply.retry_after, Some(Duration::from_secs(2)));
-        }
-    }
-
-    #[tokio::test]
     async fn a_connection_closed_while_idle_was_surely_not_used() {
         let mut connection = peer(&[ANSWER]).await;
         assert!(matches!(send(&mut connection).await, Exchange::Answered(_)));

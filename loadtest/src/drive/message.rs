@@ -189,15 +189,4 @@ mod tests {
             assert!(matches!(read(text.as_bytes(), false), Read::Wrong), "{text}");
         }
     }
-
-    #[test]
-    fn a_length_is_sent_with_every_body() {
-        let text = render("POST", "/a?b=c", &[("host", "x")], b"{}");
-        assert_eq!(
-            String::from_utf8_lossy(&text),
-            "POST /a?b=c HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
-        );
-        let get = render("GET", "/a", &[("host", "x")], b"");
-        assert_eq!(get, b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n");
-    }
 }

@@ -352,12 +352,4 @@ mod tests {
         config.mysql.shared_queues = 40;
         assert_eq!(check_connections(&config, 200).state, State::Warning, "five for each queue");
     }
-
-    #[test]
-    fn each_state_of_the_schema_but_the_present_one_is_named() {
-        assert_eq!(check_schema(SchemaState::Current).state, State::Ok);
-        assert_eq!(check_schema(SchemaState::Missing).state, State::Waiting);
-        assert_eq!(check_schema(SchemaState::Old { applied: 1 }).state, State::Waiting);
-        assert_eq!(check_schema(SchemaState::TooNew { needed: 9_999 }).state, State::Failed);
-    }
 }

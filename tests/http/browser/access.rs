@@ -16,7 +16,6 @@ async fn a_keyboard_is_enough_to_buy_and_pay() {
     page.press(Key::Tab).await;
     page.until("the skip link", "document.activeElement.classList.contains('skip')").await;
     walk_to(&page, ".card h3 a").await;
-    page.shot("keyboard-focus").await;
     page.press(Key::Enter).await;
     page.until_text("#buy", "Buy for").await;
     walk_to(&page, "#buy").await;
@@ -148,7 +147,6 @@ async fn the_page_of_sales_is_light() {
            files: all.length, paint_ms: paint ? paint.startTime : null, \
            foreign: all.filter(({ name }) => !name.startsWith(location.origin)).length }";
     let measured = page.run(measure).await;
-    println!("the page of sales: {measured}");
     let bytes = measured["bytes"].as_u64().expect("a number");
     assert!(bytes > 10_000 && bytes < SHOP_BYTES_MAX, "{measured}");
     assert_eq!(measured["foreign"], 0, "{measured}");

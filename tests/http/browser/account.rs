@@ -58,11 +58,9 @@ async fn a_password_is_changed_by_keyboard_and_ends_the_other_sessions() {
     page.fill("#new", "password123").await;
     page.press(Key::Enter).await;
     page.until_text("#new-error", "easy to guess").await;
-    page.shot("account-refused").await;
     page.fill("#new", NEW).await;
     page.press(Key::Enter).await;
     page.until_text("#done", "password is changed").await;
-    page.shot("account-changed").await;
     is_over(&elsewhere).await;
     assert!(sign_in(&instance, "herone", OLD).await.is_none(), "the old password is over");
     assert!(sign_in(&instance, "herone", NEW).await.is_some());
@@ -86,7 +84,6 @@ async fn signing_out_everywhere_asks_first_and_ends_all_sessions() {
         page.click("#keep").await;
         page.until("no question", "document.querySelector('#keep').hidden").await;
         page.click("#everywhere").await;
-        page.shot(&format!("account-everywhere-{}", look.language)).await;
         page.click("#everywhere").await;
         page.until("the sign-in page", "location.pathname === '/signin.html'").await;
         page.visit("/account.html").await;
@@ -114,7 +111,6 @@ async fn a_lost_cookie_and_a_lost_connection_are_told() {
         page.until("that it forgets", "localStorage.getItem('seckill.session') === null").await;
         page.until_text("#heading", "Sign in").await;
         page.until("the page of sign-in", "location.pathname === '/signin.html'").await;
-        page.shot(&format!("signin-without-cookie-{width}")).await;
         submit(&page, "heron").await;
         page.until("the page before", "location.pathname === '/lab.html'").await;
     }
@@ -150,7 +146,6 @@ async fn an_account_without_a_session_is_signed_in_by_the_next_press() {
         submit(&page, name).await;
         page.until_text("#form-error", "The shop did not answer").await;
         page.until_text("#notice", said).await;
-        page.shot(&format!("signin-lost-{name}")).await;
         page.click("#submit").await;
         page.until("the orders", "location.pathname === '/orders.html'").await;
         page.until_text("#account .who", name).await;

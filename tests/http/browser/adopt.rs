@@ -28,7 +28,6 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_until(&format!("/item.html?id={item}"), "#buy", "Sign in to buy").await;
     page.click_until("#buy", "#provider-link", "Sign in with Example ID").await;
-    page.shot("signin-provider").await;
     page.click("#provider-link").await;
     // The provider's own page, on another address.
     page.until_there("#who").await;
@@ -48,7 +47,6 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     page.click("#pay").await;
     page.until_there("#pay-now").await;
     page.click_until("#pay-now", "#status", "Paid").await;
-    page.shot("order-paid-elsewhere").await;
 
     assert_eq!(payments.answers(), ["invalid_signature", "refund_wanted", "paid", "unchanged"]);
     let statuses = eventually("the events", || async {
@@ -99,7 +97,6 @@ async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
         page.fill("#who", "nobody").await;
         page.click_until("#in", "#notice", said).await;
         page.until_there("#provider:not([hidden])").await;
-        page.shot(&format!("{name}-signin-refused")).await;
         page.assert_suits_everyone(name).await;
         page.close_but_for(&["favicon.ico"]).await;
     }
@@ -111,7 +108,6 @@ async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
     page.visit("/signin.html").await;
     page.until_there("#provider:not([hidden])").await;
     page.until("no form", "!document.getElementById('form').checkVisibility()").await;
-    page.shot("phone-signin-provider-only").await;
     page.close().await;
 }
 
@@ -142,12 +138,10 @@ async fn an_operator_exports_and_imports_files() {
         page.until("the faults", "document.querySelectorAll('#import-faults li').length === 2")
             .await;
         page.until_text("#import-faults", "price_cents").await;
-        page.shot(&format!("{name}-import-faults")).await;
         page.assert_suits_everyone(name).await;
 
         choose_file(&page, &table(&format!("Cup {name},250,3,{line}"))).await;
         page.click_until("#import-form button[type='submit']", "#import-result", right).await;
-        page.shot(&format!("{name}-import-right")).await;
         page.click_until("#import-create", "#sale-name", &format!("Cup {name}")).await;
         page.close().await;
     }

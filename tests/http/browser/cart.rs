@@ -38,30 +38,21 @@ async fn a_cart_is_reserved_extended_paid_and_given_back() {
     page.until_text("#list-open", "Add to cart").await;
     page.click(&format!("[data-card='item-{kettle}'] .to-cart")).await;
     page.until_text("#cart-link", "Cart (1)").await;
-    page.shot("index-in-cart").await;
     page.visit(&format!("/item.html?id={lamp}")).await;
     page.click_until("#to-cart button", "#to-cart", "In the cart: 1").await;
     page.until_text("#cart-link", "Cart (2)").await;
-    page.shot("item-in-cart").await;
     page.click_until("#cart-link", "#lines", "Copper kettle").await;
     page.until_text("#total", "$98.00").await;
     page.click(&format!("[data-item='{lamp}'] .stepper button:last-child")).await;
     page.until_text("#total", "$147.00").await;
-    page.shot("cart").await;
     page.click_until("#reserve", "#status", "Held for you").await;
     page.until_text("#lines", "2 × Aurora desk lamp").await;
-    page.shot("order-lines-held").await;
     page.click_until("#extend", "#extended", "extended by 2 min").await;
     page.until("no second extension", "document.getElementById('extend').hidden").await;
-    page.shot("order-extended").await;
     page.click_until("#pay", "#status", "Paid").await;
-    page.shot("order-returnable").await;
     page.click_until("#return", "#cancel-dialog", "your money is paid back").await;
-    page.shot("order-return-asked").await;
     page.click_until("#cancel-yes", "#status", "Given back").await;
-    page.shot("order-returned").await;
     page.visit_until("/cart.html", "#empty", "Nothing is in your cart").await;
-    page.shot("cart-empty").await;
     for item in [lamp, kettle] {
         let stock = instance.stranger().get(&format!("/api/items/{item}")).await.json;
         assert_eq!(stock["available"], 5);
@@ -77,12 +68,10 @@ async fn a_refused_line_is_named_and_nothing_is_reserved() {
     assert_eq!(instance.buyer(BUYER).buy("default", kettle).await.status, 201);
     let small = Look { width: 360, height: 740, dark: true, ..PHONE };
     let page = open_cart(&instance, small, &[lamp, kettle]).await;
-    page.shot("phone-dark-cart").await;
     page.click("#reserve").await;
     let line = format!("[data-item='{kettle}']");
     page.until_text(&format!("{line} .cart-reason"), "You have reached the limit").await;
     page.until_text("#outcome", "Copper kettle: You have reached the limit").await;
-    page.shot("phone-dark-cart-refused").await;
     page.assert_suits_everyone("a cart that is refused").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1, "nothing is reserved");
     // Without that line the rest can be had.
@@ -104,7 +93,6 @@ async fn a_cart_has_a_sum_for_each_currency_and_an_order_has_one() {
     page.click("#reserve").await;
     let line = format!("[data-item='{kettle}'] .cart-reason");
     page.until_text(&line, "These items have different currencies").await;
-    page.shot("cart-currencies").await;
     page.run("document.getElementById('main').focus()").await;
     walk_to(&page, &format!("[data-item='{lamp}'] .row-remove")).await;
     page.press(Key::Enter).await;

@@ -101,7 +101,6 @@ async fn a_lost_answer_to_a_change_is_told_and_what_is_there_is_read() {
     assert_eq!((asked(&page, &path).await, asked(&page, &read).await), (1, 1));
     page.until_text("#sales", "507").await;
     assert_eq!(value(&page, "#restock").await, "7");
-    page.shot("console-lost").await;
     // What cannot be read either is said, too.
     lose(&page, &path, &read).await;
     page.click("#restock-form [type=submit]").await;

@@ -15,7 +15,6 @@ async fn an_operator_creates_and_watches_a_sale() {
     page.fill("#new-image", "/img/goods/headphones.svg").await;
     page.fill("#new-stock", "40").await;
     page.run("document.querySelector('#new-strategies [value=redis-lua]').click()").await;
-    page.shot("console-new").await;
     page.click_until("#new-form button[type='submit']", "#sale-name", "Fjord headphones").await;
     page.until_text("#sale-strategy", "redis-lua").await;
     page.until_text("#figure-available", "40 of 40").await;
@@ -52,7 +51,6 @@ async fn an_operator_creates_and_watches_a_sale() {
 
     page.click_until("#audit", "#audit-verdict", "Clean").await;
     page.until_text("#audit-findings", "I6").await;
-    page.shot("console").await;
     page.close().await;
 }
 

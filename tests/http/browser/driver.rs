@@ -356,12 +356,6 @@ impl Page {
         assert_eq!(self.violations().await, Vec::<String>::new());
     }
 
-    /// Takes a picture of a page in which axe-core must find nothing serious.
-    pub async fn accessible_shot(&self, name: &str) {
-        self.shot(name).await;
-        self.assert_accessible().await;
-    }
-
     /// Asserts that the page is not wider than its window, and that axe-core finds nothing serious in it.
     pub async fn assert_suits_everyone(&self, what: &str) {
         assert!(self.fits().await, "{what} is wider than the window");

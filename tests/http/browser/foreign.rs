@@ -65,7 +65,7 @@ async fn a_page_of_another_shop_sells_an_item() {
     page.until_text("#stock", "2 of 2 left").await;
     page.click_until("#buy:not([disabled])", "#outcome", "It is yours").await;
     page.until_text("#stock", "1 of 2 left").await;
-    page.accessible_shot("foreign-bought").await;
+    page.assert_accessible().await;
     // The limit is one unit; the refusal is shown in words.
     page.click_until("#buy", "#outcome", "Purchase limit reached").await;
     // No cookie of ours came to this browser.

@@ -125,6 +125,17 @@ async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_s
     assert_eq!(kept.json["offer_seconds"], 60, "{}", kept.text);
     assert_eq!(kept.json["limit_group"]["id"], group, "{}", kept.text);
     assert_eq!(kept.json["product"]["id"], product, "{}", kept.text);
+    // A new sale may be a variant, too.
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour shirt, red").await;
+    let choose = "const s = document.getElementById('new-product'); s.value = s.options[1].value";
+    page.run(choose).await;
+    page.fill("#new-options", "Size=M; Colour=red").await;
+    page.click_until("#new-form [type=submit]", "#sale-name", "Harbour shirt, red").await;
+    let listed = instance.stranger().get("/api/items").await.json;
+    let mut listed = listed["items"].as_array().expect("a list").iter();
+    let made = listed.find(|item| item["name"] == "Harbour shirt, red").expect("the new one");
+    assert_eq!(made["product"]["options"][1], json!({ "name": "Colour", "value": "red" }));
     page.close().await;
 }
 

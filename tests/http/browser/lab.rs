@@ -10,7 +10,6 @@ async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
     let (_shop, instance) = Shop::open().await;
     let page = Page::of_operator(&instance, DESKTOP, "/lab.html").await;
     page.until("the strategies", "document.querySelectorAll('#safe .pick').length > 5").await;
-    page.shot("lab-setup").await;
     let pick = "for (const box of document.querySelectorAll('#picker input')) \
          if (box.checked !== ['mysql-naive', 'mysql-atomic'].includes(box.value)) box.click();";
     page.run(pick).await;
@@ -35,7 +34,6 @@ async fn a_lab_run_ends_with_an_oversold_naive_strategy_in_red() {
         .await;
     page.until_text("#stage-oversold", "oversold").await;
     page.until_text("#results td.bad", "").await;
-    page.shot("lab").await;
 
     // The report is one file that asks for nothing.
     let keep = "const real = URL.createObjectURL; URL.createObjectURL = (blob) => \

@@ -102,7 +102,6 @@ async fn every_state_of_a_draw_and_its_order_can_be_looked_at() {
     look(&page, "draw-won", "#waiting[data-status='offered']").await;
     page.click("#waiting .button").await;
     page.until_there("#outcome[data-tone='good']").await;
-    page.shot("look-draw-bought").await;
     let order = orders_of(&instance, winner).await[0]["id"].clone();
     page.visit(&format!("/order.html?id={}", order.as_str().expect("an id"))).await;
     look(&page, "order", "#order:not(.loading)").await;
@@ -141,6 +140,12 @@ async fn every_state_of_a_line_can_be_looked_at() {
     page.click("#buy").await;
     page.until_there("#outcome .line-facts").await;
     look(&page, "line-early", "#outcome .line-facts").await;
+    // Who leaves has no place, and may come back.
+    page.click("#outcome button").await;
+    page.until("no panel", "document.getElementById('outcome').hidden").await;
+    assert_eq!(post(&instance, 1, &ticket).await["people"], 20);
+    page.click("#buy").await;
+    page.until_there("#outcome .line-facts").await;
     let pause = async |paused: bool| {
         instance.admin().patch(&edit, &json!({ "paused": paused })).await.expect_status(200);
     };

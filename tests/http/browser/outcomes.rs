@@ -71,10 +71,8 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
         ("lost-then-slow", &*then_slow, 2, unsure, true),
         ("overloaded", &*busy, 1, "Very busy right now", false),
     ]) {
-        println!("the answer that is {name}");
         stage(&page, count, answer).await;
         page.click_until("#buy", "#outcome", told).await;
-        page.shot(&format!("item-{name}")).await;
         if by_press {
             page.click("#outcome button").await;
         }
@@ -86,7 +84,6 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
     // Sold out under the thumb.
     stage(&page, 1, &problem(409, "sold_out", "none", 0)).await;
     page.click_until("#buy", "#outcome", "There were not enough units left").await;
-    page.shot("item-refused").await;
     page.close().await;
 }
 

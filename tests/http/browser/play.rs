@@ -2,8 +2,6 @@
 
 use super::*;
 
-/// What the page may weigh with all that it loads, in bytes.
-const PAGE_BYTES_MAX: u64 = 300_000;
 /// The steps in the address of the page.
 const STEPS: &str = "return new URLSearchParams(location.hash.slice(1)).get('steps')";
 
@@ -30,14 +28,12 @@ async fn one_click_finds_the_first_oversell() {
     page.click_until("#find", "#verdict", "Oversold: 2 orders for a stock of 1").await;
     page.until("red units", "document.querySelectorAll('#tiles [data-state=twice]').length === 2")
         .await;
-    page.shot("play-mysql-naive").await;
     let steps = page.run(STEPS).await;
     assert_eq!(steps.as_str().map(|steps| steps.split('.').count()), Some(8), "{steps}");
     // Another schedule alone would load nothing.
     page.visit_elsewhere("about:blank").await;
     show(&page, "strategy=lock-redis&faults=lease,failover&arbiter=on").await;
     page.click_until("#find", "#verdict", "No schedule oversells").await;
-    page.shot("play-lock-redis-arbiter").await;
     page.close().await;
 }
 
@@ -46,7 +42,6 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
     let lost = "strategy=lock-redis-token&faults=lease&steps=0.0.e0.1.1.0.0.0.1.1.1";
     let page = open(lost, PHONE).await;
     page.until_text("#verdict", "Oversold").await;
-    page.shot("play-lock-redis-token").await;
     for _ in 0..11 {
         page.press("u").await;
     }
@@ -79,16 +74,4 @@ async fn a_phone_shows_the_units_under_the_verdict() {
     show(&page, "strategy=lock-redis").await;
     page.click_until("#find", "#verdict", "without a fault: tick one above").await;
     page.close().await;
-}
-
-#[test]
-fn the_page_is_small() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
-    let mut files =
-        vec![root.join("play.html"), root.join("css/base.css"), root.join("css/play.css")];
-    let scripts = std::fs::read_dir(root.join("js/play")).expect("a folder");
-    files.extend(scripts.map(|entry| entry.expect("a file").path()));
-    let sizes = files.iter().map(|file| std::fs::metadata(file).expect("a file").len());
-    let bytes: u64 = sizes.sum();
-    assert!(bytes <= PAGE_BYTES_MAX, "{bytes} bytes");
 }

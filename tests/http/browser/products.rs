@@ -45,7 +45,6 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     page.visit_until("/", "#list-open", "from ¥3,900 · €29.00").await;
     let to_cart = "document.querySelector('[data-card^=product] .to-cart').hidden";
     page.until("a variant to be chosen on its page", to_cart).await;
-    page.shot("products-index").await;
     // The address of the product leads to a variant that can be bought.
     page.visit(&format!("/item.html?product={product}")).await;
     page.until("a variant", &format!("location.search === '?id={}'", items[1])).await;
@@ -55,7 +54,6 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     page.until_text("#variants", "Sold out").await;
     page.until_text("#variants", "¥4,500").await;
     page.until_text("#buy", "Buy for ¥3,900").await;
-    page.shot("products-item").await;
     // By keyboard to the third variant, and its unit is bought.
     walk_to(&page, &format!(".variant[href$='={}']", items[2])).await;
     page.press(Key::Enter).await;
@@ -77,7 +75,6 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
             [("index", "/", "#list-open", "Harbour"), ("item", &*item, "#variants", left)]
         {
             page.visit_until(path, shown, words).await;
-            page.shot(&format!("products-{name}-{what}")).await;
             page.assert_suits_everyone(&format!("{name} {what}")).await;
         }
         page.close().await;
@@ -108,32 +105,4 @@ async fn a_product_that_could_not_be_loaded_is_asked_for_again() {
     // What the service does not know is told.
     page.visit_until("/item.html?product=1", "#missing", "This item does not exist").await;
     page.close_but_for(&["/api/products/1 - Failed to load resource"]).await;
-}
-
-#[tokio::test]
-async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
-    let (_shop, instance, lamp) = selling(json!({})).await;
-    let page = Page::of_operator(&instance, DESKTOP, "/console.html").await;
-    page.until_text("#sale-name", "Aurora").await;
-    page.fill("#product-name", "Harbour shirt").await;
-    page.click_until("#product-form button", "#product-result", "Created: Harbour shirt.").await;
-    page.click("#new").await;
-    page.fill("#new-name", "Harbour shirt, M").await;
-    page.fill("#new-price", "3900").await;
-    page.fill("#new-currency", "JPY").await;
-    page.run("const s = document.getElementById('new-product'); s.value = s.options[1].value")
-        .await;
-    page.fill("#new-options", "Size=M; Colour=red").await;
-    page.shot("products-console-new").await;
-    page.click_until("#new-form button[type=submit]", "#sale-name", "Harbour shirt, M").await;
-    page.until_text("#sale-price", "¥3,900").await;
-    page.shot("products-console").await;
-    let listed = instance.stranger().get("/api/items").await.json;
-    let mut made = listed["items"].as_array().expect("a list").iter();
-    let made = made.find(|item| item["id"] != lamp).expect("the new one");
-    assert_eq!((&made["price_cents"], &made["currency"]), (&json!(3_900), &json!("JPY")));
-    assert_eq!(made["product"]["options"][1], json!({ "name": "Colour", "value": "red" }));
-    page.fill("#edit-options", "Size=L").await;
-    page.click_until("#variant-form button", "#variant-result", "Done.").await;
-    page.close().await;
 }

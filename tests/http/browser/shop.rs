@@ -3,17 +3,13 @@
 use super::*;
 
 const BUYER: i64 = 77;
-/// Buyers in line before her, of whom one is called up each second.
-const AHEAD: i64 = 60;
 
 #[tokio::test]
 async fn a_buyer_buys() {
     let (_shop, instance, item) = selling(json!({ "stock": 3 })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_until("/", "#list-open", "3 of 3 left").await;
-    page.shot("index").await;
     page.click_until(".card h3 a", "#buy", "Sign in to buy").await;
-    page.shot("item-signed-out").await;
     page.click("#buy").await;
 
     // Nobody has an account at first; making one leads back to where the buyer was.
@@ -23,47 +19,19 @@ async fn a_buyer_buys() {
     page.fill("#username", "ada").await;
     page.fill("#password", "short").await;
     page.click_until("#submit", "#password-error", "at least 8 characters").await;
-    page.shot("sign-up").await;
     page.fill("#password", "correct horse").await;
     page.click("#submit").await;
     page.until("the way back", &format!("location.search === '?id={item}'")).await;
     page.until_text("#buy", "Buy for $49.00").await;
-    page.shot("item").await;
 
     page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until_text("#stock", "2 of 3 left").await;
-    page.shot("item-bought").await;
     page.click_until("#outcome a", "#status", "Held for you").await;
-    page.shot("order-held").await;
     page.click_until("#pay", "#status", "Paid").await;
-    page.shot("order-paid").await;
     page.visit_until("/orders.html", "#list", "Aurora desk lamp").await;
     page.until_text("#list", "Paid").await;
-    page.shot("orders").await;
     // The password that was too short is a refusal, and a refusal is a line of the console.
     page.close_but_for(&["/api/users - Failed to load resource"]).await;
-}
-
-#[tokio::test]
-async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
-    let (_shop, instance) = Shop::open_with(|config| {
-        (config.waiting_room.per_second, config.waiting_room.proof_bits_max) = (1, 4);
-    })
-    .await;
-    let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
-    let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
-    page.until_text("#buy", "Buy for").await;
-    // Nobody else's turn comes before she is in line, however slow the browser is; then it is hers at once.
-    for id in 1..=AHEAD {
-        let place = format!("/api/items/{item}/ticket");
-        assert_eq!(instance.buyer(id).post(&place, &json!({})).await.status, 200);
-    }
-    page.click_until("#buy", "#outcome", "You are in line").await;
-    page.shot("item-in-line").await;
-    instance.clock.shift(Duration::seconds(AHEAD));
-    page.until_text("#outcome", "It’s yours").await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    page.close().await;
 }
 
 #[tokio::test]
@@ -88,7 +56,6 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
         page.until_text("#state", "Sold out").await;
         page.until_text("#buy", "Sold out").await;
     }
-    page.shot("item-sold-out").await;
 
     // What comes back wakes the button up. Whoever pressed too late is told what became of it.
     instance.buyer(2).step(&order, "cancellation").await.expect_status(200);
@@ -130,13 +97,11 @@ async fn a_sale_opens_in_time_by_any_clock() {
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Opens in 00:0").await;
     page.until_text("#state", "Upcoming").await;
-    page.shot("phone-item-upcoming").await;
     let item = make_sale(&instance, json!({ "stock": 2, "starts_at": in_seconds(6) })).await;
     page.visit(&format!("/item.html?id={item}")).await;
     // On a slow machine it may be open already; the press that counts comes after.
     page.until_text("#buy", "Buy for").await;
     page.click_until("#buy", "#outcome", "It’s yours").await;
-    page.shot("phone-item-bought").await;
     page.close().await;
 }
 
@@ -184,7 +149,6 @@ async fn the_hold_runs_out_before_the_buyers_eyes() {
     let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/order.html?id={order}")).await;
     page.until_text("#status", "The hold ran out").await;
-    page.shot("order-expired").await;
     instance.until_available(item, 1).await;
     // Late, but while it lasts.
     page.click_until("#pay", "#status", "Paid").await;

@@ -35,18 +35,15 @@ async fn a_buyer_waits_and_buys_the_unit_that_comes_back() {
     let (item, order) = sold_sale(&instance).await;
     let page = Page::of_buyer(&instance, DESKTOP, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#waiting", "Wait for a unit").await;
-    page.shot("waiting-join").await;
     // By the keyboard alone.
     focus(&page, "#waiting .button").await;
     page.press("\u{e007}").await;
     page.until_text("#waiting", "One buyer is in front of you").await;
-    page.accessible_shot("waiting-in-line").await;
     leave(&instance, 2, item).await;
     cancel(&instance, 1, &order).await;
     page.until_text("#waiting", "held for you").await;
     page.until("a countdown", "/\\d/.test(document.querySelector('.waiting-left').textContent)")
         .await;
-    page.accessible_shot("waiting-offered").await;
     page.until_text("#buy", "Sold out").await;
     // The focus was on leaving the list; it moves to buying by itself.
     let on_buying = "document.activeElement.textContent.startsWith('Buy it')";
@@ -54,7 +51,6 @@ async fn a_buyer_waits_and_buys_the_unit_that_comes_back() {
     page.press("\u{e007}").await;
     page.until_text("#outcome", "It’s yours").await;
     page.until("no offer any more", "document.getElementById('waiting').hidden").await;
-    page.shot("waiting-bought").await;
     let orders = orders_of(&instance, BUYER).await;
     assert_eq!((orders.len(), &orders[0]["strategy"]), (1, &json!("waiting-list")));
     page.close().await;
@@ -97,14 +93,12 @@ async fn a_buyer_declines_on_a_phone_and_in_chinese() {
         Page::of_buyer(&instance, CHINESE_PHONE, BUYER, &format!("/item.html?id={item}")).await;
     page.until_text("#waiting", "候补").await;
     page.click_until("#waiting .button", "#waiting", "您前面还有 1 位买家").await;
-    page.shot("phone-waiting-in-line").await;
     page.click_until("#waiting .button.quiet", "#waiting", "加入候补名单").await;
     page.click_until("#waiting .button", "#waiting", "您前面还有 1 位买家").await;
     leave(&instance, 2, item).await;
     page.reload_until("#waiting", "您排在第一位").await;
     cancel(&instance, 1, &order).await;
     page.until_text("#waiting", "已为您保留").await;
-    page.accessible_shot("phone-waiting-offered").await;
     page.click("#waiting .button.quiet").await;
     page.until("a unit for everybody", "document.getElementById('item').dataset.state === 'open'")
         .await;
@@ -127,55 +121,10 @@ async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
     page.click_until("#waiting-form button[type='submit']", "#waiting-result", "Done").await;
     page.assert_accessible().await;
     page.click_until("#audit", "#audit-verdict", "Clean").await;
-    page.shot("console-waiting").await;
     let seen = instance.stranger().get(&format!("/api/items/{item}")).await;
     seen.assert_fields(200, json!({ "offer_seconds": 120 }));
     assert_eq!(seen.json["limit_group"]["name"], "Lamps");
     page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#group", "2 of all items of “Lamps” together").await;
-    page.shot("item-shared-limit").await;
     page.close().await;
-}
-
-#[tokio::test]
-async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
-    let shop = Shop::with(|config| {
-        let room = &mut config.waiting_room;
-        (room.per_second, room.proof_bits_max, room.silent_seconds) = (1, 4, 300);
-    })
-    .await;
-    let narrow = Look { language: "zh-CN", width: 360, dark: true, ..PHONE };
-    for (look, looked) in [(DESKTOP, "early"), (narrow, "early-zh")] {
-        let instance = shop.start().await;
-        let sale = json!({ "stock": 30, "waiting_room": true, "starts_at": in_seconds(250) });
-        let item = make_sale(&instance, sale).await;
-        let chinese = look.language == "zh-CN";
-        let page = Page::of_buyer(&instance, look, BUYER, &format!("/item.html?id={item}")).await;
-        let ticket = format!("/api/items/{item}/ticket");
-        for id in 1..=20 {
-            instance.buyer(id).post(&ticket, &json!({})).await.expect_status(200);
-        }
-        page.until_text("#buy", if chinese { "开始排队" } else { "Get in line" }).await;
-        let early = if chinese { "随机获得位置" } else { "gets a place by chance" };
-        page.click_until("#buy", "#outcome", early).await;
-        page.until_text("#outcome dd", "21").await;
-        page.accessible_shot(&format!("item-in-line-{looked}")).await;
-        if !chinese {
-            // Who leaves has no place, and may come back.
-            page.click("#outcome button").await;
-            page.until("no panel", "document.getElementById('outcome').hidden").await;
-            assert_eq!(instance.buyer(1).post(&ticket, &json!({})).await.json["people"], 20);
-            page.click_until("#buy", "#outcome", "gets a place by chance").await;
-        }
-        // Nobody is admitted yet, so that she sees her place, also if it is the first.
-        assert_eq!(instance.admin().edit(item, json!({ "paused": true })).await.status, 200);
-        instance.clock.shift(Duration::seconds(251));
-        page.until_text("#outcome", if chinese { "您的号码" } else { "Your number" }).await;
-        page.accessible_shot(&format!("item-in-line-placed-{looked}")).await;
-        assert_eq!(instance.admin().edit(item, json!({ "paused": false })).await.status, 200);
-        // The others are passed by.
-        instance.clock.shift(Duration::seconds(301));
-        page.until_text("#stock", if chinese { "29" } else { "29 of 30 left" }).await;
-        page.close().await;
-    }
 }

@@ -23,12 +23,6 @@ async fn sold_out(instance: &Instance) -> i64 {
     item
 }
 
-/// Joins again and again until it is refused; returns the code.
-async fn go_on_joining(tab: &Client, item: i64) -> String {
-    let join = || async { tab.post(&waiting(item), &json!({})).await };
-    until("the tab to be refused", join, |joined| joined.status == 401).await.code().to_owned()
-}
-
 /// The other instance reads the list of ended tokens once in a long while, so it takes the token until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tab_that_goes_on_joining_leaves_no_place() {
@@ -44,9 +38,11 @@ async fn a_tab_that_goes_on_joining_leaves_no_place() {
         let tab = two.stranger().with_token(client.token().expect("a token"));
         async move {
             let mine = json!({ "password": PASSWORD });
-            let ended = tokio::join!(go_on_joining(&tab, item), delete(client, mine));
+            let join = || async { tab.post(&waiting(item), &json!({})).await };
+            let refused = until("the tab to be refused", join, |joined| joined.status == 401);
+            let ended = tokio::join!(refused, delete(client, mine));
             assert_eq!(ended.1.status, 204, "{}", ended.1.text);
-            assert_eq!(ended.0, "invalid_token", "after the deletion");
+            assert_eq!(ended.0.code(), "invalid_token", "after the deletion");
         }
     });
     join_all(deleted).await;

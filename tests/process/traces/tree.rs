@@ -1,37 +1,17 @@
-//! A trace as a tree of names and times.
-
-use std::fmt::Write as _;
+//! A trace as a tree of names.
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 /// Writes the spans below `parent` as lines, indented by their depth. Work that several purchases
 /// share is in a trace of its own: a span that links to it has it below itself.
-pub fn lines(spans: &[Span], trace: &[u8], with_times: bool) -> String {
+pub fn lines(spans: &[Span], trace: &[u8]) -> String {
     let own: Vec<&Span> = spans.iter().filter(|span| span.trace_id == trace).collect();
     let is_root = |span: &&&Span| own.iter().all(|other| other.span_id != span.parent_span_id);
-    let mut text = String::new();
-    for root in own.iter().filter(is_root) {
-        write_below(&mut text, spans, root, (0, root.start_time_unix_nano), with_times);
-    }
-    text
+    own.iter().filter(is_root).map(|root| lines_below(spans, root, 0)).collect()
 }
 
-fn write_below(
-    text: &mut String,
-    spans: &[Span],
-    span: &Span,
-    (depth, began): (usize, u64),
-    with_times: bool,
-) {
-    let name = format!("{}{}", "  ".repeat(depth), span.name);
-    if with_times {
-        let ms = |nanos: u64| std::time::Duration::from_nanos(nanos).as_secs_f64() * 1_000.0;
-        let after = ms(span.start_time_unix_nano.saturating_sub(began));
-        let took = ms(span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
-        let _ = writeln!(text, "{name:<48} after {after:6.2} ms, took {took:6.2} ms");
-    } else {
-        let _ = writeln!(text, "{name}");
-    }
+fn lines_below(spans: &[Span], span: &Span, depth: usize) -> String {
+    let mut text = format!("{}{}\n", "  ".repeat(depth), span.name);
     let mut below: Vec<&Span> = spans
         .iter()
         .filter(|other| {
@@ -44,7 +24,6 @@ fn write_below(
         })
         .collect();
     below.sort_by_key(|span| span.start_time_unix_nano);
-    for other in below {
-        write_below(text, spans, other, (depth + 1, began), with_times);
-    }
+    text.extend(below.into_iter().map(|other| lines_below(spans, other, depth + 1)));
+    text
 }

@@ -120,28 +120,6 @@ async fn a_replay_after_a_change_of_the_filter_is_by_the_new_one() {
 }
 
 #[tokio::test]
-async fn a_batch_is_cut_to_the_orders_that_match() {
-    let (_shop, instance) = shop_with_events().await.opened().await;
-    let items = instance.make_items(2, &json!({ "stock": 200 })).await;
-    let (one, two) = (TestReceiver::start().await, TestReceiver::start().await);
-    for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
-        subscribe_to(&instance, receiver, json!({ "items": [item] })).await;
-    }
-    let buyers = (0..80).map(|turn| {
-        let client = instance.buyer(turn / 2 + 1);
-        let item = items[usize::from(turn % 2 == 1)];
-        async move { client.buy("mysql-batch", item).await.status }
-    });
-    let sold = join_all(buyers).await;
-    assert!(sold.iter().all(|status| *status == 201), "{sold:?}");
-    for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
-        let items = || async { got(receiver).into_iter().flat_map(|(_, items)| items).collect() };
-        let told = until("all orders of the item", items, |told: &Vec<i64>| told.len() == 40).await;
-        assert!(told.iter().all(|told| *told == item), "{told:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_refused_event_becomes_a_dead_letter_among_those_that_do_not_match() {
     let (_shop, instance) = shop_with_events().await.opened().await;
     let wanted = instance.make_item(json!({ "per_buyer_limit": 9 })).await;

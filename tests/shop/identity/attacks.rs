@@ -194,7 +194,6 @@ async fn each_attack_on_a_token_is_refused() {
     let honest = provider.key(1).token(&provider.claims("victim"));
     let victim = user(&exchange(&instance, &honest).await);
     let all = [on_signatures(&provider), on_form(&provider), on_claims(&provider)].concat();
-    println!("{} attacks", all.len());
     assert!(all.len() > 80, "{}", all.len());
     for (what, token) in &all {
         let answer = exchange(&instance, token).await;

@@ -36,11 +36,6 @@ fn now() -> i64 {
     OffsetDateTime::now_utc().unix_timestamp()
 }
 
-/// `claims` with those that all providers send.
-fn signed_now(claims: Value) -> Value {
-    changed(json!({ "iat": now(), "exp": now() + 3_600 }), claims)
-}
-
 /// A token of the usual type.
 fn sent(what: &'static str, claims: Value, role: &'static str, name: &'static str) -> Sent {
     Sent { what, header: json!({ "alg": "RS256", "typ": "JWT" }), claims, role, name }
@@ -78,7 +73,9 @@ async fn assert_taken(documented: Documented) {
     .await;
     for Sent { what, mut header, claims, role, name } in documented.tokens {
         header["kid"] = json!(KEY);
-        let token = key.sign(&header.to_string(), &signed_now(claims).to_string());
+        // With those that all providers send.
+        let claims = changed(json!({ "iat": now(), "exp": now() + 3_600 }), claims);
+        let token = key.sign(&header.to_string(), &claims.to_string());
         let session = exchange(&instance, &token).await;
         assert_eq!(session.status, 200, "{what}: {}", session.text);
         assert_eq!(session.json["role"], role, "{what}");

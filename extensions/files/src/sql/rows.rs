@@ -355,17 +355,3 @@ pub async fn item_ids(
     let ids = sqlx::query_scalar("SELECT id FROM items WHERE id > ? ORDER BY id LIMIT ?");
     ids.binds((after, limit)).all(connection).await
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use shop_domain::OrderId;
-
-    #[test]
-    fn an_id_of_a_time_sorts_where_the_ids_of_that_time_are() {
-        let now = OffsetDateTime::now_utc();
-        let made = OrderId::generate().to_string();
-        assert!(id_of(now - time::Duration::SECOND) < made);
-        assert!(made < id_of(now + time::Duration::MINUTE));
-    }
-}
