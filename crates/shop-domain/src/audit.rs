@@ -159,7 +159,8 @@ fn units(f: &Facts) -> Judged {
 }
 
 fn movements(f: &Facts) -> Judged {
-    let (moved, left) = (f.movements_sum, f.available + f.offered - f.total);
+    let moved = f.movements_sum;
+    let left = f.available + f.offered - f.total;
     (Some(moved == left), format!("movements {moved}, available + offered - total {left}"))
 }
 

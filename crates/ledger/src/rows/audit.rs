@@ -221,7 +221,8 @@ async fn group_faults(
     connection: &mut MySqlConnection,
     groups: &[i64],
 ) -> sqlx::Result<(i64, i64)> {
-    let (mut over_limit, mut miscounted) = (0, 0);
+    let mut over_limit = 0;
+    let mut miscounted = 0;
     for group in groups.iter().copied() {
         let limit = all_of::<u32>(connection, GROUP_LIMIT, group).await?.pop();
         let items: Vec<i64> = all_of(connection, GROUP_ITEMS, group).await?;
