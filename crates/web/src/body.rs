@@ -322,7 +322,6 @@ impl Integer {
     }
 
     /// Reads a text; an empty one counts as a missing field.
-    #[must_use]
     pub fn of_text(text: &str) -> Self {
         if text.is_empty() { Self::Absent } else { Self::read(text) }
     }

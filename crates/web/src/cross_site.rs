@@ -171,7 +171,6 @@ impl CorsOrigins {
     }
 
     /// Whether a request says that it comes from a page of one of the origins.
-    #[must_use]
     pub fn contain(&self, headers: &HeaderMap) -> bool {
         headers.get(ORIGIN).is_some_and(|origin| self.0.contains(origin))
     }

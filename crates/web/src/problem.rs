@@ -66,7 +66,6 @@ pub struct ProblemBody<'a> {
 
 impl Problem {
     /// Replaces the status, for an answer that has one already.
-    #[must_use]
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self.row = None;
@@ -74,7 +73,6 @@ impl Problem {
     }
 
     /// Replaces the detail.
-    #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();
         self.row = None;
@@ -82,7 +80,6 @@ impl Problem {
     }
 
     /// Says after how many seconds the same request may succeed.
-    #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_seconds = Some(seconds);
         self.row = None;
@@ -90,7 +87,6 @@ impl Problem {
     }
 
     /// Says that something may have changed.
-    #[must_use]
     pub fn outcome_unknown(mut self) -> Self {
         self.outcome_unknown = true;
         self.row = None;
@@ -98,7 +94,6 @@ impl Problem {
     }
 
     /// Adds a member to the body.
-    #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.members.insert(name.to_owned(), value.into());
         self.row = None;
@@ -106,39 +101,33 @@ impl Problem {
     }
 
     /// Adds a header.
-    #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
     /// Closes the connection after the answer, for requests whose body was not read to the end.
-    #[must_use]
     pub fn close(mut self) -> Self {
         self.close = true;
         self
     }
 
     /// The status of the answer.
-    #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
     /// The code that clients compare.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
     }
 
     /// What to do, or what went wrong this time.
-    #[must_use]
     pub fn detail_text(&self) -> &str {
         &self.detail
     }
 
     /// The body for the request `request_id`.
-    #[must_use]
     pub fn body(&self, request_id: &str) -> Vec<u8> {
         match self.row {
             Some(row) => row.body(request_id),
@@ -187,13 +176,11 @@ impl IntoResponse for Problem {
 }
 
 /// A time as it stands in answers.
-#[must_use]
 pub fn rfc3339(instant: OffsetDateTime) -> String {
     instant.format(&Rfc3339).unwrap_or_default()
 }
 
 /// The sentence about a value that is too long, which names it: whose length is `length`, and could be `most`.
-#[must_use]
 pub fn too_long(field: &str, length: usize, most: usize) -> String {
     format!("{field} has {length} characters; send at most {most}.")
 }
@@ -230,7 +217,6 @@ macro_rules! problem_types {
 impl ProblemType {
     /// A row of a table, see [`problem_types!`](crate::problem_types). A same request may succeed after
     /// `retry_after_seconds`; 0: it fails again.
-    #[must_use]
     pub const fn new(
         status: u16,
         code: &'static str,
@@ -243,7 +229,6 @@ impl ProblemType {
     }
 
     /// A problem of this type with the detail of the table.
-    #[must_use]
     pub fn problem(&'static self) -> Problem {
         Problem {
             row: Some(self),
@@ -260,19 +245,16 @@ impl ProblemType {
     }
 
     /// A problem of this type with a detail of its own.
-    #[must_use]
     pub fn detail(&'static self, detail: impl Into<Cow<'static, str>>) -> Problem {
         self.problem().detail(detail)
     }
 
     /// The code that clients compare.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
     }
 
     /// What to do about it, as the table says.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         self.detail
     }
@@ -305,7 +287,6 @@ impl From<&'static ProblemType> for Problem {
 }
 
 /// Tables as one in Markdown, by status, for the description of the API.
-#[must_use]
 pub fn table(tables: &[&[&ProblemType]]) -> String {
     let mut rows: Vec<&ProblemType> = tables.concat();
     rows.sort_by_key(|kind| kind.status);
@@ -318,7 +299,6 @@ pub fn table(tables: &[&[&ProblemType]]) -> String {
 }
 
 /// Finds what is wrong in tables: a code with two rows, or a text that does not read as the others do.
-#[must_use]
 pub fn fault_of(tables: &[&[&ProblemType]]) -> Option<String> {
     let rows: Vec<&ProblemType> = tables.concat();
     let is_code = |code: &str| code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

@@ -160,14 +160,12 @@ fn type_of(code: &str) -> &'static ProblemType {
 
 impl Problem {
     /// A server that is needed does not answer; nothing changed. `name` is the server's.
-    #[must_use]
     pub fn dependency(name: &str) -> Self {
         let detail = format!("{name} does not answer and nothing changed; try again.");
         DEPENDENCY_UNAVAILABLE.detail(detail)
     }
 
     /// A server that was asked for a change did not answer: the change may have been made.
-    #[must_use]
     pub fn dependency_lost(name: &str) -> Self {
         let detail = format!(
             "{name} did not answer, and the change may or may not have been made; look before you try again."
@@ -176,14 +174,12 @@ impl Problem {
     }
 
     /// The database answers, but takes no writes.
-    #[must_use]
     pub fn read_only() -> Self {
         DEPENDENCY_UNAVAILABLE
             .detail("mysql takes no writes at the moment and nothing changed; try again.")
     }
 
     /// The problem of a failure that axum or a layer answered by its status alone.
-    #[must_use]
     pub fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             404 => NOT_FOUND.problem(),

@@ -49,7 +49,6 @@ pub struct Rates {
 impl Rates {
     /// Limits for users and for addresses; with `loopback_exempt` this machine's addresses have
     /// none.
-    #[must_use]
     pub fn new(user: Rate, address: Rate, loopback_exempt: bool) -> Self {
         let users = Buckets::new(user);
         let addresses = Buckets::new(address);
@@ -65,7 +64,6 @@ impl Rates {
     }
 
     /// The address under which a client is counted; `None` when it has no limit.
-    #[must_use]
     pub fn key(&self, address: IpAddr) -> Option<IpAddr> {
         let is_exempt = self.loopback_exempt && address.to_canonical().is_loopback();
         (!is_exempt).then(|| rate_limit_key(address))

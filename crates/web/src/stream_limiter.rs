@@ -70,7 +70,6 @@ struct Open {
 
 impl StreamLimiter {
     /// No stream is open yet.
-    #[must_use]
     pub fn new(limits: StreamLimits, metrics: Metrics) -> Self {
         Self { limits, open: Arc::default(), metrics }
     }

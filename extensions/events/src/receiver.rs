@@ -44,7 +44,6 @@ struct EventOf<'a> {
 
 impl Receiver {
     /// The receiver of an endpoint, not connected yet; `None` for an address that cannot be read.
-    #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let target = Target::parse(&endpoint.target).ok()?;
         Some(Self { target, secret: endpoint.secret.clone(), kept: None })

@@ -163,7 +163,6 @@ impl Identity {
 
 impl IdentityClaims {
     /// A claim that is a text.
-    #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.all.get(name).and_then(Value::as_str)
     }

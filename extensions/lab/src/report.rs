@@ -188,7 +188,6 @@ pub struct Latency {
 
 impl Latency {
     /// The percentiles of `micros`, which is sorted here.
-    #[must_use]
     pub fn of(mut micros: Vec<u64>) -> Self {
         micros.sort_unstable();
         let at = |percent: usize| {

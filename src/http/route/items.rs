@@ -82,7 +82,6 @@ pub struct ItemBody {
 
 impl ItemBody {
     /// An item as it is at `now`.
-    #[must_use]
     pub fn new(stocked: &StockedItem, now: OffsetDateTime) -> Self {
         let item: &Arc<Item> = &stocked.item;
         Self {
@@ -178,7 +177,6 @@ fn with_age(body: impl IntoResponse, age: Option<Duration>) -> Response {
 }
 
 /// An item with its entity tag.
-#[must_use]
 pub fn answer(stocked: &StockedItem, now: OffsetDateTime) -> Response {
     let tag = format!("\"{}\"", stocked.item.revision);
     ([(ETAG, tag)], Json(ItemBody::new(stocked, now))).into_response()

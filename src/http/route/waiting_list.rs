@@ -45,7 +45,6 @@ pub struct PlaceBody {
 
 impl PlaceBody {
     /// The standing of a buyer; `None` when the buyer never waited.
-    #[must_use]
     pub fn new(item: ItemId, standing: Option<LinePosition>, now: OffsetDateTime) -> Self {
         let waiting = standing.as_ref().filter(|seen| seen.place.status.as_str() == "waiting");
         let ahead = waiting.map(|standing| standing.ahead);
