@@ -88,13 +88,24 @@ fn describe_failures(operation: &mut Operation) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::account::password::{PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
     use shop_domain::Username;
 
     #[test]
     fn each_code_has_one_row_and_each_row_reads_well() {
-        assert_eq!(problem::fault_of(&tables()), None);
+        let rows = tables().concat();
+        let codes: HashSet<&str> = rows.iter().map(|kind| kind.code()).collect();
+        assert_eq!(codes.len(), rows.len(), "a code has two rows");
+        for kind in rows {
+            let is_code = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+            assert!(kind.code().bytes().all(is_code), "{kind:?}");
+            let status = kind.problem().status();
+            assert!(status.is_client_error() || status.is_server_error(), "{kind:?}");
+            assert!(kind.advice().ends_with('.'), "{kind:?}");
+        }
     }
 
     #[test]

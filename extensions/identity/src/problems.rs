@@ -5,9 +5,9 @@ use web::problem::Problem;
 pub use web::problems::*;
 
 web::problem_types! {
-    IDENTITY_REFUSED: 401 "identity_refused", "Sign-in not confirmed by the identity provider",
+    IDENTITY_REFUSED: 401 "identity_refused",
         "Get a new token for this service from the identity provider, or sign in again.";
-    SIGN_IN_NOT_STARTED: 403 "sign_in_not_started", "Sign-in not started in this browser",
+    SIGN_IN_NOT_STARTED: 403 "sign_in_not_started",
         "Start again on the page of sign-in, and finish within ten minutes.";
 }
 
