@@ -15,7 +15,6 @@ use crate::sql::endpoints::{self, DeadLetter, EndpointChange, NewEndpoint};
 use crate::sql::event_log;
 use extension::actor_of;
 use web::body::{Integer, JsonBody};
-use web::document::TryAgain;
 use web::extract::{EndpointPath, Operator, QueryPairs};
 use web::paging::Page;
 use web::problem::Problem;
@@ -125,10 +124,8 @@ pub struct EventsBody {
 }
 
 /// List the endpoints of events.
-#[utoipa::path(get, path = "/api/admin/endpoints", tag = "operator", responses(
-    (status = 200, description = "The endpoints", body = EndpointsBody),
-    (status = "4XX", description = "Not an operator"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/admin/endpoints", tag = "operator",
+    responses((status = 200, description = "The endpoints", body = EndpointsBody)))]
 pub async fn list(
     State(endpoints): State<Endpoints>,
     _: Operator,
@@ -153,11 +150,8 @@ pub async fn list(
 
 /// Create an endpoint of events.
 #[utoipa::path(post, path = "/api/admin/endpoints", tag = "operator",
-    request_body = NewEndpoint, responses(
-    (status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody),
-    (status = "4XX", description = "Not an operator, or an invalid field"),
-    (status = "5XX", description = "List the endpoints before you try again"),
-))]
+    request_body = NewEndpoint,
+    responses((status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody)))]
 pub async fn create(
     State(endpoints): State<Endpoints>,
     operator: Operator,
@@ -171,10 +165,8 @@ pub async fn create(
 
 /// Switch an endpoint on or off, or change which events it gets.
 #[utoipa::path(patch, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath),
-    request_body = SwitchEndpointBody, responses(
-    (status = 204, description = "Changed"),
-    (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
-))]
+    request_body = SwitchEndpointBody,
+    responses((status = 204, description = "Changed")))]
 pub async fn switch(
     State(endpoints): State<Endpoints>,
     operator: Operator,
@@ -196,10 +188,8 @@ pub async fn switch(
 }
 
 /// Delete an endpoint with its dead letters.
-#[utoipa::path(delete, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath), responses(
-    (status = 204, description = "Deleted"),
-    (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
-))]
+#[utoipa::path(delete, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath),
+    responses((status = 204, description = "Deleted")))]
 pub async fn delete(
     State(endpoints): State<Endpoints>,
     operator: Operator,
@@ -211,10 +201,8 @@ pub async fn delete(
 
 /// Deliver a range of the log again.
 #[utoipa::path(post, path = "/api/admin/endpoints/{id}/replays", tag = "operator",
-    params(EndpointPath), request_body = ReplayBody, responses(
-    (status = 202, description = "The events will be delivered again"),
-    (status = "4XX", description = "Not an operator, no such endpoint, or no such range"), TryAgain,
-))]
+    params(EndpointPath), request_body = ReplayBody,
+    responses((status = 202, description = "The events will be delivered again")))]
 pub async fn replay(
     State(endpoints): State<Endpoints>,
     operator: Operator,
@@ -234,10 +222,7 @@ pub async fn replay(
     EndpointPath,
     ("limit" = Option<u32>, Query, description = "Lines of a page", minimum = 1, maximum = 200),
     ("after" = Option<i64>, Query, description = "The `next` of the page before"),
-), responses(
-    (status = 200, description = "A page, in the order of the log", body = DeadLettersBody),
-    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
-))]
+), responses((status = 200, description = "A page, in the order of the log", body = DeadLettersBody)))]
 pub async fn dead_letters(
     State(endpoints): State<Endpoints>,
     _: Operator,
@@ -261,10 +246,7 @@ fn position_of(text: &str) -> Option<i64> {
 #[utoipa::path(get, path = "/api/admin/events", tag = "operator", params(
     ("limit" = Option<u32>, Query, description = "Events of a page", minimum = 1, maximum = 200),
     ("after" = Option<i64>, Query, description = "The `next` of the page before"),
-), responses(
-    (status = 200, description = "A page, in the order of the log", body = EventsBody),
-    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
-))]
+), responses((status = 200, description = "A page, in the order of the log", body = EventsBody)))]
 pub async fn log(
     State(endpoints): State<Endpoints>,
     _: Operator,

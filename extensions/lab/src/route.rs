@@ -69,10 +69,8 @@ pub struct RunsBody {
 }
 
 /// Compare strategies.
-#[utoipa::path(post, path = "/api/lab/runs", tag = "lab", request_body = CreateRunBody, responses(
-    (status = 202, description = "The run, which continues in the background", body = Run),
-    (status = "4XX", description = "Not an operator, an invalid field, or another run in progress"),
-))]
+#[utoipa::path(post, path = "/api/lab/runs", tag = "lab", request_body = CreateRunBody,
+    responses((status = 202, description = "The run, which continues in the background", body = Run)))]
 pub async fn create(
     State(lab): State<Lab>,
     State(ledger): State<Ledger>,
@@ -88,19 +86,15 @@ pub async fn create(
 }
 
 /// List the last runs.
-#[utoipa::path(get, path = "/api/lab/runs", tag = "lab", responses(
-    (status = 200, description = "The last 20, newest first", body = RunsBody),
-    (status = "4XX", description = "Not an operator"),
-))]
+#[utoipa::path(get, path = "/api/lab/runs", tag = "lab",
+    responses((status = 200, description = "The last 20, newest first", body = RunsBody)))]
 pub async fn list(State(lab): State<Lab>, _: Operator) -> Json<RunsBody> {
     Json(RunsBody { runs: lab.list() })
 }
 
 /// Find a run.
-#[utoipa::path(get, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)), responses(
-    (status = 200, description = "The present state of the run", body = Run),
-    (status = "4XX", description = "Not an operator, or no such run"),
-))]
+#[utoipa::path(get, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)),
+    responses((status = 200, description = "The present state of the run", body = Run)))]
 pub async fn find(
     State(lab): State<Lab>,
     _: Operator,
@@ -110,10 +104,8 @@ pub async fn find(
 }
 
 /// End a run. One that has ended stays as it is.
-#[utoipa::path(delete, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)), responses(
-    (status = 200, description = "The run, which ends in a moment", body = Run),
-    (status = "4XX", description = "Not an operator, or no such run"),
-))]
+#[utoipa::path(delete, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)),
+    responses((status = 200, description = "The run, which ends in a moment", body = Run)))]
 pub async fn cancel(
     State(lab): State<Lab>,
     State(ledger): State<Ledger>,
@@ -139,8 +131,6 @@ async fn record(ledger: &Ledger, actor: &Actor, action: &'static str, run: &str)
 /// The events of a run: `run` first, then `progress` and `lane`, and `done` at the end.
 #[utoipa::path(get, path = "/api/lab/runs/{id}/events", tag = "lab", params(("id" = String, Path)), responses(
     (status = 200, description = "Events `alive`, `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
-    (status = "4XX", description = "Not an operator, no such run, or too many streams of one user"),
-    (status = "5XX", description = "Too many streams"),
 ))]
 pub async fn events(
     State(streams): State<Streams>,

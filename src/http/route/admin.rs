@@ -174,11 +174,8 @@ pub struct EditItemBody {
 /// Create a sale.
 #[utoipa::path(post, path = "/api/admin/items", tag = "operator", params(
     ("Idempotency-Key" = Option<String>, Header, description = "A repetition with the same key and body creates nothing, and is answered with the item that the first request has created"),
-), request_body = CreateItemBody, responses(
-    (status = 201, description = "The item", body = ItemBody),
-    (status = "4XX", description = "Not an operator, or an invalid field"),
-    (status = "5XX", description = "Send it again with the same key"),
-))]
+), request_body = CreateItemBody,
+    responses((status = 201, description = "The item", body = ItemBody)))]
 pub async fn create(
     State(catalog): State<Catalog>,
     State(draws): State<Option<Arc<dyn AnnounceDraws>>>,
@@ -209,11 +206,8 @@ pub async fn create(
 #[utoipa::path(patch, path = "/api/admin/items/{id}", tag = "operator", params(
     ItemPath,
     ("If-Match" = Option<String>, Header, description = "The item's ETag; the edit is refused if the item was edited since"),
-), request_body = EditItemBody, responses(
-    (status = 200, description = "The item", body = ItemBody),
-    (status = "4XX", description = "Nothing changed"),
-    (status = "5XX", description = "Read the item before you try again"),
-))]
+), request_body = EditItemBody,
+    responses((status = 200, description = "The item", body = ItemBody)))]
 #[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn edit(
     State(catalog): State<Catalog>,

@@ -72,8 +72,6 @@ pub struct BatchAnswerBody {
 #[utoipa::path(post, path = "/api/reservations/batch", tag = "shop",
     request_body(content = BatchLineBody, content_type = "application/x-ndjson", description = "1 to 256 lines, each a JSON object"), responses(
     (status = 200, description = "A line for each line of the request, each a JSON object", body = BatchAnswerBody, content_type = "application/x-ndjson"),
-    (status = "4XX", description = "No token of a shop, or no lines; nothing changed"),
-    (status = "5XX", description = "Nothing changed, try again"),
 ))]
 pub async fn reserve_each(
     State(purchases): State<Purchases>,
