@@ -11,48 +11,19 @@ use utoipa::ToSchema;
 use crate::endpoints::Endpoints;
 use crate::filter::Filter;
 use crate::problems;
-use crate::sql::endpoints::{self, DeadLetter, EndpointChange, NewEndpoint};
-use crate::sql::event_log;
+use crate::sql::endpoints::{self, DeadLetter, Endpoint, EndpointChange, NewEndpoint};
+use crate::sql::event_log::{self, LoggedEvent};
 use extension::actor_of;
 use web::body::{Integer, JsonBody};
 use web::extract::{EndpointPath, Operator, QueryPairs};
 use web::paging::Page;
 use web::problem::Problem;
 
-/// An endpoint.
-#[derive(Serialize, ToSchema)]
-pub struct EndpointBody {
-    id: i64,
-    /// The address.
-    target: String,
-    /// Which events it gets; `null` if a later build has written a filter that is not understood here.
-    filter: Option<Filter>,
-    enabled: bool,
-    /// The last position of the log that was delivered or set aside.
-    delivered: i64,
-    /// The last position of the log.
-    last: i64,
-    /// Failed tries since the last success.
-    failures: u32,
-    /// The last failure since the last success.
-    last_error: Option<String>,
-    /// The time before which no try is made.
-    #[serde(with = "time::serde::rfc3339")]
-    next_try_at: OffsetDateTime,
-    /// The time of the last success.
-    #[serde(with = "time::serde::rfc3339::option")]
-    delivered_at: Option<OffsetDateTime>,
-    /// Events that were set aside.
-    dead_letters: i64,
-    #[serde(with = "time::serde::rfc3339")]
-    created_at: OffsetDateTime,
-}
-
 /// The endpoints.
 #[derive(Serialize, ToSchema)]
 pub struct EndpointsBody {
     /// Oldest first.
-    endpoints: Vec<EndpointBody>,
+    endpoints: Vec<Endpoint>,
     /// The last position of the log.
     last: i64,
 }
@@ -111,7 +82,19 @@ pub struct EventBody {
     timestamp: OffsetDateTime,
     /// `orders`: the orders as they are after the change.
     #[schema(value_type = Object)]
-    data: Option<Box<RawValue>>,
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+impl From<&LoggedEvent> for EventBody {
+    fn from(event: &LoggedEvent) -> Self {
+        Self {
+            id: event.id.clone(),
+            position: event.position,
+            r#type: event.kind.clone(),
+            timestamp: event.created_at,
+            data: RawValue::from_string(event.payload.clone()).ok(),
+        }
+    }
 }
 
 /// A page of the log.
@@ -130,22 +113,8 @@ pub async fn list(
     State(endpoints): State<Endpoints>,
     _: Operator,
 ) -> Result<Json<EndpointsBody>, Problem> {
-    let (listed, last) = endpoints.list().await?;
-    let endpoints = listed.into_iter().map(|(endpoint, dead_letters)| EndpointBody {
-        id: endpoint.id.get(),
-        target: endpoint.target,
-        filter: endpoint.filter,
-        enabled: endpoint.enabled,
-        delivered: endpoint.delivered,
-        last,
-        failures: endpoint.failures,
-        last_error: endpoint.last_error,
-        next_try_at: endpoint.next_try_at,
-        delivered_at: endpoint.delivered_at,
-        dead_letters,
-        created_at: endpoint.created_at,
-    });
-    Ok(Json(EndpointsBody { endpoints: endpoints.collect(), last }))
+    let (endpoints, last) = endpoints.list().await?;
+    Ok(Json(EndpointsBody { endpoints, last }))
 }
 
 /// Create an endpoint of events.
@@ -159,7 +128,7 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<CreatedEndpointBody>), Problem> {
     let created = endpoints.create(&new, &actor_of(&operator)).await?;
     tracing::info!(endpoint = %created.id, operator = %operator.user, "event endpoint created");
-    let body = CreatedEndpointBody { id: created.id.get(), secret: created.secret };
+    let body = CreatedEndpointBody { id: created.id, secret: created.secret };
     Ok((StatusCode::CREATED, Json(body)))
 }
 
@@ -257,12 +226,5 @@ pub async fn log(
     let first = page.cursor.unwrap_or(0).saturating_add(1);
     let read = event_log::read(&ledger.pool, first, i64::MAX, page.rows());
     let (events, next) = page.cut(ledger.read(read).await?, |event| event.position);
-    let events = events.into_iter().map(|event| EventBody {
-        id: event.id,
-        position: event.position,
-        r#type: event.kind,
-        timestamp: event.created_at,
-        data: RawValue::from_string(event.payload).ok(),
-    });
-    Ok(Json(EventsBody { events: events.collect(), next }))
+    Ok(Json(EventsBody { events: events.iter().map(EventBody::from).collect(), next }))
 }
