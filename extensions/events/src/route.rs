@@ -51,10 +51,10 @@ pub struct SwitchEndpointBody {
 #[serde(deny_unknown_fields)]
 pub struct ReplayBody {
     /// The first position.
+    #[serde(deserialize_with = "Integer::deserialize")]
     #[schema(value_type = i64, minimum = 1)]
     first: Integer,
     /// The last position; the newest event if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 1)]
     last: Integer,
 }

@@ -30,33 +30,26 @@ pub struct CreateRunBody {
     /// `lock-redis?scope=market&store=redis`.
     strategies: Vec<String>,
     /// Units of each lane's item.
-    #[serde(default)]
     #[schema(value_type = i64, minimum = 1, maximum = 10000)]
     stock: Integer,
     /// The number of buyers.
-    #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 10000)]
     buyers: Integer,
     /// Purchases of each lane; as many as buyers if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 100000)]
     requests: Integer,
     /// Purchases that run at once.
-    #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 1000)]
     concurrency: Integer,
     /// `off` (if it is left out), `on` or `both`.
     arbiter: Option<String>,
     /// How many times each lane runs; 1 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 5)]
     rounds: Integer,
     /// Units of each purchase; 1 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 10)]
     quantity: Integer,
     /// Seconds after which a lane sends no further purchase; 30 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 120)]
     seconds_max: Integer,
 }

@@ -43,6 +43,7 @@ pub struct LimitGroupsBody {
 pub struct CreateLimitGroupBody {
     name: String,
     /// Units of all items of the group together that one buyer may have. It cannot be changed.
+    #[serde(deserialize_with = "Integer::deserialize")]
     #[schema(value_type = u32, minimum = 1)]
     per_buyer_limit: Integer,
 }

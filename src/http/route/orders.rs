@@ -38,7 +38,6 @@ pub struct OrdersBody {
 pub struct ExtensionBody {
     /// How much longer the unpaid order keeps its units; at most, and if it is left out, as long as each of the
     /// items allows.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     seconds: Integer,
 }

@@ -45,7 +45,6 @@ pub struct BatchLineBody {
     #[schema(min_items = 1, max_items = 16)]
     lines: Vec<ReservationLineBody>,
     /// As for `POST /api/reservations`.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     hold_seconds: Integer,
 }
