@@ -22,17 +22,8 @@ pub(crate) fn refused(why: &str) -> Problem {
     IDENTITY_REFUSED.problem()
 }
 
-/// The reason why a token is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenFault {
-    /// The token is not believed; the text is for the log.
-    Refused(String),
-    /// The token has this many bytes.
-    TooLong(usize),
-    /// The token was genuine, and its subject has this many characters.
-    SubjectTooLong(usize),
-    /// The token was genuine, and has expired.
-    Expired,
-    /// The provider's keys cannot be read.
-    Unavailable,
+/// The problem of a token that is not believed; `why` is for the log.
+pub(crate) fn not_believed(why: &str) -> Problem {
+    tracing::info!(%why, "token of the identity provider refused");
+    IDENTITY_REFUSED.problem()
 }
