@@ -42,7 +42,7 @@ pub struct CreateRunBody {
     #[schema(value_type = u32, minimum = 1, maximum = 1000)]
     concurrency: Integer,
     /// `off` (if it is left out), `on` or `both`.
-    arbiter: Option<String>,
+    arbiter: Option<Arbiters>,
     /// How many times each lane runs; 1 if it is left out.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 5)]
     rounds: Integer,
@@ -173,14 +173,6 @@ fn event(name: &str, data: &impl Serialize) -> SseEvent {
 fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     let chosen =
         body.strategies.iter().map(|text| StrategyChoice::parse(text)).collect::<Result<_, _>>()?;
-    let arbiter = match body.arbiter.as_deref() {
-        None | Some("off") => Arbiters::Off,
-        Some("on") => Arbiters::On,
-        Some("both") => Arbiters::Both,
-        Some(_) => {
-            return Err(problems::INVALID_TYPE.detail("Send arbiter as off, on or both."));
-        }
-    };
     let buyers = number(body.buyers, None, plan::BUYERS_MAX, "buyers")?;
     let request = RunRequest {
         strategies: body.strategies,
@@ -188,7 +180,7 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
         buyers,
         requests: number(body.requests, Some(buyers), plan::REQUESTS_MAX, "requests")?,
         concurrency: number(body.concurrency, None, plan::CONCURRENCY_MAX, "concurrency")?,
-        arbiter,
+        arbiter: body.arbiter.unwrap_or_default(),
         rounds: number(body.rounds, Some(1), plan::ROUNDS_MAX, "rounds")?,
         quantity: number(body.quantity, Some(1), plan::QUANTITY_MAX, "quantity")?,
         seconds_max: number(
