@@ -23,7 +23,6 @@ pub static ALL: &[&Extension] = &[
 ];
 
 /// All that the core and these extensions have of a person.
-#[must_use]
 pub fn personal_data() -> Vec<&'static Trace> {
     // Those of extensions first: an entry of a draw becomes a place in a waiting list.
     ALL.iter().flat_map(|extension| extension.personal_data).chain(&traces::ALL).collect()
@@ -33,7 +32,6 @@ pub fn personal_data() -> Vec<&'static Trace> {
 const TABLES_WITH_PEOPLE: [(&str, &str); 2] = [("draw_entries", "draw"), ("event_log", "events")];
 
 /// Makes the deletion of people from the tables of the core and of these extensions.
-#[must_use]
 pub fn eraser(waitlist: Waitlist) -> Eraser {
     Eraser { waitlist, traces: personal_data(), tables_left: tables_left(ALL) }
 }

@@ -57,7 +57,6 @@ pub struct ProbeResults {
 
 impl Readiness {
     /// Makes the probes of the ledger, Redis and the configured lock servers.
-    #[must_use]
     pub fn new(
         pool: Database,
         redis: RedisClient,

@@ -9,7 +9,6 @@ use settings::Secret;
 use shop_domain::UserId;
 
 /// The keys under which the subjects of deleted people are hashed.
-#[must_use]
 pub fn subject_keys(secret: &Secret, previous: &Secret) -> SubjectKeys {
     let previous = (!previous.is_empty()).then(|| previous.reveal().as_bytes());
     SubjectKeys::new(secret.reveal().as_bytes(), previous)

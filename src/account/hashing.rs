@@ -40,7 +40,6 @@ struct Queue {
 
 impl HashingPool {
     /// Makes a pool that hashes `permits` passwords at once.
-    #[must_use]
     pub fn new(permits: usize) -> Self {
         Self { permits: permits.max(1), queue: Arc::default() }
     }

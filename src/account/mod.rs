@@ -109,7 +109,6 @@ pub struct Accounts {
 
 impl Accounts {
     /// Makes accounts of the parts.
-    #[must_use]
     pub fn new(parts: AccountParts) -> Self {
         let throttle = SignInThrottle::new(parts.ledger.clone());
         Self { parts: Arc::new(parts), throttle }
@@ -174,7 +173,6 @@ impl Accounts {
     }
 
     /// Returns whether people can sign up and sign in with a password.
-    #[must_use]
     pub fn own_accounts(&self) -> bool {
         self.parts.own_accounts
     }

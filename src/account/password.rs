@@ -20,7 +20,6 @@ static DUMMY_HASH: LazyLock<String> =
     LazyLock::new(|| hash("nobody's password").unwrap_or_default());
 
 /// Returns whether a password may be set.
-#[must_use]
 pub fn is_acceptable(password: &str) -> bool {
     password.len() <= PASSWORD_BYTES_MAX
         && normalized(password).chars().count() >= PASSWORD_LENGTH_MIN
@@ -35,7 +34,6 @@ static COMMON: &[u8] = include_bytes!("common_passwords.bin");
 const HASH_BYTES: usize = 5;
 
 /// Returns whether a password is one that attackers try first, in any case of letters, or the user's name.
-#[must_use]
 pub fn is_common(password: &str, username: &str) -> bool {
     let password = normalized(password).to_lowercase();
     let hash = Sha256::digest(password.as_bytes());
@@ -59,7 +57,6 @@ fn is_space(character: char) -> bool {
 }
 
 /// Hashes a password with Argon2id; takes tens of milliseconds, so call it off the event loop.
-#[must_use]
 pub fn hash(password: &str) -> Option<String> {
     let hash = Argon2::default().hash_password(normalized(password).as_bytes()).ok()?;
     Some(hash.to_string())
@@ -67,7 +64,6 @@ pub fn hash(password: &str) -> Option<String> {
 
 /// Checks a password against a hash, or against a dummy hash at the same cost. Older hashes
 /// were made of unnormalized passwords, so a password that normalizing changes is tried both ways.
-#[must_use]
 pub fn verify(password: &str, hash: Option<&str>) -> bool {
     let known = hash.is_some();
     let Ok(hash) = PasswordHash::new(hash.unwrap_or(&DUMMY_HASH)) else { return false };

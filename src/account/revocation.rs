@@ -74,7 +74,6 @@ struct LatestGeneration {
 
 impl Revocations {
     /// Makes empty lists, before the first read of the ledger's tables.
-    #[must_use]
     pub fn new(pool: Database, breaker: Breaker, key_id: String) -> Self {
         Self {
             pool,
@@ -88,14 +87,12 @@ impl Revocations {
     }
 
     /// Returns whether the lists were read at least once; until then no token may be accepted.
-    #[must_use]
     pub fn was_read(&self) -> bool {
         self.was_read.load(Ordering::Acquire)
     }
 
     /// What this instance knows of the session of a token. A generation that no list has must be looked up: the user
     /// may have signed out everywhere, and in again, since the last read or long ago.
-    #[must_use]
     pub fn state(&self, claims: &Claims) -> SessionState {
         let known = self.read();
         if known.contains(claims) {

@@ -192,37 +192,31 @@ impl App {
     }
 
     /// The addresses of the listeners, with the real port if the configuration said 0.
-    #[must_use]
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
     /// The address of TCP, if it listens on one.
-    #[must_use]
     pub fn addr(&self) -> Option<SocketAddr> {
         self.addresses.iter().find_map(ListenAddress::tcp)
     }
 
     /// Asks this service whether it answers.
-    #[must_use]
     pub fn prober(&self) -> Prober {
         self.prober.clone()
     }
 
     /// The wall clock of the service, which tests can move.
-    #[must_use]
     pub fn clock(&self) -> Clock {
         self.shared.clock.clone()
     }
 
     /// The stop signal and the tasks.
-    #[must_use]
     pub fn lifecycle(&self) -> Lifecycle {
         self.shared.lifecycle.clone()
     }
 
     /// The connections to the ledger.
-    #[must_use]
     pub fn pool(&self) -> Database {
         self.shared.pool.clone()
     }

@@ -94,7 +94,6 @@ pub struct Catalog {
 impl Catalog {
     /// Makes a catalog with an empty cache. Each read sets the ledger's time of `clock`; restocked units
     /// go to the buyers in `line`.
-    #[must_use]
     pub fn new(ledger: Ledger, counters: Counters, clock: Clock, line: WaitingLine) -> Self {
         Self {
             lists: list::reads(ledger.clone(), clock.clone()),
@@ -168,7 +167,6 @@ impl Catalog {
     }
 
     /// The connections to the ledger.
-    #[must_use]
     pub fn pool(&self) -> &Database {
         &self.ledger.pool
     }

@@ -57,7 +57,6 @@ use shop_metrics::Metrics;
 ///
 /// This is no `async fn`, so that everything below it is compiled with this crate, and not a second time with each
 /// program that calls it.
-#[must_use]
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     // Before the first thread starts.
@@ -74,7 +73,6 @@ pub fn run() -> ExitCode {
 }
 
 /// The command line: its subcommands with their arguments.
-#[must_use]
 pub fn command_line() -> clap::Command {
     Arguments::command()
 }

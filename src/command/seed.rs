@@ -1,14 +1,18 @@
 //! `seckill seed`: a demo sale that is open now.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use crate::catalog::{self, StockedItem};
 use crate::config::Config;
+use crate::http::item_form::read_item;
 use ledger::rows::{self, items};
 use mysql_connection::Database;
-use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemId, ItemKind, NewItem, SaleWindow};
+use serde::Deserialize;
+use shop_domain::{Currency, ItemId, NewItem};
 use time::{Duration, OffsetDateTime};
+use web::problem::{Problem, rfc3339};
 
 use super::ExitResult;
 use super::output::print_line;
@@ -42,8 +46,9 @@ async fn make_sales(pool: &Database, currency: Currency) -> ledger::Result<bool>
     }
     // The pages name the first demo sale by number 1. Later ones get numbers like all items.
     let is_empty = rows::audit::item_ids(pool).await?.is_empty();
-    for (demo, number) in demos().iter().zip(1..) {
-        if let Some(new) = demo.item(now, currency) {
+    let demos: Demos = toml::from_str(DEMOS).expect("the demo sales are TOML");
+    for (demo, number) in demos.sale.iter().zip(1..) {
+        if let Ok(new) = demo.item(now, currency) {
             let id = ItemId::new(number).filter(|_| is_empty);
             catalog::create(pool, id, &new, now).await?;
         }
@@ -51,76 +56,31 @@ async fn make_sales(pool: &Database, currency: Currency) -> ledger::Result<bool>
     Ok(true)
 }
 
+const DEMOS: &str = include_str!("demo_sales.toml");
 /// How long a demo sale lasts.
 const LASTS: Duration = Duration::days(7);
 
+/// The demo sales: one that is open, one that starts later, one with few units.
+#[derive(Deserialize)]
+struct Demos {
+    sale: Vec<Demo>,
+}
+
+#[derive(Deserialize)]
 struct Demo {
-    name: &'static str,
-    description: &'static str,
-    picture: &'static str,
-    price_cents: i64,
-    stock: i64,
-    starts_in: Duration,
-    limit: u32,
+    starts_in_minutes: i64,
+    /// Fields of `POST /api/admin/items`.
+    fields: BTreeMap<String, String>,
 }
 
 impl Demo {
-    fn item(&self, now: OffsetDateTime, currency: Currency) -> Option<NewItem> {
-        let starts_at = now + self.starts_in;
-        Some(NewItem {
-            name: self.name.to_owned(),
-            description: self.description.to_owned(),
-            image_url: Some(self.picture.to_owned()),
-            price: Cents::new(self.price_cents)?,
-            currency,
-            stock: self.stock,
-            window: SaleWindow::new(starts_at, starts_at + LASTS)?,
-            per_buyer_limit: self.limit,
-            unpaid_max: Item::UNPAID_MAX_DEFAULT,
-            hold_seconds: 300,
-            strategy: "lock-redis".to_owned(),
-            kind: ItemKind::Shop,
-            arbiter: ArbiterMode::On,
-            waiting_room: false,
-            offer_seconds: 300,
-            extend_seconds: Item::EXTEND_SECONDS_DEFAULT,
-            return_seconds: 0,
-            variant: None,
-            draw: None,
-            limit_group: None,
-        })
+    fn item(&self, now: OffsetDateTime, currency: Currency) -> Result<NewItem, Problem> {
+        let starts_at = now + Duration::minutes(self.starts_in_minutes);
+        let field = |name: &str| match name {
+            "starts_at" => Some(rfc3339(starts_at)),
+            "ends_at" => Some(rfc3339(starts_at + LASTS)),
+            _ => self.fields.get(name).cloned(),
+        };
+        read_item(&field, currency)
     }
-}
-
-/// The demo sales: one that is open, one that starts later, one with few units.
-fn demos() -> [Demo; 3] {
-    [
-        Demo {
-            name: "Aurora desk lamp",
-            description: "A lamp that wakes up before you do: forty shades of morning, one dial.",
-            picture: "/img/goods/lamp.svg",
-            price_cents: 4_900,
-            stock: 500,
-            starts_in: -Duration::MINUTE,
-            limit: 2,
-        },
-        Demo {
-            name: "Tidewater mechanical keyboard",
-            description: "Seventy-five keys, gasket mounted, quiet enough for a shared room.",
-            picture: "/img/goods/keyboard.svg",
-            price_cents: 12_900,
-            stock: 100,
-            starts_in: Duration::minutes(10),
-            limit: 1,
-        },
-        Demo {
-            name: "Kiln No. 4 teapot",
-            description: "Thrown by hand, three of them, never made again.",
-            picture: "/img/goods/kettle.svg",
-            price_cents: 8_800,
-            stock: 3,
-            starts_in: -Duration::MINUTE,
-            limit: 1,
-        },
-    ]
 }

@@ -216,14 +216,12 @@ impl Config {
     ///
     /// # Panics
     /// Never: a unit test reads the same text.
-    #[must_use]
     pub fn defaults() -> Self {
         let table = toml::from_str(&DEFAULTS).expect("the defaults are TOML");
         Self::of_table(table).expect("the defaults fit")
     }
 
     /// Returns whether the operator accepts a risk.
-    #[must_use]
     pub fn accepts(&self, risk: Risk) -> bool {
         self.accepted_risks().any(|name| name == risk.as_str())
     }
@@ -234,14 +232,12 @@ impl Config {
     }
 
     /// How long a buyer waits for an answer.
-    #[must_use]
     pub fn purchase_deadline(&self) -> Duration {
         Duration::from_millis(self.purchase.deadline_ms)
     }
 
     /// The longest wait of a gate, and the time within which a transaction may begin: it can then
     /// wait for a row and still end before the deadline, so that the buyer gets its result.
-    #[must_use]
     pub fn gate_wait(&self) -> Duration {
         let deadline = self.purchase_deadline();
         deadline.saturating_sub(self.transaction_margin()).max(deadline / GATE_SHARE_MIN)

@@ -25,7 +25,6 @@ enum SettingText {
 
 impl RuntimeCount {
     /// The number.
-    #[must_use]
     pub fn get(self) -> usize {
         match self {
             Self::Number(number) => number,

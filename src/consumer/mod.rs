@@ -106,7 +106,6 @@ enum Round {
 
 impl Consumers {
     /// Makes the consumers; [`Self::run`] starts them.
-    #[must_use]
     pub fn new(parts: ConsumerParts) -> Self {
         let emptied = CancellationToken::new();
         Self { parts: Arc::new(parts), awake: Arc::default(), tasks: TaskTracker::new(), emptied }

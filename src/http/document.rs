@@ -4,6 +4,7 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr};
 
@@ -21,6 +22,11 @@ pub(super) fn tables() -> Vec<&'static [&'static ProblemType]> {
 }
 /// The tags of operations without a sign-in.
 const TAGS_OF_STRANGERS: [&str; 2] = ["everyone", "payment provider"];
+
+/// What an answer 4XX means, 5XX to a question, and 5XX to a change, unless the operation says more.
+const REFUSED: &str = "Nothing changed, and `code` says why";
+const TRY_AGAIN: &str = "Try again";
+const MAY_HAVE_HAPPENED: &str = "Try again; with outcome unknown it may have happened: look first, or send it again with the same Idempotency-Key";
 
 #[derive(utoipa::OpenApi)]
 #[openapi(info(title = "Seckill"), components(schemas(ProblemBody)))]
@@ -44,7 +50,7 @@ pub(super) async fn explain(Path(code): Path<String>) -> Response {
     }
 }
 
-/// Adds to each operation its id, who may call it, and the form of its failures.
+/// Adds to each operation its id, who may call it, and its failures.
 pub(super) fn complete(document: &mut OpenApi) {
     for (path, item) in &mut document.paths.paths {
         let words = path.trim_start_matches("/api").split(|c: char| !c.is_ascii_alphanumeric());
@@ -60,11 +66,14 @@ pub(super) fn complete(document: &mut OpenApi) {
             let Some(operation) = operation else { continue };
             // Generators of clients make names of these ids.
             operation.operation_id = Some(format!("{method}_{}", words.join("_")));
-            if path.starts_with("/api/") && !is_for_strangers(operation) {
+            if !path.starts_with("/api/") {
+                continue;
+            }
+            if !is_for_strangers(operation) {
                 let bearer = SecurityRequirement::new("bearer", <[&str; 0]>::default());
                 operation.security = Some(vec![bearer]);
             }
-            describe_failures(operation);
+            describe_failures(method, operation);
         }
     }
     purchase::document_options(document);
@@ -75,8 +84,15 @@ fn is_for_strangers(operation: &Operation) -> bool {
     tags.iter().any(|tag| TAGS_OF_STRANGERS.contains(&tag.as_str()))
 }
 
-fn describe_failures(operation: &mut Operation) {
-    for (status, response) in &mut operation.responses.responses {
+/// Adds the failures that an operation does not describe by itself, and the form of all.
+fn describe_failures(method: &str, operation: &mut Operation) {
+    let not_answered = if method == "get" { TRY_AGAIN } else { MAY_HAVE_HAPPENED };
+    let responses = &mut operation.responses.responses;
+    for (status, description) in [("4XX", REFUSED), ("5XX", not_answered)] {
+        let response = || RefOr::T(ResponseBuilder::new().description(description).build());
+        responses.entry(status.to_owned()).or_insert_with(response);
+    }
+    for (status, response) in responses {
         if let RefOr::T(response) = response
             && status.ends_with("XX")
         {
@@ -88,13 +104,24 @@ fn describe_failures(operation: &mut Operation) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::account::password::{PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
     use shop_domain::Username;
 
     #[test]
     fn each_code_has_one_row_and_each_row_reads_well() {
-        assert_eq!(problem::fault_of(&tables()), None);
+        let rows = tables().concat();
+        let codes: HashSet<&str> = rows.iter().map(|kind| kind.code()).collect();
+        assert_eq!(codes.len(), rows.len(), "a code has two rows");
+        for kind in rows {
+            let is_code = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+            assert!(kind.code().bytes().all(is_code), "{kind:?}");
+            let status = kind.problem().status();
+            assert!(status.is_client_error() || status.is_server_error(), "{kind:?}");
+            assert!(kind.advice().ends_with('.'), "{kind:?}");
+        }
     }
 
     #[test]

@@ -114,7 +114,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
 }
 
 /// The document that `GET /api/openapi.json` answers.
-#[must_use]
 pub fn openapi() -> OpenApi {
     let mut document = routes(document::begin()).into_openapi();
     for extension in extensions::ALL {

@@ -103,7 +103,6 @@ impl Job for Audit {
 
 impl Audit {
     /// An audit of the `ledger`, whose figures for alerts are in `metrics`.
-    #[must_use]
     pub fn new(ledger: Ledger, metrics: Metrics) -> Self {
         Self { ledger, metrics, found: Mutex::default() }
     }

@@ -79,7 +79,6 @@ impl RunningSweeps {
 
 impl Expire {
     /// Makes the job, whose sweeps are tasks of `tasks`.
-    #[must_use]
     pub fn new(sweeper: Sweeper, tasks: TaskTracker) -> Self {
         Self { sweeper, tasks, running: Mutex::default() }
     }

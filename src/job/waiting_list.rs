@@ -21,7 +21,6 @@ pub struct TendWaitingLists {
 
 impl TendWaitingLists {
     /// The job for the `lists`.
-    #[must_use]
     pub fn new(lists: WaitingLists) -> Self {
         Self { lists, measured: Mutex::default() }
     }

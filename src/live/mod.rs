@@ -53,7 +53,6 @@ pub struct Hub {
 
 impl Hub {
     /// Makes a hub, and the receiving end of its outbox for [`send`].
-    #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<BuyerChange>) {
         let (outbox, inbox) = mpsc::channel(OUTBOX_MAX);
         (Self { owners: Arc::default(), outbox }, inbox)
@@ -76,7 +75,6 @@ impl Hub {
     }
 
     /// Subscribes to the changes of an owner's orders and places in waiting lists.
-    #[must_use]
     pub fn watch_orders(&self, owner: UserId) -> broadcast::Receiver<BuyerChange> {
         let mut owners = self.owners();
         // Each new watcher removes the owners without watchers, so that the map does not grow.

@@ -26,13 +26,11 @@ pub struct Watch {
 
 impl Watch {
     /// Makes a list without watched items.
-    #[must_use]
     pub fn new(catalog: Catalog) -> Self {
         Self { catalog, senders: Arc::default() }
     }
 
     /// Subscribes to an item; the value is `None` until its first read.
-    #[must_use]
     pub fn item(&self, id: ItemId) -> watch::Receiver<Option<StockedItem>> {
         self.senders().entry(id).or_insert_with(|| watch::channel(None).0).subscribe()
     }

@@ -55,7 +55,6 @@ pub struct ExpiryRun {
 impl Orders {
     /// Makes the steps of the orders in `ledger`; changes go to `counters` and `hub` too, and returned
     /// units to the buyers in `line`.
-    #[must_use]
     pub fn new(
         ledger: Ledger,
         counters: Counters,

@@ -39,7 +39,6 @@ pub(super) struct PurchasePermit {
 
 impl Admission {
     /// Admits `in_flight_max` purchases at once, and of each item no more than its limits allow.
-    #[must_use]
     pub fn new(
         in_flight_max: usize,
         item_limits: ItemLimits,

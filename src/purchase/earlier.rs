@@ -265,7 +265,6 @@ pub struct KeyReader {
 
 impl Keys {
     /// The two ends, in the instance that announces its own requests as `instance`.
-    #[must_use]
     pub fn new(pool: Database, writer: Writer, instance: String) -> (Self, KeyReader) {
         let (sender, questions) = mpsc::channel(WAITING_MAX);
         let rows = RequestKeys::new(pool, writer, instance);

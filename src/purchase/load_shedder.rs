@@ -91,7 +91,6 @@ struct CountedPermit {
 
 impl LoadShedder {
     /// Refuses purchases of items that are beyond their limits.
-    #[must_use]
     pub fn new(limits: ItemLimits) -> Self {
         Self { items: Cache::new(ITEMS_MAX), started: Instant::now(), limits }
     }

@@ -143,7 +143,6 @@ pub struct PurchaseParts {
 
 impl Purchases {
     /// A purchase path over `parts`.
-    #[must_use]
     pub fn new(parts: PurchaseParts) -> Self {
         Self { parts: Arc::new(parts) }
     }
@@ -244,13 +243,11 @@ impl Purchases {
     }
 
     /// The outcomes of each item's purchases.
-    #[must_use]
     pub fn outcome_counts(&self) -> &OutcomeCounts {
         &self.parts.outcome_counts
     }
 
     /// The strategies.
-    #[must_use]
     pub fn strategies(&self) -> &Strategies {
         &self.parts.strategies
     }
@@ -273,7 +270,6 @@ const NO_LEDGER: Outcome = Outcome::Unavailable(Unavailable::Dependency(Dependen
 
 impl OrderRequest {
     /// An order whose hold is as long as its items allow.
-    #[must_use]
     pub fn new(
         buyer: UserId,
         lines: impl Into<Lines<LineRequest>>,
@@ -327,7 +323,6 @@ impl OutcomeCounts {
     }
 
     /// The number of purchases of `item` by outcome; empty when this process had none.
-    #[must_use]
     pub fn read(&self, item: ItemId) -> BTreeMap<&'static str, u64> {
         self.0.get(item).map(|counts| locked(&counts).clone()).unwrap_or_default()
     }

@@ -77,7 +77,6 @@ pub struct Announcer {
 
 impl Requests {
     /// Makes an empty set, and the announcer of `instance`, whose name must be unique.
-    #[must_use]
     pub fn new(pool: Database, instance: String) -> (Self, Announcer) {
         let requests = Self::default();
         (requests.clone(), Announcer { requests, pool, instance })
@@ -98,7 +97,6 @@ impl Requests {
     }
 
     /// Whether a request with this key runs in this process.
-    #[must_use]
     pub fn is_running(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> bool {
         self.shared.running().contains_key(&(buyer, item, key.as_str().to_owned()))
     }
@@ -158,7 +156,6 @@ impl Shared {
 
 impl RunningRequest {
     /// The client that waits for it.
-    #[must_use]
     pub fn client(&self) -> WaitingClient {
         let shared = Arc::clone(&self.shared);
         let has_ended = Arc::clone(&self.has_ended);

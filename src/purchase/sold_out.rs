@@ -41,14 +41,12 @@ struct SoldOutItem {
 impl SoldOut {
     /// Makes a memory that answers for `look_again` at a time. An entry is not used any more when it is not confirmed
     /// within twice this time.
-    #[must_use]
     pub fn new(look_again: Duration) -> Self {
         Self { known: Cache::new(REMEMBERED_MAX), started: Instant::now(), look_again }
     }
 
     /// Whether memory says that the item is sold out. When the moment is over, one caller gets
     /// `false` and asks the gate again.
-    #[must_use]
     pub fn is_known(&self, item: ItemId) -> bool {
         let Some(known) = self.known.get(item) else { return false };
         let now_us = self.now_us();

@@ -61,7 +61,6 @@ pub struct WaitingLists {
 
 impl WaitingLists {
     /// The waiting lists over `parts`.
-    #[must_use]
     pub fn new(parts: WaitlistParts) -> Self {
         Self { parts, deferred: DeferredItems::default() }
     }

@@ -62,7 +62,6 @@ pub struct JobStatus {
 
 impl JobStatus {
     /// The last run of each job that has run.
-    #[must_use]
     pub fn read(&self) -> BTreeMap<&'static str, LastRun> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -93,7 +93,6 @@ pub struct Parts {
 pub type Worker = (&'static str, BoxFuture<'static, ()>);
 
 /// Who does something now, for the log of the operators' actions.
-#[must_use]
 pub fn actor_of(operator: &Operator) -> Actor {
     Actor { user: operator.user, address: Some(operator.address), now: operator.at }
 }

@@ -37,7 +37,6 @@ pub enum StopResult {
 
 impl Lifecycle {
     /// Makes a lifecycle without tasks.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             stopping: CancellationToken::new(),
@@ -50,37 +49,31 @@ impl Lifecycle {
     }
 
     /// Fires when the service begins to stop.
-    #[must_use]
     pub fn stopping(&self) -> CancellationToken {
         self.stopping.clone()
     }
 
     /// Fires when the workers have to end, which is after the last purchase.
-    #[must_use]
     pub fn drained(&self) -> CancellationToken {
         self.drained.clone()
     }
 
     /// Returns whether the service is stopping and takes no new work.
-    #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
     }
 
     /// Tracks the tasks of purchases, which outlive their connections.
-    #[must_use]
     pub fn purchases(&self) -> &TaskTracker {
         &self.purchases
     }
 
     /// Tracks the tasks of connections.
-    #[must_use]
     pub fn connections(&self) -> &TaskTracker {
         &self.connections
     }
 
     /// Tracks the workers, and tasks of theirs that outlive their own turn.
-    #[must_use]
     pub fn workers(&self) -> &TaskTracker {
         &self.workers
     }

@@ -83,7 +83,6 @@ impl PrivateNetworks {
     }
 
     /// All networks, for an address that the settings name.
-    #[must_use]
     pub fn all() -> Self {
         let all = ["0.0.0.0/0", "::/0"].map(|network| network.parse().ok());
         Self(all.into_iter().flatten().collect())
@@ -91,7 +90,6 @@ impl PrivateNetworks {
 
     /// Whether a webhook may be sent to `address`: to a public one if the connection is encrypted,
     /// to a private one if the settings name its network.
-    #[must_use]
     pub fn permit(&self, address: IpAddr, tls: bool) -> bool {
         let address = address.to_canonical();
         let is_named = self.0.iter().any(|network| network.contains(&address));

@@ -21,7 +21,6 @@ struct MediaRange {
 
 impl Accepted {
     /// Reads the headers; `None` without an `Accept`, which accepts everything.
-    #[must_use]
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         if !headers.contains_key(ACCEPT) {
             return None;
@@ -32,7 +31,6 @@ impl Accepted {
     }
 
     /// How much a media type is wanted, in thousandths: as the most exact range says that it matches. 0: not at all.
-    #[must_use]
     pub fn wants(&self, media_type: &str) -> u16 {
         let kind = media_type.split('/').next().unwrap_or_default();
         let patterns = [media_type, &format!("{kind}/*"), "*/*"];

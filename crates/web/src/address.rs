@@ -56,13 +56,11 @@ impl Proxies {
     }
 
     /// Whether an address is a trusted proxy.
-    #[must_use]
     pub fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
     /// The client of a request with these headers on a connection from `peer`.
-    #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.contain(client) {
@@ -126,7 +124,6 @@ fn node(text: &str) -> Option<IpAddr> {
 
 /// The address under which a client is counted: an IPv4 address, or the /64 network of an IPv6
 /// address, since one customer gets the whole network.
-#[must_use]
 pub fn rate_limit_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

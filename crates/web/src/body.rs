@@ -287,7 +287,8 @@ fn depth(bytes: &[u8]) -> usize {
     deepest
 }
 
-/// An integer field of a body.
+/// An integer field of a body, which may be missing. With `deserialize_with = "Integer::deserialize"` it may not, and the
+/// problem names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Integer {
     /// The field is missing, or `null`.
@@ -322,7 +323,6 @@ impl Integer {
     }
 
     /// Reads a text; an empty one counts as a missing field.
-    #[must_use]
     pub fn of_text(text: &str) -> Self {
         if text.is_empty() { Self::Absent } else { Self::read(text) }
     }
@@ -345,9 +345,10 @@ impl Integer {
 
 impl<'de> Deserialize<'de> for Integer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <&RawValue>::deserialize(deserializer)?.get();
-        match Self::read(text) {
-            Self::Other if text == "null" => Ok(Self::Absent),
+        let Some(value) = <Option<&RawValue>>::deserialize(deserializer)? else {
+            return Ok(Self::Absent);
+        };
+        match Self::read(value.get()) {
             Self::Other => Err(D::Error::custom("expected a whole number")),
             number => Ok(number),
         }
@@ -372,7 +373,6 @@ mod tests {
     #[derive(Debug, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Body {
-        #[serde(default)]
         quantity: Integer,
     }
 
@@ -406,6 +406,7 @@ mod tests {
         #[serde(deny_unknown_fields)]
         #[expect(dead_code, reason = "only the error counts")]
         struct Line {
+            #[serde(deserialize_with = "Integer::deserialize")]
             item_id: Integer,
         }
         for (text, expected) in [

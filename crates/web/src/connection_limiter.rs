@@ -41,7 +41,6 @@ pub struct ConnectionPermit {
 impl ConnectionLimiter {
     /// Allows each address `each_max` connections. Our proxies, whose connections carry the
     /// requests of many clients, are not limited; with `loopback_exempt` neither is this machine.
-    #[must_use]
     pub fn new(each_max: usize, proxies: Proxies, loopback_exempt: bool) -> Self {
         Self { each_max, proxies, loopback_exempt, addresses: Arc::default() }
     }

@@ -77,76 +77,8 @@ pub fn mark_repeated(response: &mut Response) {
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
 }
 
-/// The headers of a request that the service reads.
-const READ: [&str; 8] = [
-    "authorization",
-    "content-type",
-    "idempotency-key",
-    "if-match",
-    "if-none-match",
-    "last-event-id",
-    "purchase-ticket",
-    "traceparent",
-];
-/// Headers that scripts of a page add to each request by themselves. One belongs here if a library in wide use adds it,
-/// and the service does nothing by it; so none that proxies set.
-const ADDED: [&str; 43] = [
-    // W3C Trace Context and Baggage.
-    "baggage",
-    "tracestate",
-    // Zipkin, and OpenTelemetry with its propagator.
-    "b3",
-    "x-b3-flags",
-    "x-b3-parentspanid",
-    "x-b3-sampled",
-    "x-b3-spanid",
-    "x-b3-traceid",
-    // Sentry.
-    "sentry-trace",
-    // Datadog.
-    "x-datadog-origin",
-    "x-datadog-parent-id",
-    "x-datadog-sampled",
-    "x-datadog-sampling-priority",
-    "x-datadog-tags",
-    "x-datadog-trace-id",
-    // New Relic.
-    "newrelic",
-    // Azure Application Insights.
-    "request-context",
-    "request-id",
-    "x-ms-client-request-id",
-    // Elastic, Jaeger, SkyWalking, Honeycomb.
-    "elastic-apm-traceparent",
-    "sw8",
-    "uber-trace-id",
-    "x-honeycomb-trace",
-    // AWS X-Ray and Google Cloud Trace.
-    "x-amzn-trace-id",
-    "x-cloud-trace-context",
-    // Instana and Dynatrace.
-    "x-dtpc",
-    "x-dtreferer",
-    "x-instana-l",
-    "x-instana-s",
-    "x-instana-t",
-    // Recordings of sessions: Highlight and PostHog.
-    "x-highlight-request",
-    "x-posthog-distinct-id",
-    "x-posthog-session-id",
-    "x-posthog-window-id",
-    // jQuery, axios, Angular, and what their users set for all requests.
-    "cache-control",
-    "if-modified-since",
-    "pragma",
-    "x-correlation-id",
-    "x-csrf-token",
-    "x-request-id",
-    "x-requested-with",
-    "x-trace-id",
-    "x-xsrf-token",
-];
-
+/// Headers that a page of a named origin may send, one a line; `#` begins a comment.
+const PAGE_HEADERS: &str = include_str!("page_headers.txt");
 /// How long a browser remembers what we allow.
 const MAX_AGE: Duration = Duration::from_secs(600);
 /// The most origins.
@@ -171,7 +103,6 @@ impl CorsOrigins {
     }
 
     /// Whether a request says that it comes from a page of one of the origins.
-    #[must_use]
     pub fn contain(&self, headers: &HeaderMap) -> bool {
         headers.get(ORIGIN).is_some_and(|origin| self.0.contains(origin))
     }
@@ -185,7 +116,7 @@ impl CorsOrigins {
         let allowed = move |origin: &HeaderValue, request: &Parts| {
             request.uri.path().starts_with("/api/") && origins.contains(origin)
         };
-        let headers = READ.into_iter().chain(ADDED).map(HeaderName::from_static);
+        let headers = PAGE_HEADERS.lines().filter(|line| !line.starts_with('#'));
         let request_id = HeaderName::from_static("x-request-id");
         option_layer(Some(
             CorsLayer::new()
@@ -197,7 +128,7 @@ impl CorsOrigins {
                     Method::PUT,
                     Method::DELETE,
                 ])
-                .allow_headers(headers.collect::<Vec<_>>())
+                .allow_headers(headers.map(HeaderName::from_static).collect::<Vec<_>>())
                 .expose_headers([LOCATION, RETRY_AFTER, ETAG, request_id, REPLAYED])
                 .max_age(MAX_AGE),
         ))

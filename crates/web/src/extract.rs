@@ -233,7 +233,6 @@ where
 }
 
 /// The value of the cookie `name`.
-#[must_use]
 pub fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     CookieJar::from_headers(headers).get(name).map(|cookie| cookie.value().to_owned())
 }

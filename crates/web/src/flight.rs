@@ -36,7 +36,6 @@ pub struct Flight {
 
 impl Flight {
     /// The flight of the HTTP/2 stream that this task serves; `None` in HTTP/1.1.
-    #[must_use]
     pub fn of_task() -> Option<Arc<Self>> {
         FLIGHT.try_with(Arc::clone).ok()
     }
@@ -122,7 +121,6 @@ pub struct PieceBody {
 impl PieceBody {
     /// `lease` is the right to hold what `inner` has in memory already. Further large chunks take theirs from
     /// `budgets`.
-    #[must_use]
     pub fn new(
         inner: Body,
         flight: Arc<Flight>,
@@ -226,7 +224,6 @@ pub struct Lease {
 
 impl Budgets {
     /// The budgets of a new connection, beside those of its address, if it is limited, and of the process.
-    #[must_use]
     pub fn of_connection(address: Option<Budget>, process: Budget) -> Self {
         let own = Budget::new(CONNECTION_BYTES_MAX);
         Self([own, process].into_iter().chain(address).collect())
@@ -244,13 +241,11 @@ impl Budgets {
 
 impl Budget {
     /// The budget of an address.
-    #[must_use]
     pub fn of_address() -> Self {
         Self::new(ADDRESS_BYTES_MAX)
     }
 
     /// The budget of the process.
-    #[must_use]
     pub fn of_process() -> Self {
         Self::new(PROCESS_BYTES_MAX)
     }

@@ -18,7 +18,6 @@ impl Hosts {
     /// Reads names that are separated by commas; `*` is any name. Without names, a service that
     /// listens on loopback is `localhost`, and another one has any name, since it cannot know its
     /// own. IP addresses and names below `localhost` always match, since DNS cannot redirect them.
-    #[must_use]
     pub fn new(names: &str, is_loopback: bool) -> Self {
         let names = names.split(',').map(|name| name.trim().to_ascii_lowercase());
         let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
@@ -29,7 +28,6 @@ impl Hosts {
     /// Whether each host name in a request is ours: the `Host` headers, and the authority of the
     /// request's address, which is where HTTP/2 has it. A request without a name matches;
     /// `layers::request_check` refuses it in HTTP/1.1.
-    #[must_use]
     pub fn match_request(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         if self.any {
             return true;

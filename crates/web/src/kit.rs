@@ -43,7 +43,6 @@ macro_rules! routes_state {
 
         impl $state {
             /// Shares the kit and the parts.
-            #[must_use]
             pub fn new(kit: std::sync::Arc<$crate::kit::Kit>, parts: $parts) -> Self {
                 Self(std::sync::Arc::new((kit, parts)))
             }

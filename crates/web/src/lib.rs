@@ -12,7 +12,6 @@ pub mod body;
 pub mod connection_limiter;
 pub mod cross_site;
 mod detached;
-pub mod document;
 pub mod extract;
 pub mod flight;
 pub mod hosts;

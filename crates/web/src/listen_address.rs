@@ -30,13 +30,11 @@ pub struct SocketMode(pub u32);
 impl ListenAddress {
     /// Whether nobody but programs of this machine can connect. Who connects to a unix socket is a proxy, which
     /// passes on what others ask.
-    #[must_use]
     pub fn is_loopback(&self) -> bool {
         matches!(self, Self::Tcp(address) if address.ip().is_loopback())
     }
 
     /// The address of TCP, if it is one.
-    #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) => Some(*address),
@@ -45,7 +43,6 @@ impl ListenAddress {
     }
 
     /// The path of the unix socket, if it is one.
-    #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Tcp(_) => None,
@@ -54,7 +51,6 @@ impl ListenAddress {
     }
 
     /// Where a program of this machine connects to it: a service that listens on all addresses has a loopback one.
-    #[must_use]
     pub fn from_here(&self) -> Self {
         let Self::Tcp(address) = self else { return self.clone() };
         let ip = match address.ip() {

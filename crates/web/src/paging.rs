@@ -44,7 +44,6 @@ impl<C> Page<C> {
     }
 
     /// The rows to read: one more than the page has shows whether there is a next page.
-    #[must_use]
     pub fn rows(&self) -> u32 {
         self.limit + 1
     }

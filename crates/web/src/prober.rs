@@ -27,7 +27,6 @@ pub struct Prober(mpsc::Sender<Question>);
 pub struct Probes(pub(crate) mpsc::Receiver<Question>);
 
 /// A prober, and the questions that the server has to be given.
-#[must_use]
 pub fn prober() -> (Prober, Probes) {
     let channel = mpsc::channel(1);
     (Prober(channel.0), Probes(channel.1))

@@ -1,11 +1,11 @@
 //! Errors as RFC 9457 problem details.
 //!
-//! A [`ProblemType`] is a row of a table of failures: status, code, title, detail. A [`Problem`] travels in the
+//! A [`ProblemType`] is a row of a table of failures: status, code, detail. A [`Problem`] travels in the
 //! response's extensions, and a layer writes its body, since only there the request's id is known; a failure that axum
 //! answers by itself gets the same shape there.
 //!
-//! Clients compare `code`. `title` names the problem as one would search for it. `detail` says what to do about it; a
-//! handler that knows more replaces it ([`ProblemType::detail`]).
+//! Clients compare `code`, and `title` is the code in words. `detail` says what to do about it; a handler that knows more
+//! replaces it ([`ProblemType::detail`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +27,6 @@ pub struct Problem {
     row: Option<&'static ProblemType>,
     status: StatusCode,
     code: &'static str,
-    title: &'static str,
     detail: Cow<'static, str>,
     outcome_unknown: bool,
     retry_after_seconds: Option<u32>,
@@ -43,7 +42,7 @@ pub struct ProblemBody<'a> {
     #[schema(example = "/problems/sold_out")]
     r#type: String,
     /// The type of problem in words.
-    title: &'static str,
+    title: String,
     /// The status code of the answer.
     status: u16,
     /// What to do, or what went wrong this time.
@@ -66,7 +65,6 @@ pub struct ProblemBody<'a> {
 
 impl Problem {
     /// Replaces the status, for an answer that has one already.
-    #[must_use]
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self.row = None;
@@ -74,7 +72,6 @@ impl Problem {
     }
 
     /// Replaces the detail.
-    #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();
         self.row = None;
@@ -82,7 +79,6 @@ impl Problem {
     }
 
     /// Says after how many seconds the same request may succeed.
-    #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_seconds = Some(seconds);
         self.row = None;
@@ -90,7 +86,6 @@ impl Problem {
     }
 
     /// Says that something may have changed.
-    #[must_use]
     pub fn outcome_unknown(mut self) -> Self {
         self.outcome_unknown = true;
         self.row = None;
@@ -98,7 +93,6 @@ impl Problem {
     }
 
     /// Adds a member to the body.
-    #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.members.insert(name.to_owned(), value.into());
         self.row = None;
@@ -106,39 +100,33 @@ impl Problem {
     }
 
     /// Adds a header.
-    #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
     /// Closes the connection after the answer, for requests whose body was not read to the end.
-    #[must_use]
     pub fn close(mut self) -> Self {
         self.close = true;
         self
     }
 
     /// The status of the answer.
-    #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
     /// The code that clients compare.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
     }
 
     /// What to do, or what went wrong this time.
-    #[must_use]
     pub fn detail_text(&self) -> &str {
         &self.detail
     }
 
     /// The body for the request `request_id`.
-    #[must_use]
     pub fn body(&self, request_id: &str) -> Vec<u8> {
         match self.row {
             Some(row) => row.body(request_id),
@@ -149,7 +137,7 @@ impl Problem {
     fn written(&self, request_id: &str) -> Vec<u8> {
         let body = ProblemBody {
             r#type: format!("/problems/{}", self.code),
-            title: self.title,
+            title: title_of(self.code),
             status: self.status.as_u16(),
             detail: &self.detail,
             code: self.code,
@@ -187,13 +175,11 @@ impl IntoResponse for Problem {
 }
 
 /// A time as it stands in answers.
-#[must_use]
 pub fn rfc3339(instant: OffsetDateTime) -> String {
     instant.format(&Rfc3339).unwrap_or_default()
 }
 
 /// The sentence about a value that is too long, which names it: whose length is `length`, and could be `most`.
-#[must_use]
 pub fn too_long(field: &str, length: usize, most: usize) -> String {
     format!("{field} has {length} characters; send at most {most}.")
 }
@@ -205,7 +191,6 @@ const END: &[u8] = b"\"}";
 pub struct ProblemType {
     status: u16,
     code: &'static str,
-    title: &'static str,
     detail: &'static str,
     /// 0: the same request fails again.
     retry_after_seconds: u32,
@@ -214,13 +199,13 @@ pub struct ProblemType {
     beginning: OnceLock<Vec<u8>>,
 }
 
-/// Declares a table of types of problem, one a row: status, code, title, detail and, where it is worth
-/// while to send the same request again, after how many seconds. `ALL` lists them.
+/// Declares a table of types of problem, one a row: status, code, detail and, where it is worth while
+/// to send the same request again, after how many seconds. `ALL` lists them.
 #[macro_export]
 macro_rules! problem_types {
-    ($($name:ident: $status:literal $code:literal, $title:literal, $detail:literal $(, retry $seconds:literal)?;)*) => {
-        $(#[doc = $title] pub static $name: $crate::problem::ProblemType =
-            $crate::problem::ProblemType::new($status, $code, $title, $detail, 0 $(+ $seconds)?);)*
+    ($($name:ident: $status:literal $code:literal, $detail:literal $(, retry $seconds:literal)?;)*) => {
+        $(#[doc = $detail] pub static $name: $crate::problem::ProblemType =
+            $crate::problem::ProblemType::new($status, $code, $detail, 0 $(+ $seconds)?);)*
 
         /// Every type of this table, in its order.
         pub static ALL: &[&$crate::problem::ProblemType] = &[$(&$name,)*];
@@ -230,26 +215,22 @@ macro_rules! problem_types {
 impl ProblemType {
     /// A row of a table, see [`problem_types!`](crate::problem_types). A same request may succeed after
     /// `retry_after_seconds`; 0: it fails again.
-    #[must_use]
     pub const fn new(
         status: u16,
         code: &'static str,
-        title: &'static str,
         detail: &'static str,
         retry_after_seconds: u32,
     ) -> Self {
         let beginning = OnceLock::new();
-        Self { status, code, title, detail, retry_after_seconds, beginning }
+        Self { status, code, detail, retry_after_seconds, beginning }
     }
 
     /// A problem of this type with the detail of the table.
-    #[must_use]
     pub fn problem(&'static self) -> Problem {
         Problem {
             row: Some(self),
             status: StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             code: self.code,
-            title: self.title,
             detail: self.detail.into(),
             outcome_unknown: false,
             retry_after_seconds: Some(self.retry_after_seconds).filter(|seconds| *seconds > 0),
@@ -260,19 +241,16 @@ impl ProblemType {
     }
 
     /// A problem of this type with a detail of its own.
-    #[must_use]
     pub fn detail(&'static self, detail: impl Into<Cow<'static, str>>) -> Problem {
         self.problem().detail(detail)
     }
 
     /// The code that clients compare.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
     }
 
     /// What to do about it, as the table says.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         self.detail
     }
@@ -304,41 +282,30 @@ impl From<&'static ProblemType> for Problem {
     }
 }
 
+/// The title of a type of problem, such as `Sold out` of `sold_out`.
+fn title_of(code: &str) -> String {
+    let mut title = code.replace('_', " ");
+    title[..1].make_ascii_uppercase();
+    title
+}
+
 /// Tables as one in Markdown, by status, for the description of the API.
-#[must_use]
 pub fn table(tables: &[&[&ProblemType]]) -> String {
     let mut rows: Vec<&ProblemType> = tables.concat();
     rows.sort_by_key(|kind| kind.status);
     let rows = rows.iter().map(|kind| {
-        let ProblemType { status, code, title, detail, .. } = kind;
-        format!("| {status} | `{code}` | {title} | {detail} |\n")
+        let ProblemType { status, code, detail, .. } = kind;
+        format!("| {status} | `{code}` | {detail} |\n")
     });
-    let head = "| status | code | title | what to do |\n|---|---|---|---|\n".to_owned();
+    let head = "| status | code | what to do |\n|---|---|---|\n".to_owned();
     std::iter::once(head).chain(rows).collect()
-}
-
-/// Finds what is wrong in tables: a code with two rows, or a text that does not read as the others do.
-#[must_use]
-pub fn fault_of(tables: &[&[&ProblemType]]) -> Option<String> {
-    let rows: Vec<&ProblemType> = tables.concat();
-    let is_code = |code: &str| code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let is_sound = |kind: &ProblemType| {
-        let title = kind.title;
-        rows.iter().filter(|other| other.code == kind.code).count() == 1
-            && (400..600).contains(&kind.status)
-            && is_code(kind.code)
-            && title.starts_with(char::is_uppercase)
-            && !title.ends_with(['.', '?', '!'])
-            && kind.detail.ends_with('.')
-    };
-    rows.iter().find(|kind| !is_sound(kind)).map(|kind| format!("{kind:?}: {}", kind.title))
 }
 
 #[cfg(test)]
 mod tests {
     crate::problem_types! {
-        SOLD_OUT: 409 "sold_out", "Item sold out", "Fewer units are left than you want.";
-        OVERLOADED: 503 "overloaded", "Service overloaded", "Say \"again\" in a moment.", retry 1;
+        SOLD_OUT: 409 "sold_out", "Fewer units are left than you want.";
+        OVERLOADED: 503 "overloaded", "Say \"again\" in a moment.", retry 1;
     }
 
     #[test]

@@ -11,137 +11,91 @@ use time::OffsetDateTime;
 use crate::problem::{Problem, ProblemType, rfc3339};
 
 crate::problem_types! {
-    HOST_MISSING: 400 "host_missing", "Missing Host header",
-        "Send a Host header with the name of this service.";
-    BAD_REQUEST: 400 "bad_request", "Bad request",
-        "Compare the request with the description at /docs.";
-    INVALID_PATH_PARAMETER: 400 "invalid_path_parameter", "Invalid path parameter",
+    HOST_MISSING: 400 "host_missing", "Send a Host header with the name of this service.";
+    BAD_REQUEST: 400 "bad_request", "Compare the request with the description at /docs.";
+    INVALID_PATH_PARAMETER: 400 "invalid_path_parameter",
         "Send an item id as a whole number from 1, and an order id as a UUID with hyphens.";
-    INVALID_QUERY_PARAMETER: 400 "invalid_query_parameter", "Invalid query parameter",
+    INVALID_QUERY_PARAMETER: 400 "invalid_query_parameter",
         "Send only the query parameters that /docs lists for this operation, each at most once.";
-    INVALID_IDEMPOTENCY_KEY: 400 "idempotency_key_invalid", "Invalid Idempotency-Key",
+    INVALID_IDEMPOTENCY_KEY: 400 "idempotency_key_invalid",
         "Send one Idempotency-Key of 1 to 64 printable ASCII characters without spaces.";
-    INVALID_BUYER_REFERENCE: 400 "buyer_reference_invalid", "Invalid reference of a buyer",
+    INVALID_BUYER_REFERENCE: 400 "buyer_reference_invalid",
         "Send the shop's reference of the buyer, 1 to 255 printable ASCII characters without spaces, as Buyer-Reference.";
-    MALFORMED_JSON: 400 "malformed_json", "Malformed JSON",
-        "Send a complete JSON object.";
-    UNAUTHENTICATED: 401 "unauthenticated", "Missing token",
-        "Sign in, or send a token as Authorization: Bearer.";
-    INVALID_TOKEN: 401 "invalid_token", "Invalid token",
-        "Sign in again to get a valid token.";
-    TOKEN_EXPIRED: 401 "token_expired", "Expired token",
-        "Sign in again to get a new token.";
-    CROSS_SITE_REQUEST: 403 "cross_site_request", "Cross-site request",
+    MALFORMED_JSON: 400 "malformed_json", "Send a complete JSON object.";
+    UNAUTHENTICATED: 401 "unauthenticated", "Sign in, or send a token as Authorization: Bearer.";
+    INVALID_TOKEN: 401 "invalid_token", "Sign in again to get a valid token.";
+    TOKEN_EXPIRED: 401 "token_expired", "Sign in again to get a new token.";
+    CROSS_SITE_REQUEST: 403 "cross_site_request",
         "Send this request from a page of this site; a proxy in front must pass Host on.";
-    FORBIDDEN: 403 "forbidden", "Another role required",
-        "Sign in as an operator.";
-    UNSAFE_STRATEGY: 403 "unsafe_strategy", "Unsafe strategy",
-        "This strategy can oversell; it works on lab items only.";
-    TICKET_REQUIRED: 403 "ticket_required", "Missing purchase ticket",
+    FORBIDDEN: 403 "forbidden", "Sign in as an operator.";
+    UNSAFE_STRATEGY: 403 "unsafe_strategy", "This strategy can oversell; it works on lab items only.";
+    TICKET_REQUIRED: 403 "ticket_required",
         "Get a ticket with POST /api/items/{id}/ticket, and send it as Purchase-Ticket.";
-    TICKET_INVALID: 403 "ticket_invalid", "Invalid purchase ticket",
-        "Get a ticket of your own for this item with POST /api/items/{id}/ticket.";
-    TICKET_NOT_YET_VALID: 403 "ticket_not_yet_valid", "Purchase ticket not yet valid",
+    TICKET_INVALID: 403 "ticket_invalid", "Get a ticket of your own for this item with POST /api/items/{id}/ticket.";
+    TICKET_NOT_YET_VALID: 403 "ticket_not_yet_valid",
         "Call POST /api/items/{id}/ticket again until it answers with a ticket.";
-    TICKET_EXPIRED: 403 "ticket_expired", "Expired purchase ticket",
-        "Get a new ticket with POST /api/items/{id}/ticket.";
-    NOT_FOUND: 404 "not_found", "Unknown address",
-        "Check the address; /docs lists every operation.";
-    ITEM_NOT_FOUND: 404 "item_not_found", "Item not found",
-        "Check the item id; GET /api/items lists the sales.";
-    STRATEGY_NOT_FOUND: 404 "strategy_not_found", "Strategy not found",
-        "Choose a strategy that GET /api/strategies lists.";
-    ORDER_NOT_FOUND: 404 "order_not_found", "Order not found",
-        "Check the order id; GET /api/orders lists your orders.";
-    METHOD_NOT_ALLOWED: 405 "method_not_allowed", "Method not allowed",
-        "Use a method that the Allow header lists.";
-    NOT_ACCEPTABLE: 406 "not_acceptable", "No acceptable media type",
-        "Accept a media type that /docs names for this operation, or */*.";
-    REQUEST_TIMEOUT: 408 "request_timeout", "Request timeout",
-        "Send the whole request body in time.";
-    SOLD_OUT: 409 "sold_out", "Item sold out",
-        "Fewer units are left than you want; try again if unpaid orders expire.";
-    LIMIT_REACHED: 409 "limit_reached", "Purchase limit reached",
-        "You have bought as many units as one buyer may have.";
-    GROUP_LIMIT_REACHED: 409 "group_limit_reached", "Purchase limit of a group reached",
+    TICKET_EXPIRED: 403 "ticket_expired", "Get a new ticket with POST /api/items/{id}/ticket.";
+    NOT_FOUND: 404 "not_found", "Check the address; /docs lists every operation.";
+    ITEM_NOT_FOUND: 404 "item_not_found", "Check the item id; GET /api/items lists the sales.";
+    STRATEGY_NOT_FOUND: 404 "strategy_not_found", "Choose a strategy that GET /api/strategies lists.";
+    ORDER_NOT_FOUND: 404 "order_not_found", "Check the order id; GET /api/orders lists your orders.";
+    METHOD_NOT_ALLOWED: 405 "method_not_allowed", "Use a method that the Allow header lists.";
+    NOT_ACCEPTABLE: 406 "not_acceptable", "Accept a media type that /docs names for this operation, or */*.";
+    REQUEST_TIMEOUT: 408 "request_timeout", "Send the whole request body in time.";
+    SOLD_OUT: 409 "sold_out", "Fewer units are left than you want; try again if unpaid orders expire.";
+    LIMIT_REACHED: 409 "limit_reached", "You have bought as many units as one buyer may have.";
+    GROUP_LIMIT_REACHED: 409 "group_limit_reached",
         "You have bought as many units of these items together as one buyer may have.";
-    UNPAID_LIMIT_REACHED: 409 "unpaid_limit_reached", "Too many unpaid holds",
+    UNPAID_LIMIT_REACHED: 409 "unpaid_limit_reached",
         "Your holds of this item expired unpaid; when it is sold out, join its waiting list.";
-    IDENTITY_OFF: 409 "identity_off", "No identity provider",
-        "Set identity.issuer and identity.client_id, and start the service again.";
-    NO_WAITING_LIST: 409 "no_waiting_list", "Item without waiting list",
-        "Try again when unpaid orders expire: nobody can wait for this item.";
-    UNITS_LEFT: 409 "units_left", "Units left",
-        "Buy the item now: units are left.";
-    WAITING_LIST_FULL: 409 "waiting_list_full", "Waiting list full",
-        "Try again later: the waiting list has reached its limit.";
-    NO_OFFER: 409 "no_offer", "No open offer",
+    IDENTITY_OFF: 409 "identity_off", "Set identity.issuer and identity.client_id, and start the service again.";
+    NO_WAITING_LIST: 409 "no_waiting_list", "Try again when unpaid orders expire: nobody can wait for this item.";
+    UNITS_LEFT: 409 "units_left", "Buy the item now: units are left.";
+    WAITING_LIST_FULL: 409 "waiting_list_full", "Try again later: the waiting list has reached its limit.";
+    NO_OFFER: 409 "no_offer",
         "GET /api/items/{id}/waiting tells your place; an offer that was not accepted in time is over.";
-    DRAW_ONLY: 409 "draw_only", "Units are drawn",
+    DRAW_ONLY: 409 "draw_only",
         "Enter the draw with POST /api/items/{id}/entry; the units are offered in the order of the places.";
-    OTHER_CURRENCY: 409 "other_currency", "Items in several currencies",
+    OTHER_CURRENCY: 409 "other_currency",
         "Order the items of each currency by themselves; item_id names the first item with another currency.";
-    ITEMS_APART: 409 "items_apart", "Items in several shards of the ledger",
+    ITEMS_APART: 409 "items_apart",
         "Order the item by itself; item_id names the first one that is in another shard than the first line.";
-    SALE_NOT_STARTED: 409 "sale_not_started", "Sale not started",
-        "Try again when the sale has started.";
-    SALE_ENDED: 409 "sale_ended", "Sale ended",
-        "Choose another sale; GET /api/items lists them.";
-    SALE_PAUSED: 409 "sale_paused", "Sale paused",
-        "The operator has paused this sale; try again later.", retry 5;
-    NO_WAITING_ROOM: 409 "no_waiting_room", "Item without waiting room",
-        "Buy this item without a ticket.";
-    REQUEST_IN_PROGRESS: 409 "request_in_progress", "Purchase in progress",
+    SALE_NOT_STARTED: 409 "sale_not_started", "Try again when the sale has started.";
+    SALE_ENDED: 409 "sale_ended", "Choose another sale; GET /api/items lists them.";
+    SALE_PAUSED: 409 "sale_paused", "The operator has paused this sale; try again later.", retry 5;
+    NO_WAITING_ROOM: 409 "no_waiting_room", "Buy this item without a ticket.";
+    REQUEST_IN_PROGRESS: 409 "request_in_progress",
         "An earlier purchase of yours is still running; send the request again in a moment.", retry 1;
-    PAYLOAD_TOO_LARGE: 413 "payload_too_large", "Request body too large",
-        "Send a smaller body.";
-    UNSUPPORTED_ENCODING: 415 "unsupported_encoding", "Unsupported content encoding",
-        "Send the body without a Content-Encoding.";
-    UNSUPPORTED_MEDIA_TYPE: 415 "unsupported_media_type", "Unsupported media type",
-        "Send the body as application/json.";
-    MISDIRECTED_REQUEST: 421 "misdirected_request", "Unknown host name",
+    PAYLOAD_TOO_LARGE: 413 "payload_too_large", "Send a smaller body.";
+    UNSUPPORTED_ENCODING: 415 "unsupported_encoding", "Send the body without a Content-Encoding.";
+    UNSUPPORTED_MEDIA_TYPE: 415 "unsupported_media_type", "Send the body as application/json.";
+    MISDIRECTED_REQUEST: 421 "misdirected_request",
         "Use a host name of this service; the setting http.hosts lists them.";
-    INVALID_TYPE: 422 "invalid_type", "Invalid field type",
-        "Send each field with the type that /docs names.";
-    UNKNOWN_FIELD: 422 "unknown_field", "Unknown field",
-        "Send only the fields that /docs names.";
-    DUPLICATE_FIELD: 422 "duplicate_field", "Duplicate field",
-        "Send each field once.";
-    MISSING_FIELD: 422 "missing_field", "Missing field",
-        "Send every required field.";
-    OUT_OF_RANGE: 422 "out_of_range", "Number out of range",
-        "Send a number in the range that /docs names.";
-    QUANTITY_OVER_LIMIT: 422 "quantity_over_limit", "Quantity above the purchase limit",
-        "Buy fewer units.";
-    AMOUNT_OVERFLOW: 422 "amount_overflow", "Amount out of range",
-        "Buy fewer units: their price together is out of range.";
-    IDEMPOTENCY_KEY_REUSED: 422 "idempotency_key_reused", "Idempotency-Key reused",
+    INVALID_TYPE: 422 "invalid_type", "Send each field with the type that /docs names.";
+    UNKNOWN_FIELD: 422 "unknown_field", "Send only the fields that /docs names.";
+    DUPLICATE_FIELD: 422 "duplicate_field", "Send each field once.";
+    MISSING_FIELD: 422 "missing_field", "Send every required field.";
+    OUT_OF_RANGE: 422 "out_of_range", "Send a number in the range that /docs names.";
+    QUANTITY_OVER_LIMIT: 422 "quantity_over_limit", "Buy fewer units.";
+    AMOUNT_OVERFLOW: 422 "amount_overflow", "Buy fewer units: their price together is out of range.";
+    IDEMPOTENCY_KEY_REUSED: 422 "idempotency_key_reused",
         "This key belongs to an order for another quantity or with other lines, or to a request with another body; use a new key.";
-    INVALID_OPTIONS: 422 "invalid_options", "Invalid strategy options",
-        "Send only options that this strategy takes.";
-    RATE_LIMITED: 429 "rate_limited", "Rate limit exceeded",
-        "Send fewer requests.", retry 5;
-    INTERNAL: 500 "internal", "Internal error",
-        "Give the request_id to the operator, who finds it in the log.";
-    OVERLOADED: 503 "overloaded", "Service overloaded",
-        "Try again in a moment.", retry 1;
-    CONTENDED: 503 "contended", "Too many concurrent purchases",
-        "Too many buyers want this item at once and nothing changed; try again.", retry 1;
-    STRATEGY_UNAVAILABLE: 503 "strategy_unavailable", "Strategy not configured",
-        "Choose a strategy that GET /api/strategies calls available.";
-    DEPENDENCY_UNAVAILABLE: 503 "dependency_unavailable", "Dependency unavailable",
+    INVALID_OPTIONS: 422 "invalid_options", "Send only options that this strategy takes.";
+    RATE_LIMITED: 429 "rate_limited", "Send fewer requests.", retry 5;
+    INTERNAL: 500 "internal", "Give the request_id to the operator, who finds it in the log.";
+    OVERLOADED: 503 "overloaded", "Try again in a moment.", retry 1;
+    CONTENDED: 503 "contended", "Too many buyers want this item at once and nothing changed; try again.", retry 1;
+    STRATEGY_UNAVAILABLE: 503 "strategy_unavailable", "Choose a strategy that GET /api/strategies calls available.";
+    DEPENDENCY_UNAVAILABLE: 503 "dependency_unavailable",
         "A server that this service needs does not answer; try again.", retry 1;
-    OUTCOME_UNKNOWN: 504 "outcome_unknown", "Unknown outcome",
+    OUTCOME_UNKNOWN: 504 "outcome_unknown",
         "It may or may not have happened; send the request again with the same Idempotency-Key.", retry 1;
-    STOCK_OUT_OF_RANGE: 422 "stock_out_of_range", "Stock out of range",
-        "Send a stock in the range that /docs names.";
-    QUANTITY_OUT_OF_RANGE: 422 "quantity_out_of_range", "Quantity out of range",
-        "Send a quantity in the range that /docs names.";
-    UNKNOWN_STRATEGY: 422 "unknown_strategy", "Unknown strategy",
-        "Choose a strategy that GET /api/strategies lists.";
-    INVALID_SCHEDULE: 422 "invalid_schedule", "Invalid sale schedule",
+    STOCK_OUT_OF_RANGE: 422 "stock_out_of_range", "Send a stock in the range that /docs names.";
+    QUANTITY_OUT_OF_RANGE: 422 "quantity_out_of_range", "Send a quantity in the range that /docs names.";
+    UNKNOWN_STRATEGY: 422 "unknown_strategy", "Choose a strategy that GET /api/strategies lists.";
+    INVALID_SCHEDULE: 422 "invalid_schedule",
         "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
-    INVALID_DRAW: 422 "invalid_draw", "Invalid draw",
+    INVALID_DRAW: 422 "invalid_draw",
         "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, offer_seconds of at least 1, and draw_party_max of 1 to 4.";
 }
 
@@ -160,14 +114,12 @@ fn type_of(code: &str) -> &'static ProblemType {
 
 impl Problem {
     /// A server that is needed does not answer; nothing changed. `name` is the server's.
-    #[must_use]
     pub fn dependency(name: &str) -> Self {
         let detail = format!("{name} does not answer and nothing changed; try again.");
         DEPENDENCY_UNAVAILABLE.detail(detail)
     }
 
     /// A server that was asked for a change did not answer: the change may have been made.
-    #[must_use]
     pub fn dependency_lost(name: &str) -> Self {
         let detail = format!(
             "{name} did not answer, and the change may or may not have been made; look before you try again."
@@ -176,14 +128,12 @@ impl Problem {
     }
 
     /// The database answers, but takes no writes.
-    #[must_use]
     pub fn read_only() -> Self {
         DEPENDENCY_UNAVAILABLE
             .detail("mysql takes no writes at the moment and nothing changed; try again.")
     }
 
     /// The problem of a failure that axum or a layer answered by its status alone.
-    #[must_use]
     pub fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             404 => NOT_FOUND.problem(),

@@ -49,7 +49,6 @@ pub struct Rates {
 impl Rates {
     /// Limits for users and for addresses; with `loopback_exempt` this machine's addresses have
     /// none.
-    #[must_use]
     pub fn new(user: Rate, address: Rate, loopback_exempt: bool) -> Self {
         let users = Buckets::new(user);
         let addresses = Buckets::new(address);
@@ -65,7 +64,6 @@ impl Rates {
     }
 
     /// The address under which a client is counted; `None` when it has no limit.
-    #[must_use]
     pub fn key(&self, address: IpAddr) -> Option<IpAddr> {
         let is_exempt = self.loopback_exempt && address.to_canonical().is_loopback();
         (!is_exempt).then(|| rate_limit_key(address))
@@ -119,7 +117,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let client = AddressRateCheck::of(parts, state).await;
+        let client = AddressRateCheck::from_request_parts(parts, state).await?;
         client.told(client.rates.address(client.address))?;
         Ok(Self)
     }
@@ -134,16 +132,6 @@ pub struct AddressRateCheck {
 }
 
 impl AddressRateCheck {
-    async fn of<S: Send + Sync>(parts: &mut Parts, state: &S) -> Self
-    where
-        Proxies: FromRef<S>,
-        Arc<Rates>: FromRef<S>,
-        Metrics: FromRef<S>,
-    {
-        let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, state).await;
-        Self { rates: FromRef::from_ref(state), metrics: FromRef::from_ref(state), address }
-    }
-
     /// Looks again, since others may have been counted while the body was read.
     ///
     /// # Errors
@@ -171,7 +159,9 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let client = Self::of(parts, state).await;
+        let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, state).await;
+        let client =
+            Self { rates: FromRef::from_ref(state), metrics: FromRef::from_ref(state), address };
         client.check()?;
         Ok(client)
     }

@@ -47,13 +47,11 @@ impl Runtimes {
     }
 
     /// All runtimes.
-    #[must_use]
     pub fn all(&self) -> &[Handle] {
         &self.handles
     }
 
     /// The runtime of the next connection.
-    #[must_use]
     pub fn next(&self) -> &Handle {
         &self.handles[self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len()]
     }

@@ -79,7 +79,6 @@ pub struct AuthenticatorParts {
 
 impl Authenticator {
     /// Shares the parts.
-    #[must_use]
     pub fn new(parts: AuthenticatorParts) -> Self {
         Self(Arc::new(parts))
     }
@@ -120,19 +119,16 @@ impl Authenticator {
     }
 
     /// Whether a session is live, for a stream that goes on for long: its token has not expired and was not signed out.
-    #[must_use]
     pub fn is_live(&self, claims: &Claims) -> bool {
         claims.expires_at > self.now() && self.0.sessions.state(claims) != SessionState::Ended
     }
 
     /// The name of the session cookie.
-    #[must_use]
     pub fn cookie_name(&self) -> &'static str {
         self.0.cookie.name()
     }
 
     /// The time by the clock of this instance.
-    #[must_use]
     pub fn now(&self) -> OffsetDateTime {
         self.0.clock.now()
     }
@@ -152,32 +148,27 @@ pub struct SessionCookie {
 
 impl SessionCookie {
     /// The name. The prefix `__Host-` makes browsers bind the cookie to TLS and to this host.
-    #[must_use]
     pub fn name(self) -> &'static str {
         if self.secure { "__Host-seckill" } else { "seckill" }
     }
 
     /// The name of the cookie that a browser has while it is at the identity provider.
-    #[must_use]
     pub fn sign_in_name(self) -> &'static str {
         if self.secure { "__Host-seckill-sign-in" } else { "seckill-sign-in" }
     }
 
     /// The value of `Set-Cookie` for the way to the identity provider and back; a life of zero
     /// deletes the cookie. `Lax` lets the browser send it when the provider sends the browser back.
-    #[must_use]
     pub fn set_sign_in(self, value: &str, life: Duration) -> String {
         self.write(self.sign_in_name(), value, life)
     }
 
     /// The value of `Set-Cookie` that stores `token` for `life`; a life of zero deletes the cookie.
-    #[must_use]
     pub fn set(self, token: &str, life: Duration) -> String {
         self.write(self.name(), token, life)
     }
 
     /// The value of `Set-Cookie` that stores `token` from `now` until it expires.
-    #[must_use]
     pub fn set_until(self, token: &str, expires_at: OffsetDateTime, now: OffsetDateTime) -> String {
         self.set(token, (expires_at - now).try_into().unwrap_or_default())
     }

@@ -2,7 +2,6 @@
 //! of them.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,88 +26,77 @@ pub struct StreamLimits {
     pub each_address: usize,
 }
 
-/// The client that opens a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watcher {
-    /// A client with a token, and its address; `None` is an address that is not counted.
-    User(UserId, Option<IpAddr>),
-    /// A client without a token, and its address; `None` is an address that is not counted.
-    Stranger(Option<IpAddr>),
-}
-
-/// The reason why no stream is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TooManyStreams {
-    /// Too many streams are open in all, for this kind of client.
-    InTotal,
-    /// This user, or this address, has too many streams.
-    PerClient,
+/// Of what a stream is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counted {
+    All,
+    /// Without a session.
+    Strangers,
+    User(UserId),
+    /// With a session, from one address.
+    AddressOfUsers(IpAddr),
+    /// Without a session, from one address.
+    Address(IpAddr),
 }
 
 /// The open streams. Clones share them.
 #[derive(Clone)]
 pub struct StreamLimiter {
     limits: StreamLimits,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<HashMap<Counted, usize>>>,
     metrics: Metrics,
 }
 
 /// The permit of one open stream; dropping it gives the permit back.
 pub struct StreamPermit {
     limiter: StreamLimiter,
-    watcher: Watcher,
-}
-
-#[derive(Default)]
-struct Open {
-    all: usize,
-    strangers: usize,
-    users: HashMap<UserId, usize>,
-    addresses: HashMap<IpAddr, usize>,
-    addresses_of_users: HashMap<IpAddr, usize>,
+    counted: Vec<Counted>,
 }
 
 impl StreamLimiter {
     /// No stream is open yet.
-    #[must_use]
     pub fn new(limits: StreamLimits, metrics: Metrics) -> Self {
         Self { limits, open: Arc::default(), metrics }
     }
 
-    /// Counts a stream, if the limits allow it.
-    pub(crate) fn take(&self, watcher: Watcher) -> Result<StreamPermit, TooManyStreams> {
-        let limits = self.limits;
+    /// Counts a stream of a client with or without a session, at an address that may not be counted.
+    ///
+    /// # Errors
+    /// Of what there are too many.
+    pub(crate) fn take(
+        &self,
+        user: Option<UserId>,
+        address: Option<IpAddr>,
+    ) -> Result<StreamPermit, Counted> {
+        let kind = user.map_or(Counted::Strangers, Counted::User);
+        let mut counted = vec![Counted::All, kind];
+        counted.extend(address.map(|at| match user {
+            Some(_) => Counted::AddressOfUsers(at),
+            None => Counted::Address(at),
+        }));
         let mut open = self.open();
-        let is_stranger = matches!(watcher, Watcher::Stranger(_));
-        if open.all >= limits.all || is_stranger && open.strangers >= limits.strangers {
-            return Err(TooManyStreams::InTotal);
+        let is_full = |of: &&Counted| open.get(*of).is_some_and(|count| *count >= self.most(**of));
+        if let Some(full) = counted.iter().find(is_full) {
+            return Err(*full);
         }
-        let counted = match watcher {
-            Watcher::User(user, address) => {
-                let counted = raise(&mut open.users, user, limits.each_user);
-                let most = limits.each_address.saturating_mul(SIGNED_IN_FACTOR);
-                let both = counted
-                    && address.is_none_or(|it| raise(&mut open.addresses_of_users, it, most));
-                if counted && !both {
-                    lower(&mut open.users, &user);
-                }
-                both
-            }
-            Watcher::Stranger(Some(address)) => {
-                raise(&mut open.addresses, address, limits.each_address)
-            }
-            Watcher::Stranger(None) => true,
-        };
-        if !counted {
-            return Err(TooManyStreams::PerClient);
+        for of in &counted {
+            *open.entry(*of).or_default() += 1;
         }
-        open.all += 1;
-        open.strangers += usize::from(is_stranger);
         self.metrics.streams.inc();
-        Ok(StreamPermit { limiter: self.clone(), watcher })
+        Ok(StreamPermit { limiter: self.clone(), counted })
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn most(&self, of: Counted) -> usize {
+        match of {
+            Counted::All => self.limits.all,
+            Counted::Strangers => self.limits.strangers,
+            Counted::User(_) => self.limits.each_user,
+            Counted::AddressOfUsers(_) => self.limits.each_address.saturating_mul(SIGNED_IN_FACTOR),
+            Counted::Address(_) => self.limits.each_address,
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Counted, usize>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,40 +105,13 @@ impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.limiter.metrics.streams.dec();
         let mut open = self.limiter.open();
-        open.all -= 1;
-        match self.watcher {
-            Watcher::User(user, address) => {
-                lower(&mut open.users, &user);
-                if let Some(address) = address {
-                    lower(&mut open.addresses_of_users, &address);
-                }
-            }
-            Watcher::Stranger(address) => {
-                open.strangers -= 1;
-                if let Some(address) = address {
-                    lower(&mut open.addresses, &address);
-                }
-            }
+        for of in &self.counted {
+            // A client without a stream is forgotten.
+            match open.remove(of) {
+                Some(count) if count > 1 => open.insert(*of, count - 1),
+                _ => None,
+            };
         }
-    }
-}
-
-/// Adds one to the count of `key`, unless it is `most` already; whether it did.
-fn raise<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, most: usize) -> bool {
-    let count = counts.get(&key).copied().unwrap_or_default();
-    if count >= most {
-        return false;
-    }
-    counts.insert(key, count + 1);
-    true
-}
-
-/// Subtracts one from the count of `key`; removes a key that reaches 0.
-fn lower<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    let Some(count) = counts.get_mut(key) else { return };
-    *count -= 1;
-    if *count == 0 {
-        counts.remove(key);
     }
 }
 
@@ -158,26 +119,28 @@ fn lower<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 mod tests {
     use super::*;
 
+    fn user(id: i64) -> Option<UserId> {
+        Some(UserId::new(id).expect("positive"))
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
     #[test]
     fn many_accounts_of_one_address_do_not_take_everything() {
         let limits = StreamLimits { all: 100, strangers: 50, each_user: 3, each_address: 2 };
         let limiter = StreamLimiter::new(limits, Metrics::new());
-        let take = |id, address: &str| {
-            let address = Some(address.parse().expect("an address"));
-            limiter.take(Watcher::User(UserId::new(id).expect("positive"), address))
-        };
+        let (here, elsewhere) = (address("203.0.113.1"), address("203.0.113.2"));
         let most = i64::try_from(2 * SIGNED_IN_FACTOR).expect("a small number");
-        let taken: Vec<_> = (1..=most).map(|id| take(id, "203.0.113.1").ok()).collect();
+        let taken: Vec<_> = (1..=most).map(|id| limiter.take(user(id), Some(here)).ok()).collect();
         assert!(taken.iter().all(Option::is_some));
-        assert_eq!(take(most + 1, "203.0.113.1").err(), Some(TooManyStreams::PerClient));
-        let elsewhere = take(most + 1, "203.0.113.2");
-        let address = "203.0.113.1".parse().expect("an address");
-        let stranger = limiter.take(Watcher::Stranger(Some(address)));
+        let more = limiter.take(user(most + 1), Some(here)).err();
+        assert_eq!(more, Some(Counted::AddressOfUsers(here)));
+        let elsewhere = limiter.take(user(most + 1), Some(elsewhere));
+        let stranger = limiter.take(None, Some(here));
         assert!(elsewhere.is_ok() && stranger.is_ok());
         drop((taken, elsewhere, stranger));
-        let open = limiter.open();
-        assert_eq!((open.all, open.strangers), (0, 0));
-        assert!(open.users.is_empty() && open.addresses_of_users.is_empty());
-        assert!(open.addresses.is_empty(), "who has no stream is forgotten");
+        assert!(limiter.open().is_empty());
     }
 }

@@ -22,7 +22,7 @@ use crate::problem::Problem;
 use crate::problems;
 use crate::rates::Rates;
 use crate::session::Authenticator;
-use crate::stream_limiter::{StreamLimiter, StreamPermit, TooManyStreams, Watcher};
+use crate::stream_limiter::{Counted, StreamLimiter, StreamPermit};
 use crate::token::Claims;
 use lifecycle::Lifecycle;
 use shop_domain::UserId;
@@ -62,16 +62,12 @@ impl Streams {
     /// 429 when the client has too many open, 503 when all clients together have.
     pub fn open(&self, user: Option<UserId>, address: IpAddr) -> Result<StreamPermit, Problem> {
         let counted = self.rates.key(address);
-        let watcher = match user {
-            Some(user) => Watcher::User(user, counted),
-            None => Watcher::Stranger(counted),
-        };
-        self.limiter.take(watcher).map_err(|why| match why {
-            TooManyStreams::InTotal => {
+        self.limiter.take(user, counted).map_err(|full| match full {
+            Counted::All | Counted::Strangers => {
                 let detail = "Too many event streams are open; poll the item or the order instead.";
                 problems::OVERLOADED.detail(detail).retry_after(5)
             }
-            TooManyStreams::PerClient => {
+            _ => {
                 let by = if user.is_some() { "user" } else { "address" };
                 self.metrics.rate_limited(by);
                 let detail = format!("Close an event stream first: this {by} has too many open.");

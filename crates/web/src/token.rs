@@ -85,14 +85,12 @@ struct Key {
 impl Tokens {
     /// Makes a signer with `secret`, which also reads tokens signed with `previous` if it is not
     /// empty.
-    #[must_use]
     pub fn new(secret: &Secret, previous: &Secret) -> Self {
         let secrets = [secret, previous].into_iter().filter(|secret| !secret.is_empty());
         Self { keys: secrets.map(Key::new).collect() }
     }
 
     /// What tokens name the secrets by: first the one that signs.
-    #[must_use]
     pub fn key_ids(&self) -> Vec<String> {
         self.keys.iter().map(|key| key.id.clone()).collect()
     }
@@ -102,7 +100,6 @@ impl Tokens {
     ///
     /// # Panics
     /// When there is no secret; the configuration is checked before this is reached.
-    #[must_use]
     pub fn sign(&self, user: UserId, role: Role, expires_at: OffsetDateTime) -> String {
         self.sign_in_generation(Holder::User { id: user, role }, expires_at, 0)
     }
@@ -112,7 +109,6 @@ impl Tokens {
     ///
     /// # Panics
     /// When there is no secret; the configuration is checked before this is reached.
-    #[must_use]
     pub fn sign_in_generation(
         &self,
         holder: Holder,
@@ -154,7 +150,6 @@ impl Tokens {
 
 impl Role {
     /// Whether it may run sales.
-    #[must_use]
     pub fn may_operate(self) -> bool {
         matches!(self, Self::Operator | Self::Admin)
     }

@@ -123,20 +123,17 @@ fn check_status(status: StatusCode) -> Result<(), Failure> {
 
 /// The pause after a failed try that followed `failures` others: `first`, doubled with each up to `longest`, with a jitter
 /// of a quarter.
-#[must_use]
 pub fn pause_after(failures: u32, first: Duration, longest: Duration) -> Duration {
     let pause = first.saturating_mul(2_u32.saturating_pow(failures.min(20))).min(longest);
     pause.mul_f64(0.75 + 0.25 * rand::random::<f64>())
 }
 
 /// Makes a new secret.
-#[must_use]
 pub fn new_secret() -> String {
     format!("{SECRET_PREFIX}{}", BASE64.encode(rand::random::<[u8; SECRET_BYTES]>()))
 }
 
 /// The value of `webhook-signature`.
-#[must_use]
 pub fn sign(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> String {
     format!("v1,{}", BASE64.encode(mac(secret, id, timestamp, body).finalize().into_bytes()))
 }
@@ -144,7 +141,6 @@ pub fn sign(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> String {
 /// Whether one of `signatures`, such as `v1,g0hM9... v1,KtSyZ...`, is that of the message. Hashes the
 /// message once, however many there are, and not at all if there are more than [`SIGNATURES_MAX`] or
 /// none has the right form. Compares in constant time.
-#[must_use]
 pub fn is_genuine(secret: &str, id: &str, timestamp: i64, body: &[u8], signatures: &str) -> bool {
     if signatures.split(' ').count() > SIGNATURES_MAX {
         return false;
@@ -163,7 +159,6 @@ fn signature_bytes(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
 }
 
 /// The bytes of a secret; `None` if it is not one.
-#[must_use]
 pub fn secret_bytes(secret: &str) -> Option<Vec<u8>> {
     BASE64.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()
 }

@@ -93,7 +93,6 @@ enum Ended {
 
 impl DrawJob {
     /// The job over `parts`.
-    #[must_use]
     pub fn new(parts: DrawParts) -> Self {
         Self { parts, held: HeldDraws::default(), reached: AtomicI64::default() }
     }

@@ -72,7 +72,6 @@ pub struct PromisedEntry {
 
 impl Draws {
     /// The draws over `parts`.
-    #[must_use]
     pub fn new(parts: DrawParts) -> Self {
         let counts = Cache::new(REMEMBERED_MAX);
         Self {

@@ -21,7 +21,6 @@ use lifecycle::Lifecycle;
 use shop_domain::{Clock, ItemId};
 use web::body::OptionalJsonBody;
 use web::detached;
-use web::document::TryAgain;
 use web::extract::{Buyer, ItemPath, Operator};
 use web::problem::Problem;
 
@@ -152,11 +151,8 @@ impl DrawBody {
 /// Enter the draw of an item, once, before its close, alone or with friends. A repetition answers the entry that you
 /// have, with the same promise; with another party it moves the entry there.
 #[utoipa::path(post, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath),
-    request_body(content = Option<EnterBody>, description = "May be left out"), responses(
-    (status = 200, description = "Your entry", body = EntryBody),
-    (status = "4XX", description = "Nobody can enter now"),
-    (status = "5XX", description = "Send the request again"),
-))]
+    request_body(content = Option<EnterBody>, description = "May be left out"),
+    responses((status = 200, description = "Your entry", body = EntryBody)))]
 pub async fn enter(
     State(draws): State<Draws>,
     State(clock): State<Clock>,
@@ -177,10 +173,8 @@ pub async fn enter(
 }
 
 /// Find your entry in the draw of an item, and its place after the draw.
-#[utoipa::path(get, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath), responses(
-    (status = 200, description = "Your entry", body = EntryBody),
-    (status = "4XX", description = "Not signed in"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath),
+    responses((status = 200, description = "Your entry", body = EntryBody)))]
 pub async fn find(
     State(draws): State<Draws>,
     State(clock): State<Clock>,
@@ -192,11 +186,8 @@ pub async fn find(
 }
 
 /// Take your entry back, before the close. A repetition has no further effect.
-#[utoipa::path(delete, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath), responses(
-    (status = 204, description = "You have no entry"),
-    (status = "4XX", description = "The draw is closed, or you are not signed in"),
-    (status = "5XX", description = "Send the request again"),
-))]
+#[utoipa::path(delete, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath),
+    responses((status = 204, description = "You have no entry")))]
 pub async fn withdraw(
     State(draws): State<Draws>,
     State(lifecycle): State<Lifecycle>,
@@ -209,10 +200,8 @@ pub async fn withdraw(
 }
 
 /// Find the draw of an item: its state, and what was announced and signed so far.
-#[utoipa::path(get, path = "/api/items/{id}/draw", tag = "everyone", params(ItemPath), responses(
-    (status = 200, description = "The draw", body = DrawBody),
-    (status = "4XX", description = "No such item, or it is not drawn"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/items/{id}/draw", tag = "everyone", params(ItemPath),
+    responses((status = 200, description = "The draw", body = DrawBody)))]
 pub async fn draw(
     State(draws): State<Draws>,
     State(clock): State<Clock>,
@@ -233,10 +222,8 @@ pub struct DrawProgressBody {
 }
 
 /// Count the entries of a draw at any time.
-#[utoipa::path(get, path = "/api/admin/items/{id}/draw", tag = "operator", params(ItemPath), responses(
-    (status = 200, description = "The entries and their places", body = DrawProgressBody),
-    (status = "4XX", description = "Not an operator, or no such draw"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/admin/items/{id}/draw", tag = "operator", params(ItemPath),
+    responses((status = 200, description = "The entries and their places", body = DrawProgressBody)))]
 pub async fn progress(
     State(draws): State<Draws>,
     _operator: Operator,
@@ -248,10 +235,8 @@ pub async fn progress(
 
 /// Read what the shop has announced: the rules, and behind them the signed head of the list once there is one. Save it
 /// before the round: it begins the proof.
-#[utoipa::path(get, path = "/api/items/{id}/draw/announcement", tag = "everyone", params(ItemPath), responses(
-    (status = 200, description = "The texts, see docs/draw.md", body = String, content_type = "text/plain"),
-    (status = "4XX", description = "No such item, it is not drawn, or its draw proves nothing"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/items/{id}/draw/announcement", tag = "everyone", params(ItemPath),
+    responses((status = 200, description = "The texts, see docs/draw.md", body = String, content_type = "text/plain")))]
 pub async fn announcement(
     State(draws): State<Draws>,
     ItemPath(id): ItemPath,
@@ -263,10 +248,8 @@ pub async fn announcement(
 
 /// Read the proof of a draw after it: rules, head, the beacon's signature, and each entry with its place. `seckill verify` and
 /// the page verify.html check it.
-#[utoipa::path(get, path = "/api/items/{id}/draw/entries", tag = "everyone", params(ItemPath), responses(
-    (status = 200, description = "The proof, see docs/draw.md", body = String, content_type = "text/plain"),
-    (status = "4XX", description = "No such item, it is not drawn, or not yet, or its draw proves nothing"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/items/{id}/draw/entries", tag = "everyone", params(ItemPath),
+    responses((status = 200, description = "The proof, see docs/draw.md", body = String, content_type = "text/plain")))]
 pub async fn proof(
     State(draws): State<Draws>,
     ItemPath(id): ItemPath,

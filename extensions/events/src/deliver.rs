@@ -208,7 +208,7 @@ impl Service<'_> {
         let events_max = if replay.refusals > 0 { 1 } else { self.replay_limit };
         let limit = u32::try_from(events_max).unwrap_or(u32::MAX);
         let events = event_log::read(self.claim.pool, replay.next, replay.last, limit).await?;
-        hold!("replay-read", self.endpoint.id.get());
+        hold!("replay-read", self.endpoint.id);
         let mut events = self.filter.apply(events);
         let Cut { events, last } = cut(&mut events, events_max);
         // A replay moves on under the claim alone: whoever has lost it may have an old filter.

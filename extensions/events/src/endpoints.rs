@@ -71,21 +71,15 @@ impl Endpoints {
         self.change(id, &EndpointChange::Replay(first, last), actor).await
     }
 
-    /// Lists the endpoints, each with the number of its dead letters, and the last position of the
-    /// log.
+    /// Lists the endpoints, and the last position of the log.
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn list(&self) -> Result<(Vec<(Endpoint, i64)>, i64), LedgerError> {
+    pub async fn list(&self) -> Result<(Vec<Endpoint>, i64), LedgerError> {
+        let pool = &self.ledger.pool;
         self.ledger
             .read(async {
-                let mut listed = Vec::new();
-                for endpoint in endpoints::list(&self.ledger.pool).await? {
-                    let letters =
-                        endpoints::count_dead_letters(&self.ledger.pool, endpoint.id).await?;
-                    listed.push((endpoint, letters));
-                }
-                Ok((listed, event_log::last_position(&self.ledger.pool).await?))
+                Ok((endpoints::list(pool).await?, event_log::last_position(pool).await?))
             })
             .await
     }

@@ -63,14 +63,12 @@ impl Filter {
     }
 
     /// The text that is stored; `None` for the filter that lets everything through.
-    #[must_use]
     pub fn stored(&self) -> Option<String> {
         let text = || serde_json::to_string(self).expect("lists of texts and numbers become JSON");
         (*self != Self::default()).then(text)
     }
 
     /// Reads what was stored; `None` for a text of another build, whose meaning is not known here.
-    #[must_use]
     pub fn read(stored: Option<&str>) -> Option<Self> {
         stored.map_or_else(|| Some(Self::default()), |text| serde_json::from_str(text).ok())
     }

@@ -2,10 +2,10 @@
 
 use outgoing_https::{Connection, Target};
 use serde::Serialize;
-use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use webhooks::{Failure, Message, WebhookClient};
 
+use crate::route::EventBody;
 use crate::sql::endpoints::Endpoint;
 use crate::sql::event_log::LoggedEvent;
 
@@ -18,8 +18,8 @@ pub(super) struct Receiver {
 
 /// The body of a webhook.
 #[derive(Serialize)]
-struct Body<'a> {
-    events: Vec<EventOf<'a>>,
+struct Body {
+    events: Vec<EventBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     covers: Option<Covers>,
 }
@@ -31,20 +31,8 @@ struct Covers {
     last: i64,
 }
 
-#[derive(Serialize)]
-struct EventOf<'a> {
-    id: &'a str,
-    position: i64,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(with = "time::serde::rfc3339")]
-    timestamp: OffsetDateTime,
-    data: &'a RawValue,
-}
-
 impl Receiver {
     /// The receiver of an endpoint, not connected yet; `None` for an address that cannot be read.
-    #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let target = Target::parse(&endpoint.target).ok()?;
         Some(Self { target, secret: endpoint.secret.clone(), kept: None })
@@ -72,17 +60,10 @@ impl Receiver {
 }
 
 /// An event that cannot be read counts as refused: it becomes a dead letter, and those behind it are delivered.
-fn events_of(events: &[LoggedEvent]) -> Result<Vec<EventOf<'_>>, Failure> {
-    let events: Result<_, _> = events.iter().map(event_of).collect();
-    events.map_err(|error| Failure::Refused(format!("event not readable: {error}")))
-}
-
-fn event_of(event: &LoggedEvent) -> serde_json::Result<EventOf<'_>> {
-    Ok(EventOf {
-        id: &event.id,
-        position: event.position,
-        kind: &event.kind,
-        timestamp: event.created_at,
-        data: serde_json::from_str(&event.payload)?,
-    })
+fn events_of(events: &[LoggedEvent]) -> Result<Vec<EventBody>, Failure> {
+    let events: Vec<EventBody> = events.iter().map(EventBody::from).collect();
+    if events.iter().any(|event| event.data.is_none()) {
+        return Err(Failure::Refused("event not readable".to_owned()));
+    }
+    Ok(events)
 }

@@ -11,49 +11,19 @@ use utoipa::ToSchema;
 use crate::endpoints::Endpoints;
 use crate::filter::Filter;
 use crate::problems;
-use crate::sql::endpoints::{self, DeadLetter, EndpointChange, NewEndpoint};
-use crate::sql::event_log;
+use crate::sql::endpoints::{self, DeadLetter, Endpoint, EndpointChange, NewEndpoint};
+use crate::sql::event_log::{self, LoggedEvent};
 use extension::actor_of;
 use web::body::{Integer, JsonBody};
-use web::document::TryAgain;
 use web::extract::{EndpointPath, Operator, QueryPairs};
 use web::paging::Page;
 use web::problem::Problem;
-
-/// An endpoint.
-#[derive(Serialize, ToSchema)]
-pub struct EndpointBody {
-    id: i64,
-    /// The address.
-    target: String,
-    /// Which events it gets; `null` if a later build has written a filter that is not understood here.
-    filter: Option<Filter>,
-    enabled: bool,
-    /// The last position of the log that was delivered or set aside.
-    delivered: i64,
-    /// The last position of the log.
-    last: i64,
-    /// Failed tries since the last success.
-    failures: u32,
-    /// The last failure since the last success.
-    last_error: Option<String>,
-    /// The time before which no try is made.
-    #[serde(with = "time::serde::rfc3339")]
-    next_try_at: OffsetDateTime,
-    /// The time of the last success.
-    #[serde(with = "time::serde::rfc3339::option")]
-    delivered_at: Option<OffsetDateTime>,
-    /// Events that were set aside.
-    dead_letters: i64,
-    #[serde(with = "time::serde::rfc3339")]
-    created_at: OffsetDateTime,
-}
 
 /// The endpoints.
 #[derive(Serialize, ToSchema)]
 pub struct EndpointsBody {
     /// Oldest first.
-    endpoints: Vec<EndpointBody>,
+    endpoints: Vec<Endpoint>,
     /// The last position of the log.
     last: i64,
 }
@@ -81,10 +51,10 @@ pub struct SwitchEndpointBody {
 #[serde(deny_unknown_fields)]
 pub struct ReplayBody {
     /// The first position.
+    #[serde(deserialize_with = "Integer::deserialize")]
     #[schema(value_type = i64, minimum = 1)]
     first: Integer,
     /// The last position; the newest event if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 1)]
     last: Integer,
 }
@@ -112,7 +82,19 @@ pub struct EventBody {
     timestamp: OffsetDateTime,
     /// `orders`: the orders as they are after the change.
     #[schema(value_type = Object)]
-    data: Option<Box<RawValue>>,
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+impl From<&LoggedEvent> for EventBody {
+    fn from(event: &LoggedEvent) -> Self {
+        Self {
+            id: event.id.clone(),
+            position: event.position,
+            r#type: event.kind.clone(),
+            timestamp: event.created_at,
+            data: RawValue::from_string(event.payload.clone()).ok(),
+        }
+    }
 }
 
 /// A page of the log.
@@ -125,39 +107,20 @@ pub struct EventsBody {
 }
 
 /// List the endpoints of events.
-#[utoipa::path(get, path = "/api/admin/endpoints", tag = "operator", responses(
-    (status = 200, description = "The endpoints", body = EndpointsBody),
-    (status = "4XX", description = "Not an operator"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/admin/endpoints", tag = "operator",
+    responses((status = 200, description = "The endpoints", body = EndpointsBody)))]
 pub async fn list(
     State(endpoints): State<Endpoints>,
     _: Operator,
 ) -> Result<Json<EndpointsBody>, Problem> {
-    let (listed, last) = endpoints.list().await?;
-    let endpoints = listed.into_iter().map(|(endpoint, dead_letters)| EndpointBody {
-        id: endpoint.id.get(),
-        target: endpoint.target,
-        filter: endpoint.filter,
-        enabled: endpoint.enabled,
-        delivered: endpoint.delivered,
-        last,
-        failures: endpoint.failures,
-        last_error: endpoint.last_error,
-        next_try_at: endpoint.next_try_at,
-        delivered_at: endpoint.delivered_at,
-        dead_letters,
-        created_at: endpoint.created_at,
-    });
-    Ok(Json(EndpointsBody { endpoints: endpoints.collect(), last }))
+    let (endpoints, last) = endpoints.list().await?;
+    Ok(Json(EndpointsBody { endpoints, last }))
 }
 
 /// Create an endpoint of events.
 #[utoipa::path(post, path = "/api/admin/endpoints", tag = "operator",
-    request_body = NewEndpoint, responses(
-    (status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody),
-    (status = "4XX", description = "Not an operator, or an invalid field"),
-    (status = "5XX", description = "List the endpoints before you try again"),
-))]
+    request_body = NewEndpoint,
+    responses((status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody)))]
 pub async fn create(
     State(endpoints): State<Endpoints>,
     operator: Operator,
@@ -165,16 +128,14 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<CreatedEndpointBody>), Problem> {
     let created = endpoints.create(&new, &actor_of(&operator)).await?;
     tracing::info!(endpoint = %created.id, operator = %operator.user, "event endpoint created");
-    let body = CreatedEndpointBody { id: created.id.get(), secret: created.secret };
+    let body = CreatedEndpointBody { id: created.id, secret: created.secret };
     Ok((StatusCode::CREATED, Json(body)))
 }
 
 /// Switch an endpoint on or off, or change which events it gets.
 #[utoipa::path(patch, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath),
-    request_body = SwitchEndpointBody, responses(
-    (status = 204, description = "Changed"),
-    (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
-))]
+    request_body = SwitchEndpointBody,
+    responses((status = 204, description = "Changed")))]
 pub async fn switch(
     State(endpoints): State<Endpoints>,
     operator: Operator,
@@ -196,10 +157,8 @@ pub async fn switch(
 }
 
 /// Delete an endpoint with its dead letters.
-#[utoipa::path(delete, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath), responses(
-    (status = 204, description = "Deleted"),
-    (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
-))]
+#[utoipa::path(delete, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath),
+    responses((status = 204, description = "Deleted")))]
 pub async fn delete(
     State(endpoints): State<Endpoints>,
     operator: Operator,
@@ -211,10 +170,8 @@ pub async fn delete(
 
 /// Deliver a range of the log again.
 #[utoipa::path(post, path = "/api/admin/endpoints/{id}/replays", tag = "operator",
-    params(EndpointPath), request_body = ReplayBody, responses(
-    (status = 202, description = "The events will be delivered again"),
-    (status = "4XX", description = "Not an operator, no such endpoint, or no such range"), TryAgain,
-))]
+    params(EndpointPath), request_body = ReplayBody,
+    responses((status = 202, description = "The events will be delivered again")))]
 pub async fn replay(
     State(endpoints): State<Endpoints>,
     operator: Operator,
@@ -234,10 +191,7 @@ pub async fn replay(
     EndpointPath,
     ("limit" = Option<u32>, Query, description = "Lines of a page", minimum = 1, maximum = 200),
     ("after" = Option<i64>, Query, description = "The `next` of the page before"),
-), responses(
-    (status = 200, description = "A page, in the order of the log", body = DeadLettersBody),
-    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
-))]
+), responses((status = 200, description = "A page, in the order of the log", body = DeadLettersBody)))]
 pub async fn dead_letters(
     State(endpoints): State<Endpoints>,
     _: Operator,
@@ -261,10 +215,7 @@ fn position_of(text: &str) -> Option<i64> {
 #[utoipa::path(get, path = "/api/admin/events", tag = "operator", params(
     ("limit" = Option<u32>, Query, description = "Events of a page", minimum = 1, maximum = 200),
     ("after" = Option<i64>, Query, description = "The `next` of the page before"),
-), responses(
-    (status = 200, description = "A page, in the order of the log", body = EventsBody),
-    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
-))]
+), responses((status = 200, description = "A page, in the order of the log", body = EventsBody)))]
 pub async fn log(
     State(endpoints): State<Endpoints>,
     _: Operator,
@@ -275,12 +226,5 @@ pub async fn log(
     let first = page.cursor.unwrap_or(0).saturating_add(1);
     let read = event_log::read(&ledger.pool, first, i64::MAX, page.rows());
     let (events, next) = page.cut(ledger.read(read).await?, |event| event.position);
-    let events = events.into_iter().map(|event| EventBody {
-        id: event.id,
-        position: event.position,
-        r#type: event.kind,
-        timestamp: event.created_at,
-        data: RawValue::from_string(event.payload).ok(),
-    });
-    Ok(Json(EventsBody { events: events.collect(), next }))
+    Ok(Json(EventsBody { events: events.iter().map(EventBody::from).collect(), next }))
 }

@@ -28,7 +28,6 @@ pub struct TendEvents {
 
 impl TendEvents {
     /// The job for the ledger behind `pool`, which keeps events for `keep_hours`.
-    #[must_use]
     pub fn new(pool: Database, metrics: EventMetrics, keep_hours: u32) -> Self {
         Self { pool, metrics, keep_hours, measured: Mutex::default() }
     }

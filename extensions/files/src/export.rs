@@ -42,7 +42,6 @@ pub struct Exporter {
 
 impl Exporter {
     /// Makes an exporter of the ledger.
-    #[must_use]
     pub fn new(ledger: Ledger) -> Self {
         Self { ledger, permits: Arc::new(Semaphore::new(EXPORTS_MAX)) }
     }

@@ -16,7 +16,6 @@ use ledger::Ledger;
 use ledger::rows::actions;
 use shop_domain::ItemId;
 use web::accept::Accepted;
-use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
 use web::problem::{Problem, rfc3339};
 
@@ -46,7 +45,6 @@ struct ExportQuery {
     (status = 200, description = "The file. Its last line is the total; without it the file is not complete", content(
         (String = "text/csv"), (String = "application/jsonl"), (String = "application/x-ndjson"),
     )),
-    (status = "4XX", description = "Not an operator, or a wrong parameter"), TryAgain,
 ))]
 pub async fn export(
     State(exporter): State<Exporter>,

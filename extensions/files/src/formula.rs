@@ -16,7 +16,6 @@ const SEPARATORS: [char; 4] = [';', '\t', '\n', '\r'];
 const SKIPPED: [char; 4] = [' ', '"', '\u{a0}', '\u{3000}'];
 
 /// A text in which no cell begins a formula.
-#[must_use]
 pub fn guarded(text: &str) -> Cow<'_, str> {
     // What has a guard of its own gets a second one, so that each text comes back as it was.
     let has_to = |part: &str| begins_formula(part.trim_start_matches('\''));
@@ -24,7 +23,6 @@ pub fn guarded(text: &str) -> Cow<'_, str> {
 }
 
 /// The text from which [`guarded`] has made this one.
-#[must_use]
 pub fn unguarded(text: &str) -> Cow<'_, str> {
     let rest = |part: &str| part.strip_prefix('\'').map(str::to_owned);
     let is_guarded =

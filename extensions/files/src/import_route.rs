@@ -43,8 +43,6 @@ pub struct ImportBody {
     responses(
         (status = 200, description = "The result of a check", body = ImportBody),
         (status = 201, description = "The new items", body = ImportBody),
-        (status = "4XX", description = "Not an operator, or faults in the table"),
-        (status = "5XX", description = "Send it again with the same key"),
     ))]
 pub async fn import(
     State(read_item): State<ReadItem>,

@@ -11,18 +11,17 @@ use time::OffsetDateTime;
 
 use crate::claim_path::{ClaimPath, Values};
 use crate::keys::{self, Keys, Source};
-use crate::problems::{self, TokenFault};
+use crate::problems;
 use crate::provider::Provider;
 use crate::settings::Identity as Settings;
 use crate::signature;
-use crate::token::{IdentityClaims, SUBJECT_LENGTH_MAX};
+use crate::token::IdentityClaims;
 use extension::Core;
-use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider};
+use extension::ports::IdentityProvider;
 use shop_domain::{LedgerError, UserId};
 use web::problem::Problem;
 use web::session::Session;
 use web::token::Role;
-use web::too_long;
 
 /// How much of a name is shown, in characters: as many as an e-mail address may have, which is the name of many.
 const NAME_LENGTH_MAX: usize = 320;
@@ -94,23 +93,7 @@ impl Client {
         token: &str,
         audiences: &[String],
     ) -> Result<IdentityClaims, Problem> {
-        let verified = self.settings.verify(token, &self.keys, audiences).await;
-        verified.map_err(|fault| match fault {
-            TokenFault::Refused(why) => {
-                tracing::info!(%why, "token of the identity provider refused");
-                problems::IDENTITY_REFUSED.problem()
-            }
-            TokenFault::SubjectTooLong(length) => {
-                tracing::warn!(length, "a subject of the identity provider is too long to be kept");
-                problems::IDENTITY_REFUSED.detail(too_long("sub", length, SUBJECT_LENGTH_MAX))
-            }
-            TokenFault::TooLong(length) => problems::IDENTITY_REFUSED.detail(format!(
-                "{} Let the identity provider put fewer groups into it.",
-                too_long("token", length, IDENTITY_TOKEN_BYTES_MAX)
-            )),
-            TokenFault::Expired => problems::TOKEN_EXPIRED.problem(),
-            TokenFault::Unavailable => problems::unavailable(),
-        })
+        self.settings.verify(token, &self.keys, audiences).await
     }
 
     /// Opens a session for the user of the claims.

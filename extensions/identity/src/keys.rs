@@ -12,9 +12,10 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::problems::TokenFault;
+use crate::problems::{not_believed, unavailable};
 use crate::provider::{KEYS_BYTES_MAX, Provider};
 use crate::signature::OF_RSA;
+use web::problem::Problem;
 
 /// The most keys of a set; further ones are left out.
 const KEYS_MAX: usize = 100;
@@ -61,7 +62,7 @@ impl Keys {
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
-    ) -> Result<Vec<Key>, TokenFault> {
+    ) -> Result<Vec<Key>, Problem> {
         let current = self.current();
         let is_fresh = |read_at: Instant| read_at.elapsed() <= self.age_max;
         if let Some((keys, read_at)) = &current
@@ -71,12 +72,10 @@ impl Keys {
             return Ok(found);
         }
         self.read_again(current.map(|(_, read_at)| read_at)).await;
-        let (keys, _) = self.current().ok_or(TokenFault::Unavailable)?;
+        let (keys, _) = self.current().ok_or_else(unavailable)?;
         choose(&keys, id, algorithm).ok_or_else(|| {
             let id = id.unwrap_or_default();
-            TokenFault::Refused(format!(
-                "signed by {algorithm:?}; no key for that has the id {id:?}"
-            ))
+            not_believed(&format!("signed by {algorithm:?}; no key for that has the id {id:?}"))
         })
     }
 
@@ -255,7 +254,7 @@ mod tests {
             }
         };
         for answer in <[_; 3]>::from(answers) {
-            assert_eq!(answer.map(|found| found.len()), Ok(1), "the old keys are used");
+            assert_eq!(answer.expect("the old keys are used").len(), 1);
         }
         assert_eq!(connections.len(), 1, "a read that timed out was the read of all who waited");
     }

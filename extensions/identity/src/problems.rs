@@ -5,9 +5,9 @@ use web::problem::Problem;
 pub use web::problems::*;
 
 web::problem_types! {
-    IDENTITY_REFUSED: 401 "identity_refused", "Sign-in not confirmed by the identity provider",
+    IDENTITY_REFUSED: 401 "identity_refused",
         "Get a new token for this service from the identity provider, or sign in again.";
-    SIGN_IN_NOT_STARTED: 403 "sign_in_not_started", "Sign-in not started in this browser",
+    SIGN_IN_NOT_STARTED: 403 "sign_in_not_started",
         "Start again on the page of sign-in, and finish within ten minutes.";
 }
 
@@ -22,17 +22,8 @@ pub(crate) fn refused(why: &str) -> Problem {
     IDENTITY_REFUSED.problem()
 }
 
-/// The reason why a token is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenFault {
-    /// The token is not believed; the text is for the log.
-    Refused(String),
-    /// The token has this many bytes.
-    TooLong(usize),
-    /// The token was genuine, and its subject has this many characters.
-    SubjectTooLong(usize),
-    /// The token was genuine, and has expired.
-    Expired,
-    /// The provider's keys cannot be read.
-    Unavailable,
+/// The problem of a token that is not believed; `why` is for the log.
+pub(crate) fn not_believed(why: &str) -> Problem {
+    tracing::info!(%why, "token of the identity provider refused");
+    IDENTITY_REFUSED.problem()
 }

@@ -20,11 +20,7 @@ use web::session::SessionCookie;
 /// Start a sign-in by the identity provider; for browsers.
 #[utoipa::path(get, path = "/api/session/provider", tag = "everyone",
     params(("return" = Option<String>, Query, description = "The path of this site to go to afterwards")),
-    responses(
-        (status = 303, description = "The page of the provider"),
-        (status = "4XX", description = "There is no provider, or a page of another site asks"),
-        (status = "5XX", description = "The provider does not answer"),
-    ))]
+    responses((status = 303, description = "The page of the provider")))]
 pub async fn start(
     State(client): State<Option<Arc<Client>>>,
     State(session_cookie): State<SessionCookie>,
@@ -55,8 +51,7 @@ pub async fn start(
     ("code" = Option<String>, Query, description = "The provider's code"),
     ("state" = Option<String>, Query, description = "The state of the start"),
     ("error" = Option<String>, Query, description = "Why the provider refuses"),
-),
-    responses((status = 303, description = "A page of ours, with a session if the sign-in succeeded")))]
+), responses((status = 303, description = "A page of ours, with a session if the sign-in succeeded")))]
 pub async fn finish(
     State(client): State<Option<Arc<Client>>>,
     State(clock): State<Clock>,

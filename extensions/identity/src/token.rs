@@ -14,8 +14,10 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use crate::keys::{Key, Keys};
-use crate::problems::TokenFault;
+use crate::problems::{IDENTITY_REFUSED, TOKEN_EXPIRED, not_believed};
 use crate::settings::Identity;
+use web::problem::Problem;
+use web::too_long;
 
 /// The longest id of a key, in bytes.
 const KEY_ID_BYTES_MAX: usize = 256;
@@ -57,31 +59,33 @@ impl Identity {
         token: &str,
         keys: &Keys,
         audiences: &[String],
-    ) -> Result<IdentityClaims, TokenFault> {
-        let refused = |why: &str| TokenFault::Refused(why.to_owned());
+    ) -> Result<IdentityClaims, Problem> {
         if token.len() > IDENTITY_TOKEN_BYTES_MAX {
-            return Err(TokenFault::TooLong(token.len()));
+            return Err(IDENTITY_REFUSED.detail(format!(
+                "{} Let the identity provider put fewer groups into it.",
+                too_long("token", token.len(), IDENTITY_TOKEN_BYTES_MAX)
+            )));
         }
-        let header = decode_header(token).map_err(|error| refused(&error.to_string()))?;
+        let header = decode_header(token).map_err(|error| not_believed(&error.to_string()))?;
         if header.crit.is_some() || header.enc.is_some() || header.zip.is_some() {
-            return Err(refused("has a header that we do not know"));
+            return Err(not_believed("has a header that we do not know"));
         }
         let is_ours = |kind: &String| TYPES.iter().any(|known| known.eq_ignore_ascii_case(kind));
         if !header.typ.as_ref().is_none_or(is_ours) {
-            return Err(refused("of another type"));
+            return Err(not_believed("of another type"));
         }
         let key_id = header.kid.as_deref();
         if key_id.is_some_and(|id| id.len() > KEY_ID_BYTES_MAX) {
-            return Err(refused("id of the key too long"));
+            return Err(not_believed("id of the key too long"));
         }
         let found = keys.find(key_id, header.alg).await?;
         let TokenData { header, claims: Claims(all) } = self.decode(token, &header, &found)?;
         if let Some(what) = foreign_kind(&all) {
-            return Err(refused(what));
+            return Err(not_believed(what));
         }
         if !is_for(&all, audiences) {
             let said = all.get("aud").or_else(|| all.get("client_id"));
-            return Err(TokenFault::Refused(format!("for {}, not for {audiences:?}", shown(said))));
+            return Err(not_believed(&format!("for {}, not for {audiences:?}", shown(said))));
         }
         self.read_claims(&header, all)
     }
@@ -92,21 +96,22 @@ impl Identity {
         token: &str,
         header: &Header,
         keys: &[Key],
-    ) -> Result<TokenData<Claims>, TokenFault> {
+    ) -> Result<TokenData<Claims>, Problem> {
         let validation = self.validation(header.alg);
-        let mut last = TokenFault::Refused("unknown key".to_owned());
+        let mut last = None;
         for key in keys {
             match decode::<Claims>(token, &key.decoding, &validation) {
                 Ok(decoded) => return Ok(decoded),
                 Err(error) => {
-                    last = fault(&error);
-                    if !matches!(error.kind(), ErrorKind::InvalidSignature) {
+                    let may_be_of_another_key = matches!(error.kind(), ErrorKind::InvalidSignature);
+                    last = Some(error);
+                    if !may_be_of_another_key {
                         break;
                     }
                 }
             }
         }
-        Err(last)
+        Err(last.map_or_else(|| not_believed("unknown key"), |error| problem_of(&error)))
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
@@ -129,29 +134,29 @@ impl Identity {
         &self,
         header: &Header,
         all: Map<String, Value>,
-    ) -> Result<IdentityClaims, TokenFault> {
-        let refused = |why: &str| TokenFault::Refused(why.to_owned());
+    ) -> Result<IdentityClaims, Problem> {
         let text = |name: &str| all.get(name).and_then(Value::as_str);
         let number = |name: &str| all.get(name).and_then(Value::as_f64);
         if !text("iss").is_some_and(|said| self.is_issuer(said)) {
             let said = shown(all.get("iss"));
-            return Err(TokenFault::Refused(format!(
-                "of the issuer {said}; identity.issuer is {:?}",
-                self.issuer
+            let ours = &self.issuer;
+            return Err(not_believed(&format!(
+                "of the issuer {said}; identity.issuer is {ours:?}"
             )));
         }
         let subject = text("sub").filter(|it| !it.is_empty());
-        let subject = subject.ok_or_else(|| refused("without a subject"))?;
+        let subject = subject.ok_or_else(|| not_believed("without a subject"))?;
         let length = subject.chars().count();
         if length > SUBJECT_LENGTH_MAX {
-            return Err(TokenFault::SubjectTooLong(length));
+            tracing::warn!(length, "a subject of the identity provider is too long to be kept");
+            return Err(IDENTITY_REFUSED.detail(too_long("sub", length, SUBJECT_LENGTH_MAX)));
         }
         let seconds = |at: f64| OffsetDateTime::from_unix_timestamp(at as i64).ok();
         let expires_at =
-            number("exp").and_then(seconds).ok_or_else(|| refused("without an end"))?;
+            number("exp").and_then(seconds).ok_or_else(|| not_believed("without an end"))?;
         let issued_at = number("iat").and_then(seconds);
         if issued_at.is_some_and(|at| at > OffsetDateTime::now_utc() + self.clock_skew()) {
-            return Err(refused("issued in the future"));
+            return Err(not_believed("issued in the future"));
         }
         let is_typed = header.typ.as_ref().is_some_and(|kind| !kind.eq_ignore_ascii_case(TYPES[0]));
         // Amazon Cognito and Keycloak say it in a claim.
@@ -163,7 +168,6 @@ impl Identity {
 
 impl IdentityClaims {
     /// A claim that is a text.
-    #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.all.get(name).and_then(Value::as_str)
     }
@@ -210,10 +214,10 @@ fn shown(value: Option<&Value>) -> String {
     text.chars().take(SHOWN_MAX).collect()
 }
 
-fn fault(error: &jsonwebtoken::errors::Error) -> TokenFault {
+fn problem_of(error: &jsonwebtoken::errors::Error) -> Problem {
     match error.kind() {
-        ErrorKind::ExpiredSignature => TokenFault::Expired,
-        _ => TokenFault::Refused(error.to_string()),
+        ErrorKind::ExpiredSignature => TOKEN_EXPIRED.problem(),
+        _ => not_believed(&error.to_string()),
     }
 }
 

@@ -36,7 +36,6 @@ pub struct AnswerCounts([AtomicU64; 4]);
 
 impl AnswerCounts {
     /// The counts of accepted, refused, unavailable and unknown, in this order.
-    #[must_use]
     pub fn read(&self) -> [u64; 4] {
         self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
@@ -47,13 +46,11 @@ impl AnswerCounts {
 }
 
 /// The buyer of a request: they take turns.
-#[must_use]
 pub fn buyer(request: u32, buyers: u32) -> i64 {
     i64::from(request % buyers) + 1
 }
 
 /// The idempotency key of a request: unique among the purchases of a cell, which has its own item.
-#[must_use]
 pub fn key(request: u32) -> RequestKey {
     RequestKey::parse(&format!("lab-{request}")).expect("a handful of plain characters")
 }

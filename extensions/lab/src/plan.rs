@@ -58,7 +58,6 @@ impl StrategyChoice {
     }
 
     /// The number of instances that breaks the gate with these options.
-    #[must_use]
     pub fn breaks_with(&self) -> Breaks {
         self.card.breaks_with_options(&self.options)
     }
@@ -75,7 +74,6 @@ pub struct Plan {
 
 impl Plan {
     /// The cells, in the order in which they run, with the strategy of each.
-    #[must_use]
     pub fn cells(&self) -> Vec<(Cell, StrategyChoice)> {
         let arbiters: &[ArbiterMode] = match self.request.arbiter {
             Arbiters::Off => &[ArbiterMode::Off],

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
@@ -63,10 +63,11 @@ pub struct RunRequest {
 }
 
 /// Whether the lanes run with the arbiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arbiters {
     /// The gate alone decides, without the arbiter.
+    #[default]
     Off,
     /// The arbiter decides behind the gate.
     On,
@@ -188,7 +189,6 @@ pub struct Latency {
 
 impl Latency {
     /// The percentiles of `micros`, which is sorted here.
-    #[must_use]
     pub fn of(mut micros: Vec<u64>) -> Self {
         micros.sort_unstable();
         let at = |percent: usize| {

@@ -30,33 +30,26 @@ pub struct CreateRunBody {
     /// `lock-redis?scope=market&store=redis`.
     strategies: Vec<String>,
     /// Units of each lane's item.
-    #[serde(default)]
     #[schema(value_type = i64, minimum = 1, maximum = 10000)]
     stock: Integer,
     /// The number of buyers.
-    #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 10000)]
     buyers: Integer,
     /// Purchases of each lane; as many as buyers if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 100000)]
     requests: Integer,
     /// Purchases that run at once.
-    #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 1000)]
     concurrency: Integer,
     /// `off` (if it is left out), `on` or `both`.
-    arbiter: Option<String>,
+    arbiter: Option<Arbiters>,
     /// How many times each lane runs; 1 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 5)]
     rounds: Integer,
     /// Units of each purchase; 1 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 10)]
     quantity: Integer,
     /// Seconds after which a lane sends no further purchase; 30 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 120)]
     seconds_max: Integer,
 }
@@ -69,10 +62,8 @@ pub struct RunsBody {
 }
 
 /// Compare strategies.
-#[utoipa::path(post, path = "/api/lab/runs", tag = "lab", request_body = CreateRunBody, responses(
-    (status = 202, description = "The run, which continues in the background", body = Run),
-    (status = "4XX", description = "Not an operator, an invalid field, or another run in progress"),
-))]
+#[utoipa::path(post, path = "/api/lab/runs", tag = "lab", request_body = CreateRunBody,
+    responses((status = 202, description = "The run, which continues in the background", body = Run)))]
 pub async fn create(
     State(lab): State<Lab>,
     State(ledger): State<Ledger>,
@@ -88,19 +79,15 @@ pub async fn create(
 }
 
 /// List the last runs.
-#[utoipa::path(get, path = "/api/lab/runs", tag = "lab", responses(
-    (status = 200, description = "The last 20, newest first", body = RunsBody),
-    (status = "4XX", description = "Not an operator"),
-))]
+#[utoipa::path(get, path = "/api/lab/runs", tag = "lab",
+    responses((status = 200, description = "The last 20, newest first", body = RunsBody)))]
 pub async fn list(State(lab): State<Lab>, _: Operator) -> Json<RunsBody> {
     Json(RunsBody { runs: lab.list() })
 }
 
 /// Find a run.
-#[utoipa::path(get, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)), responses(
-    (status = 200, description = "The present state of the run", body = Run),
-    (status = "4XX", description = "Not an operator, or no such run"),
-))]
+#[utoipa::path(get, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)),
+    responses((status = 200, description = "The present state of the run", body = Run)))]
 pub async fn find(
     State(lab): State<Lab>,
     _: Operator,
@@ -110,10 +97,8 @@ pub async fn find(
 }
 
 /// End a run. One that has ended stays as it is.
-#[utoipa::path(delete, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)), responses(
-    (status = 200, description = "The run, which ends in a moment", body = Run),
-    (status = "4XX", description = "Not an operator, or no such run"),
-))]
+#[utoipa::path(delete, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)),
+    responses((status = 200, description = "The run, which ends in a moment", body = Run)))]
 pub async fn cancel(
     State(lab): State<Lab>,
     State(ledger): State<Ledger>,
@@ -139,8 +124,6 @@ async fn record(ledger: &Ledger, actor: &Actor, action: &'static str, run: &str)
 /// The events of a run: `run` first, then `progress` and `lane`, and `done` at the end.
 #[utoipa::path(get, path = "/api/lab/runs/{id}/events", tag = "lab", params(("id" = String, Path)), responses(
     (status = 200, description = "Events `alive`, `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
-    (status = "4XX", description = "Not an operator, no such run, or too many streams of one user"),
-    (status = "5XX", description = "Too many streams"),
 ))]
 pub async fn events(
     State(streams): State<Streams>,
@@ -190,14 +173,6 @@ fn event(name: &str, data: &impl Serialize) -> SseEvent {
 fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     let chosen =
         body.strategies.iter().map(|text| StrategyChoice::parse(text)).collect::<Result<_, _>>()?;
-    let arbiter = match body.arbiter.as_deref() {
-        None | Some("off") => Arbiters::Off,
-        Some("on") => Arbiters::On,
-        Some("both") => Arbiters::Both,
-        Some(_) => {
-            return Err(problems::INVALID_TYPE.detail("Send arbiter as off, on or both."));
-        }
-    };
     let buyers = number(body.buyers, None, plan::BUYERS_MAX, "buyers")?;
     let request = RunRequest {
         strategies: body.strategies,
@@ -205,7 +180,7 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
         buyers,
         requests: number(body.requests, Some(buyers), plan::REQUESTS_MAX, "requests")?,
         concurrency: number(body.concurrency, None, plan::CONCURRENCY_MAX, "concurrency")?,
-        arbiter,
+        arbiter: body.arbiter.unwrap_or_default(),
         rounds: number(body.rounds, Some(1), plan::ROUNDS_MAX, "rounds")?,
         quantity: number(body.quantity, Some(1), plan::QUANTITY_MAX, "quantity")?,
         seconds_max: number(

@@ -27,13 +27,11 @@ pub struct Lab {
 
 impl Lab {
     /// Makes a lab without runs.
-    #[must_use]
     pub fn new(core: Core) -> Self {
         Self { core: Arc::new(core), runs: Arc::default() }
     }
 
     /// Starts a run for an operator; it goes on by itself. `None` while another one runs.
-    #[must_use]
     pub fn start(&self, plan: &Plan, operator: UserId) -> Option<Run> {
         let (cells, chosen): (Vec<_>, Vec<_>) = plan.cells().into_iter().unzip();
         let mut runs = self.runs();
@@ -64,19 +62,16 @@ impl Lab {
     }
 
     /// The last runs, newest first.
-    #[must_use]
     pub fn list(&self) -> Vec<Run> {
         self.runs().iter().map(|running| running.run().clone()).collect()
     }
 
     /// A run by its id.
-    #[must_use]
     pub fn find(&self, id: &str) -> Option<Run> {
         self.running(id).map(|running| running.run().clone())
     }
 
     /// Ends a run; one that has ended stays as it is. Purchases under way finish by themselves.
-    #[must_use]
     pub fn cancel(&self, id: &str) -> Option<Run> {
         let running = self.running(id)?;
         running.cancelled.cancel();
@@ -84,7 +79,6 @@ impl Lab {
     }
 
     /// The present state of a run, and its events from then on.
-    #[must_use]
     pub fn watch(&self, id: &str) -> Option<(Run, broadcast::Receiver<Event>)> {
         self.running(id).map(|running| running.watch())
     }

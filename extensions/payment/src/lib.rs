@@ -68,7 +68,6 @@ fn build(core: &Core, sections: &Sections) -> Result<Parts, String> {
 }
 
 /// Adds the metric of payments that have to go back, and are not known to have done so.
-#[must_use]
 pub fn open_refunds(metrics: &Metrics) -> Gauge {
     let open = Gauge::default();
     let help = "Payments that have to go back, at most 100000";

@@ -31,13 +31,11 @@ pub struct Payments {
 
 impl Payments {
     /// Payments by a provider, if there is one.
-    #[must_use]
     pub fn new(core: Core, provider: Option<Arc<Provider>>) -> Self {
         Self { core, provider, verifier: Verifier::new() }
     }
 
     /// Whether *Pay* pays at once, without a page of the provider.
-    #[must_use]
     pub fn are_made_here(&self) -> bool {
         self.provider.is_none()
     }

@@ -16,7 +16,6 @@ use ledger::rows::payments::Payment;
 use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
 use web::body::{OptionalJsonBody, RawJson};
 use web::detached;
-use web::document::TryAgain;
 use web::extract::{Buyer, Operator, OrderPath, QueryPairs};
 use web::kit::Lifecycle;
 use web::order_body::{OrderBody, StepBody};
@@ -110,8 +109,6 @@ impl From<Payment> for PaymentBody {
 #[utoipa::path(post, path = "/api/orders/{id}/payment", tag = "buyer", params(OrderPath),
     request_body(content = Option<StepBody>, description = "May be left out"), responses(
     (status = 200, description = "The paid order, or the unpaid one with `checkout_url`; a repeated payment has no further effect", body = OrderBody),
-    (status = "4XX", description = "Nothing changed"),
-    (status = "5XX", description = "Send the request again"),
 ))]
 pub async fn pay(
     State(payments): State<Payments>,
@@ -132,11 +129,8 @@ pub async fn pay(
     ("webhook-id" = String, Header, description = "The id of the message; a repetition has the same"),
     ("webhook-timestamp" = String, Header, description = "Seconds since 1970, at most 300 away from now"),
     ("webhook-signature" = String, Header, description = "`v1,` and the HMAC-SHA256 of id, time stamp and body in base64; at most five, with a space between them"),
-), request_body = ProviderMessageBody, responses(
-    (status = 200, description = "Taken; a repetition has no further effect", body = TakenBody),
-    (status = "4XX", description = "Not taken"),
-    (status = "5XX", description = "Send it again"),
-))]
+), request_body = ProviderMessageBody,
+    responses((status = 200, description = "Taken; a repetition has no further effect", body = TakenBody)))]
 pub async fn take(
     State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
@@ -172,10 +166,7 @@ pub async fn take(
     ("status" = Option<String>, Query, description = "Only payments with this status"),
     ("limit" = Option<u32>, Query, description = "Payments of a page", minimum = 1, maximum = 200),
     ("after" = Option<String>, Query, description = "The `next` of the page before"),
-), responses(
-    (status = 200, description = "A page", body = PaymentsBody),
-    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
-))]
+), responses((status = 200, description = "A page", body = PaymentsBody)))]
 pub async fn list(
     State(payments): State<Payments>,
     _: Operator,
@@ -200,10 +191,8 @@ pub async fn list(
 /// Note that the money of a payment, which had to go back, went back by hand.
 #[utoipa::path(post, path = "/api/admin/payments/{id}/refund", tag = "operator",
     params(("id" = String, Path, description = "The provider's id of the payment")),
-    request_body(content = Option<StepBody>, description = "May be left out"), responses(
-    (status = 204, description = "Noted"),
-    (status = "4XX", description = "Not an operator, no such payment, or the money has paid an order"), TryAgain,
-))]
+    request_body(content = Option<StepBody>, description = "May be left out"),
+    responses((status = 204, description = "Noted")))]
 pub async fn refund(
     State(payments): State<Payments>,
     operator: Operator,

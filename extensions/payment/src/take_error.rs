@@ -40,7 +40,6 @@ pub enum TakeError {
 impl TakeError {
     /// Whether the message counts against the limit of its sender's address: it has cost a
     /// verification, and is not known to be genuine.
-    #[must_use]
     pub fn counts(self) -> bool {
         matches!(self, Self::Busy | Self::Forged)
     }

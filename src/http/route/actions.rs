@@ -10,7 +10,6 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
 use crate::account::{ACTION_NAMES, Accounts, Action};
 use shop_domain::OrderId;
-use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
 use web::paging::Page;
 use web::problem::Problem;
@@ -70,10 +69,7 @@ pub struct ActionsBody {
 #[utoipa::path(get, path = "/api/admin/actions", tag = "operator", params(
     ("limit" = Option<u32>, Query, description = "Actions of a page", minimum = 1, maximum = 200),
     ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
-), responses(
-    (status = 200, description = "A page, newest first", body = ActionsBody),
-    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
-))]
+), responses((status = 200, description = "A page, newest first", body = ActionsBody)))]
 pub async fn list(
     State(accounts): State<Accounts>,
     operator: Operator,

@@ -51,11 +51,13 @@ pub struct CreateItemBody {
     /// A path of this site or an https address.
     pub(in crate::http) image_url: Option<String>,
     /// The price of one unit in minor units of the currency: cents, or yen.
+    #[serde(deserialize_with = "Integer::deserialize")]
     #[schema(value_type = i64, minimum = 0)]
     pub(in crate::http) price_cents: Integer,
     /// The currency of the price (ISO 4217); that of the shop if it is left out.
     pub(in crate::http) currency: Option<String>,
     /// Units.
+    #[serde(deserialize_with = "Integer::deserialize")]
     #[schema(value_type = i64, minimum = 0)]
     pub(in crate::http) stock: Integer,
     #[schema(format = DateTime)]
@@ -63,16 +65,13 @@ pub struct CreateItemBody {
     #[schema(format = DateTime)]
     pub(in crate::http) ends_at: String,
     /// Units that one buyer may have; 1 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1)]
     pub(in crate::http) per_buyer_limit: Integer,
     /// After how many holds that expired unpaid a buyer may not hold again; 0: no limit. If it is left out, 2, and 0 for
     /// lab items.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 1000)]
     pub(in crate::http) unpaid_max: Integer,
     /// How long an unpaid order keeps its stock; 300 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     pub(in crate::http) hold_seconds: Integer,
     /// The strategy of purchases that name `default`; `lock-redis` if it is left out.
@@ -85,25 +84,20 @@ pub struct CreateItemBody {
     pub(in crate::http) waiting_room: Option<bool>,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait. 300 if it
     /// is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
     pub(in crate::http) offer_seconds: Integer,
     /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all. 120
     /// if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
     pub(in crate::http) extend_seconds: Integer,
     /// For how many seconds after the payment a buyer may give an order back; 0 (if it is left out): not at
     /// all.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 31536000)]
     pub(in crate::http) return_seconds: Integer,
     /// The group of items that share a limit; 0 (if it is left out): none.
-    #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(in crate::http) limit_group_id: Integer,
     /// The product that it is a variant of; 0 (if it is left out): none.
-    #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(in crate::http) product_id: Integer,
     /// The options by which it differs from the other items of its product.
@@ -117,7 +111,6 @@ pub struct CreateItemBody {
     #[schema(format = DateTime)]
     pub(in crate::http) draw_closes_at: Option<String>,
     /// The most friends who are drawn as one; for `draw` alone. 1 if it is left out: each buyer is drawn alone.
-    #[serde(default)]
     #[schema(value_type = Option<u8>, minimum = 1, maximum = 4)]
     pub(in crate::http) draw_party_max: Integer,
 }
@@ -137,28 +130,22 @@ pub struct EditItemBody {
     /// Open or close the waiting room.
     waiting_room: Option<bool>,
     /// After how many holds that expired unpaid a buyer may not hold again; 0: no limit.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 1000)]
     unpaid_max: Integer,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0 ends the waiting list.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
     offer_seconds: Integer,
     /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
     extend_seconds: Integer,
     /// For how many seconds after the payment a buyer may give an order back; 0: not at all.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 31536000)]
     return_seconds: Integer,
     /// The group of items that share a limit; 0: none. Orders stay in the group in which they were
     /// counted.
-    #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     limit_group_id: Integer,
     /// The product that it is a variant of, together with `options`; 0: none.
-    #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     product_id: Integer,
     /// The options by which it differs from the other items of the product.
@@ -166,7 +153,6 @@ pub struct EditItemBody {
     strategy: Option<String>,
     /// Units to add to the stock; a negative number takes units out. A long waiting list gets many units in parts, within
     /// seconds; those that are not in the stock yet cannot be taken out.
-    #[serde(default)]
     #[schema(value_type = Option<i64>)]
     stock_delta: Integer,
 }
@@ -174,11 +160,8 @@ pub struct EditItemBody {
 /// Create a sale.
 #[utoipa::path(post, path = "/api/admin/items", tag = "operator", params(
     ("Idempotency-Key" = Option<String>, Header, description = "A repetition with the same key and body creates nothing, and is answered with the item that the first request has created"),
-), request_body = CreateItemBody, responses(
-    (status = 201, description = "The item", body = ItemBody),
-    (status = "4XX", description = "Not an operator, or an invalid field"),
-    (status = "5XX", description = "Send it again with the same key"),
-))]
+), request_body = CreateItemBody,
+    responses((status = 201, description = "The item", body = ItemBody)))]
 pub async fn create(
     State(catalog): State<Catalog>,
     State(draws): State<Option<Arc<dyn AnnounceDraws>>>,
@@ -209,11 +192,8 @@ pub async fn create(
 #[utoipa::path(patch, path = "/api/admin/items/{id}", tag = "operator", params(
     ItemPath,
     ("If-Match" = Option<String>, Header, description = "The item's ETag; the edit is refused if the item was edited since"),
-), request_body = EditItemBody, responses(
-    (status = 200, description = "The item", body = ItemBody),
-    (status = "4XX", description = "Nothing changed"),
-    (status = "5XX", description = "Read the item before you try again"),
-))]
+), request_body = EditItemBody,
+    responses((status = 200, description = "The item", body = ItemBody)))]
 #[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn edit(
     State(catalog): State<Catalog>,

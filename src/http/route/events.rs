@@ -26,8 +26,6 @@ const BOUNDARY_MAX: Duration = Duration::from_secs(3_600);
 /// Watch the stock and the state of an item: an event now, and one at each change.
 #[utoipa::path(get, path = "/api/items/{id}/events", tag = "everyone", params(ItemPath), responses(
     (status = 200, description = "Events `alive` (at once, and every 15 s), `stock` and `state`", content_type = "text/event-stream", body = String),
-    (status = "4XX", description = "No such item, or too many streams of one user or address"),
-    (status = "5XX", description = "Too many streams"),
 ))]
 pub async fn stock(
     State(streams): State<Streams>,
@@ -72,8 +70,6 @@ pub async fn stock(
 /// Watch your orders and your places in waiting lists: an event at each change.
 #[utoipa::path(get, path = "/api/orders/events", tag = "buyer", responses(
     (status = 200, description = "Events `alive`, `order`, each with the order after the change, and `waiting`, each with the place after the change", content_type = "text/event-stream", body = String),
-    (status = "4XX", description = "Not signed in, or too many streams of one user"),
-    (status = "5XX", description = "Too many streams"),
 ))]
 pub async fn orders(
     State(streams): State<Streams>,

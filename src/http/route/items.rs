@@ -15,7 +15,6 @@ use super::limit_groups::LimitGroupBody;
 use super::variant::VariantBody;
 use crate::catalog::{Catalog, CatalogRead, StockedItem};
 use shop_domain::{ArbiterMode, Clock, Currency, Item, Refusal};
-use web::document::TryAgain;
 use web::extract::ItemPath;
 use web::problem::Problem;
 
@@ -82,7 +81,6 @@ pub struct ItemBody {
 
 impl ItemBody {
     /// An item as it is at `now`.
-    #[must_use]
     pub fn new(stocked: &StockedItem, now: OffsetDateTime) -> Self {
         let item: &Arc<Item> = &stocked.item;
         Self {
@@ -133,10 +131,8 @@ pub struct ItemsBody {
 }
 
 /// List the sales of the shop.
-#[utoipa::path(get, path = "/api/items", tag = "everyone", responses(
-    (status = 200, description = "The sales, soonest end first", body = ItemsBody),
-    TryAgain,
-))]
+#[utoipa::path(get, path = "/api/items", tag = "everyone",
+    responses((status = 200, description = "The sales, soonest end first", body = ItemsBody)))]
 pub async fn list(
     State(catalog): State<Catalog>,
     State(currency): State<Currency>,
@@ -152,10 +148,8 @@ pub async fn list(
 }
 
 /// Find an item.
-#[utoipa::path(get, path = "/api/items/{id}", tag = "everyone", params(ItemPath), responses(
-    (status = 200, description = "The item", body = ItemBody),
-    (status = "4XX", description = "No such item"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/items/{id}", tag = "everyone", params(ItemPath),
+    responses((status = 200, description = "The item", body = ItemBody)))]
 pub async fn find(
     State(catalog): State<Catalog>,
     State(clock): State<Clock>,
@@ -178,7 +172,6 @@ fn with_age(body: impl IntoResponse, age: Option<Duration>) -> Response {
 }
 
 /// An item with its entity tag.
-#[must_use]
 pub fn answer(stocked: &StockedItem, now: OffsetDateTime) -> Response {
     let tag = format!("\"{}\"", stocked.item.revision);
     ([(ETAG, tag)], Json(ItemBody::new(stocked, now))).into_response()

@@ -12,7 +12,6 @@ use crate::catalog::Catalog;
 use extension::actor_of;
 use shop_domain::LimitGroup;
 use web::body::{Integer, JsonBody};
-use web::document::TryAgain;
 use web::extract::Operator;
 use web::problem::Problem;
 
@@ -44,15 +43,14 @@ pub struct LimitGroupsBody {
 pub struct CreateLimitGroupBody {
     name: String,
     /// Units of all items of the group together that one buyer may have. It cannot be changed.
+    #[serde(deserialize_with = "Integer::deserialize")]
     #[schema(value_type = u32, minimum = 1)]
     per_buyer_limit: Integer,
 }
 
 /// List the groups of items that share a limit.
-#[utoipa::path(get, path = "/api/admin/limit-groups", tag = "operator", responses(
-    (status = 200, description = "The groups, oldest first", body = LimitGroupsBody),
-    (status = "4XX", description = "Not an operator"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/admin/limit-groups", tag = "operator",
+    responses((status = 200, description = "The groups, oldest first", body = LimitGroupsBody)))]
 pub async fn list(
     State(catalog): State<Catalog>,
     _: Operator,
@@ -63,11 +61,8 @@ pub async fn list(
 
 /// Create a group of items that share a limit. `limit_group_id` of an item puts the item into it.
 #[utoipa::path(post, path = "/api/admin/limit-groups", tag = "operator",
-    request_body = CreateLimitGroupBody, responses(
-    (status = 201, description = "The group", body = LimitGroupBody),
-    (status = "4XX", description = "Not an operator, or an invalid field"),
-    (status = "5XX", description = "Read the list before you try again"),
-))]
+    request_body = CreateLimitGroupBody,
+    responses((status = 201, description = "The group", body = LimitGroupBody)))]
 pub async fn create(
     State(catalog): State<Catalog>,
     operator: Operator,

@@ -13,7 +13,6 @@ use crate::catalog::{Catalog, SaleFigures, StockedItem};
 use crate::purchase::Purchases;
 use shop_domain::{Clock, Refusal};
 use shop_metrics::Metrics;
-use web::document::TryAgain;
 use web::extract::{ItemPath, Operator};
 use web::problem::Problem;
 
@@ -55,10 +54,8 @@ pub struct OrderCountBody {
 }
 
 /// Show the figures of a running sale.
-#[utoipa::path(get, path = "/api/admin/items/{id}/live", tag = "operator", params(ItemPath), responses(
-    (status = 200, description = "Stock, orders, outcomes and drift", body = LiveBody),
-    (status = "4XX", description = "Not an operator, or no such item"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/admin/items/{id}/live", tag = "operator", params(ItemPath),
+    responses((status = 200, description = "Stock, orders, outcomes and drift", body = LiveBody)))]
 pub async fn find(
     State(catalog): State<Catalog>,
     State(purchases): State<Purchases>,

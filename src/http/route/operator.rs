@@ -16,7 +16,6 @@ use crate::readiness::Readiness;
 use extension::job::JobStatus;
 use lifecycle::Lifecycle;
 use shop_metrics::{LockTime, Metrics};
-use web::document::TryAgain;
 use web::extract::Operator;
 use web::problem::rfc3339;
 
@@ -82,10 +81,8 @@ pub async fn ready(
 }
 
 /// Read the state of the instance that answers, also behind a proxy that hides `/readyz`.
-#[utoipa::path(get, path = "/api/admin/health", tag = "operator", responses(
-    (status = 200, description = "The state, whether the instance is ready or not", body = ReadyBody),
-    (status = "4XX", description = "Not an operator"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/admin/health", tag = "operator",
+    responses((status = 200, description = "The state, whether the instance is ready or not", body = ReadyBody)))]
 pub async fn health(
     State(readiness): State<Arc<Readiness>>,
     State(job_status): State<JobStatus>,

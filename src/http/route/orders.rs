@@ -15,7 +15,6 @@ use shop_domain::OrderId;
 use shop_domain::order::Step;
 use web::body::{Integer, OptionalJsonBody};
 use web::detached;
-use web::document::TryAgain;
 use web::extract::{Buyer, OrderPath, QueryPairs};
 use web::order_body::{OrderBody, StepBody};
 use web::paging::Page;
@@ -39,7 +38,6 @@ pub struct OrdersBody {
 pub struct ExtensionBody {
     /// How much longer the unpaid order keeps its units; at most, and if it is left out, as long as each of the
     /// items allows.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     seconds: Integer,
 }
@@ -48,10 +46,7 @@ pub struct ExtensionBody {
 #[utoipa::path(get, path = "/api/orders", tag = "buyer", params(
     ("limit" = Option<u32>, Query, description = "Orders of a page", minimum = 1, maximum = 200),
     ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
-), responses(
-    (status = 200, description = "A page, newest first", body = OrdersBody),
-    (status = "4XX", description = "Not signed in, or a bad parameter"), TryAgain,
-))]
+), responses((status = 200, description = "A page, newest first", body = OrdersBody)))]
 pub async fn list(
     State(orders): State<Orders>,
     buyer: Buyer,
@@ -66,10 +61,8 @@ pub async fn list(
 }
 
 /// Find an order.
-#[utoipa::path(get, path = "/api/orders/{id}", tag = "buyer", params(OrderPath), responses(
-    (status = 200, description = "The order", body = OrderBody),
-    (status = "4XX", description = "Not signed in, or no such order of yours"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/orders/{id}", tag = "buyer", params(OrderPath),
+    responses((status = 200, description = "The order", body = OrderBody)))]
 pub async fn find(
     State(orders): State<Orders>,
     State(PaidElsewhere(elsewhere)): State<PaidElsewhere>,
@@ -88,8 +81,6 @@ pub async fn find(
 #[utoipa::path(post, path = "/api/orders/{id}/cancellation", tag = "buyer", params(OrderPath),
     request_body(content = Option<StepBody>, description = "May be left out"), responses(
     (status = 200, description = "The cancelled order; a repeated cancellation has no further effect", body = OrderBody),
-    (status = "4XX", description = "Nothing changed"),
-    (status = "5XX", description = "Send the request again"),
 ))]
 pub async fn cancel(request: ReturnRequest) -> Result<Json<OrderBody>, Problem> {
     return_units(request, Step::Cancel).await
@@ -99,8 +90,6 @@ pub async fn cancel(request: ReturnRequest) -> Result<Json<OrderBody>, Problem> 
 #[utoipa::path(post, path = "/api/orders/{id}/return", tag = "buyer", params(OrderPath),
     request_body(content = Option<StepBody>, description = "May be left out"), responses(
     (status = 200, description = "The order, which is cancelled now; a repeated return has no further effect", body = OrderBody),
-    (status = "4XX", description = "Nothing changed"),
-    (status = "5XX", description = "Send the request again"),
 ))]
 pub async fn give_back(request: ReturnRequest) -> Result<Json<OrderBody>, Problem> {
     return_units(request, Step::Return).await
@@ -110,8 +99,6 @@ pub async fn give_back(request: ReturnRequest) -> Result<Json<OrderBody>, Proble
 #[utoipa::path(post, path = "/api/orders/{id}/extension", tag = "buyer", params(OrderPath),
     request_body(content = Option<ExtensionBody>, description = "May be left out"), responses(
     (status = 200, description = "The order with its new expires_at; a repeated extension has no further effect", body = OrderBody),
-    (status = "4XX", description = "Nothing changed"),
-    (status = "5XX", description = "Send the request again"),
 ))]
 pub async fn extend(
     State(orders): State<Orders>,

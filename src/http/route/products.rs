@@ -15,7 +15,6 @@ use extension::actor_of;
 use shop_domain::product::NewProduct;
 use shop_domain::{Clock, Product};
 use web::body::JsonBody;
-use web::document::TryAgain;
 use web::extract::{Operator, ProductPath};
 use web::problem::Problem;
 
@@ -71,10 +70,8 @@ pub struct ProductWithItemsBody {
 }
 
 /// Find a product with its variants.
-#[utoipa::path(get, path = "/api/products/{id}", tag = "everyone", params(ProductPath), responses(
-    (status = 200, description = "The product", body = ProductWithItemsBody),
-    (status = "4XX", description = "No such product"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/products/{id}", tag = "everyone", params(ProductPath),
+    responses((status = 200, description = "The product", body = ProductWithItemsBody)))]
 pub async fn find(
     State(catalog): State<Catalog>,
     State(clock): State<Clock>,
@@ -88,10 +85,8 @@ pub async fn find(
 }
 
 /// List the products.
-#[utoipa::path(get, path = "/api/admin/products", tag = "operator", responses(
-    (status = 200, description = "The products, newest first", body = ProductsBody),
-    (status = "4XX", description = "Not an operator"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/admin/products", tag = "operator",
+    responses((status = 200, description = "The products, newest first", body = ProductsBody)))]
 pub async fn list(
     State(catalog): State<Catalog>,
     _: Operator,
@@ -102,11 +97,8 @@ pub async fn list(
 
 /// Create a product. `product_id` of an item makes the item one of its variants.
 #[utoipa::path(post, path = "/api/admin/products", tag = "operator",
-    request_body = CreateProductBody, responses(
-    (status = 201, description = "The product", body = ProductBody),
-    (status = "4XX", description = "Not an operator, or an invalid field"),
-    (status = "5XX", description = "Read the list before you try again"),
-))]
+    request_body = CreateProductBody,
+    responses((status = 201, description = "The product", body = ProductBody)))]
 pub async fn create(
     State(catalog): State<Catalog>,
     operator: Operator,

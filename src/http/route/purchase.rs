@@ -36,7 +36,6 @@ const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 #[serde(deny_unknown_fields)]
 pub struct PurchaseBody {
     /// Units, from 1 to 1000 and to the limit of the buyer; 1 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     quantity: Integer,
 }

@@ -45,7 +45,6 @@ pub struct BatchLineBody {
     #[schema(min_items = 1, max_items = 16)]
     lines: Vec<ReservationLineBody>,
     /// As for `POST /api/reservations`.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     hold_seconds: Integer,
 }
@@ -72,8 +71,6 @@ pub struct BatchAnswerBody {
 #[utoipa::path(post, path = "/api/reservations/batch", tag = "shop",
     request_body(content = BatchLineBody, content_type = "application/x-ndjson", description = "1 to 256 lines, each a JSON object"), responses(
     (status = 200, description = "A line for each line of the request, each a JSON object", body = BatchAnswerBody, content_type = "application/x-ndjson"),
-    (status = "4XX", description = "No token of a shop, or no lines; nothing changed"),
-    (status = "5XX", description = "Nothing changed, try again"),
 ))]
 pub async fn reserve_each(
     State(purchases): State<Purchases>,

@@ -27,7 +27,6 @@ pub struct ReservationBody {
     pub(super) lines: Vec<ReservationLineBody>,
     /// How long the unpaid order keeps its units; at most, and if it is left out, as long as each of the items
     /// allows.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     pub(super) hold_seconds: Integer,
 }
@@ -36,10 +35,10 @@ pub struct ReservationBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationLineBody {
+    #[serde(deserialize_with = "Integer::deserialize")]
     #[schema(value_type = i64, minimum = 1)]
     item_id: Integer,
     /// Units, from 1 to 1000 and to the limit of the buyer; 1 if it is left out.
-    #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     quantity: Integer,
     /// For an item with a waiting room: the ticket of `POST /api/items/{id}/ticket`.

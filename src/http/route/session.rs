@@ -18,7 +18,6 @@ use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider};
 use shop_domain::Clock;
 use web::address::{ClientAddress, rate_limit_key};
 use web::body::JsonBody;
-use web::document::TryAgain;
 use web::extract::{AccountHolder, SameSite, TokenHolder};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;
@@ -121,10 +120,8 @@ pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 }
 
 /// Sign in, with a password or with a token of the identity provider.
-#[utoipa::path(post, path = "/api/session", tag = "everyone", request_body = SignInBody, responses(
-    (status = 200, description = "A token, also as an HttpOnly cookie", body = SessionBody),
-    (status = "4XX", description = "Wrong name or password, or too many attempts"), TryAgain,
-))]
+#[utoipa::path(post, path = "/api/session", tag = "everyone", request_body = SignInBody,
+    responses((status = 200, description = "A token, also as an HttpOnly cookie", body = SessionBody)))]
 #[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn create(
     State(accounts): State<Accounts>,
@@ -170,10 +167,8 @@ pub struct WhoBody {
 }
 
 /// Say whose session it is.
-#[utoipa::path(get, path = "/api/session", tag = "buyer", responses(
-    (status = 200, description = "The user", body = WhoBody),
-    (status = "4XX", description = "Not signed in"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/session", tag = "buyer",
+    responses((status = 200, description = "The user", body = WhoBody)))]
 pub async fn find(
     State(accounts): State<Accounts>,
     holder: AccountHolder,
@@ -193,10 +188,8 @@ fn answer(session: Session, clock: &Clock, cookie: SessionCookie) -> Response {
 }
 
 /// Sign out: the token becomes invalid, of a user or of a shop, on other instances after two seconds at most.
-#[utoipa::path(delete, path = "/api/session", tag = "buyer", responses(
-    (status = 204, description = "Signed out"),
-    (status = "4XX", description = "Not signed in"), TryAgain,
-))]
+#[utoipa::path(delete, path = "/api/session", tag = "buyer",
+    responses((status = 204, description = "Signed out")))]
 pub async fn end(
     State(accounts): State<Accounts>,
     State(cookie): State<SessionCookie>,
@@ -208,10 +201,8 @@ pub async fn end(
 
 /// Sign out everywhere: all tokens of the user become invalid, on other instances after two seconds
 /// at most.
-#[utoipa::path(delete, path = "/api/sessions", tag = "buyer", responses(
-    (status = 204, description = "Signed out everywhere"),
-    (status = "4XX", description = "Not signed in"), TryAgain,
-))]
+#[utoipa::path(delete, path = "/api/sessions", tag = "buyer",
+    responses((status = 204, description = "Signed out everywhere")))]
 pub async fn end_all(
     State(accounts): State<Accounts>,
     State(cookie): State<SessionCookie>,
@@ -239,10 +230,8 @@ pub struct PasswordBody {
 }
 
 /// Change the password: all sessions of the user end, and a new one begins.
-#[utoipa::path(put, path = "/api/session/password", tag = "buyer", request_body = PasswordBody, responses(
-    (status = 200, description = "A new token, also as an HttpOnly cookie", body = SessionBody),
-    (status = "4XX", description = "Wrong or unacceptable password, or too many attempts"), TryAgain,
-))]
+#[utoipa::path(put, path = "/api/session/password", tag = "buyer", request_body = PasswordBody,
+    responses((status = 200, description = "A new token, also as an HttpOnly cookie", body = SessionBody)))]
 pub async fn change_password(
     State(accounts): State<Accounts>,
     State(clock): State<Clock>,

@@ -11,7 +11,6 @@ use crate::purchase::Purchases;
 use crate::purchase::waiting_room::{Basis, Challenge, QueueStatus, Shown, Wait};
 use shop_domain::Clock;
 use web::body::OptionalJsonBody;
-use web::document::TryAgain;
 use web::extract::{Buyer, ItemPath};
 use web::problem::Problem;
 
@@ -113,10 +112,8 @@ impl StandingBody {
 /// Join or poll the queue of an item. The first call takes a place, and later calls answer its
 /// position; at the front of the queue, when the sale is open, the answer is a ticket.
 #[utoipa::path(post, path = "/api/items/{id}/ticket", tag = "buyer", params(ItemPath),
-    request_body(content = Option<LineBody>, description = "May be left out"), responses(
-    (status = 200, description = "The place in the queue, or the ticket", body = StandingBody),
-    (status = "4XX", description = "No waiting room, no proof of work, or the place of another buyer"), TryAgain,
-))]
+    request_body(content = Option<LineBody>, description = "May be left out"),
+    responses((status = 200, description = "The place in the queue, or the ticket", body = StandingBody)))]
 pub async fn create(
     State(purchases): State<Purchases>,
     State(clock): State<Clock>,
@@ -131,11 +128,8 @@ pub async fn create(
 
 /// Leave the queue of an item, and return all your tickets: the next buyer is admitted. A repetition has no
 /// further effect.
-#[utoipa::path(delete, path = "/api/items/{id}/ticket", tag = "buyer", params(ItemPath), responses(
-    (status = 204, description = "You are not in the queue"),
-    (status = "4XX", description = "No waiting room, or not signed in"),
-    (status = "5XX", description = "Send the request again"),
-))]
+#[utoipa::path(delete, path = "/api/items/{id}/ticket", tag = "buyer", params(ItemPath),
+    responses((status = 204, description = "You are not in the queue")))]
 pub async fn leave(
     State(purchases): State<Purchases>,
     buyer: Buyer,

@@ -17,7 +17,6 @@ use extension::actor_of;
 use extension::ports::IdentityProvider;
 use web::address::{ClientAddress, rate_limit_key};
 use web::body::JsonBody;
-use web::document::TryAgain;
 use web::extract::{AccountHolder, Operator, SameSite, UserPath};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;
@@ -31,10 +30,8 @@ pub struct UserBody {
 }
 
 /// Sign up.
-#[utoipa::path(post, path = "/api/users", tag = "everyone", request_body = CredentialsBody, responses(
-    (status = 201, description = "The new account", body = UserBody),
-    (status = "4XX", description = "The user name is taken, or the user name or the password is invalid"), TryAgain,
-))]
+#[utoipa::path(post, path = "/api/users", tag = "everyone", request_body = CredentialsBody,
+    responses((status = 201, description = "The new account", body = UserBody)))]
 pub async fn create(
     State(accounts): State<Accounts>,
     _: AddressRateLimit,
@@ -63,10 +60,8 @@ pub struct DeleteAccountBody {
 
 /// Delete the account: its name, its password and its sessions go, waiting lists are left, and entries of open draws are
 /// taken back. Orders stay without a name.
-#[utoipa::path(delete, path = "/api/users/me", tag = "buyer", request_body = DeleteAccountBody, responses(
-    (status = 204, description = "Deleted; every token of the account is invalid"),
-    (status = "4XX", description = "Wrong password or token, or an order is open"), TryAgain,
-))]
+#[utoipa::path(delete, path = "/api/users/me", tag = "buyer", request_body = DeleteAccountBody,
+    responses((status = 204, description = "Deleted; every token of the account is invalid")))]
 #[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn delete(
     State(accounts): State<Accounts>,
@@ -106,10 +101,8 @@ pub async fn delete(
 }
 
 /// Delete the account of a person who has asked for it: as an admin. A user without an account changes nothing.
-#[utoipa::path(delete, path = "/api/admin/users/{id}", tag = "operator", params(UserPath), responses(
-    (status = 204, description = "Deleted; every token of the account is invalid"),
-    (status = "4XX", description = "Not an admin, an order is open, or the account may run sales"), TryAgain,
-))]
+#[utoipa::path(delete, path = "/api/admin/users/{id}", tag = "operator", params(UserPath),
+    responses((status = 204, description = "Deleted; every token of the account is invalid")))]
 pub async fn erase(
     State(accounts): State<Accounts>,
     State(lists): State<WaitingLists>,

@@ -15,7 +15,6 @@ use lifecycle::Lifecycle;
 use shop_domain::{Clock, ItemId, Quantity};
 use web::body::OptionalJsonBody;
 use web::detached;
-use web::document::TryAgain;
 use web::extract::{Buyer, IdempotencyKey, ItemPath};
 use web::order_body::{OrderBody, StepBody};
 use web::problem::Problem;
@@ -45,7 +44,6 @@ pub struct PlaceBody {
 
 impl PlaceBody {
     /// The standing of a buyer; `None` when the buyer never waited.
-    #[must_use]
     pub fn new(item: ItemId, standing: Option<LinePosition>, now: OffsetDateTime) -> Self {
         let waiting = standing.as_ref().filter(|seen| seen.place.status.as_str() == "waiting");
         let ahead = waiting.map(|standing| standing.ahead);
@@ -66,11 +64,8 @@ impl PlaceBody {
 /// Wait for a unit of a sold-out item. Who joined first is offered the next unit that comes back. A
 /// repetition answers the place that you have.
 #[utoipa::path(post, path = "/api/items/{id}/waiting", tag = "buyer", params(ItemPath),
-    request_body(content = Option<StepBody>, description = "May be left out"), responses(
-    (status = 200, description = "Your place", body = PlaceBody),
-    (status = "4XX", description = "Nobody can wait, or you have reached the limit"),
-    (status = "5XX", description = "Send the request again"),
-))]
+    request_body(content = Option<StepBody>, description = "May be left out"),
+    responses((status = 200, description = "Your place", body = PlaceBody)))]
 pub async fn join(
     State(lists): State<WaitingLists>,
     State(clock): State<Clock>,
@@ -86,10 +81,8 @@ pub async fn join(
 
 /// Find your place in the waiting list of an item. Changes are sent as events `waiting` of
 /// `GET /api/orders/events`.
-#[utoipa::path(get, path = "/api/items/{id}/waiting", tag = "buyer", params(ItemPath), responses(
-    (status = 200, description = "Your place, or what became of it", body = PlaceBody),
-    (status = "4XX", description = "Not signed in"), TryAgain,
-))]
+#[utoipa::path(get, path = "/api/items/{id}/waiting", tag = "buyer", params(ItemPath),
+    responses((status = 200, description = "Your place, or what became of it", body = PlaceBody)))]
 pub async fn find(
     State(lists): State<WaitingLists>,
     State(clock): State<Clock>,
@@ -101,11 +94,8 @@ pub async fn find(
 }
 
 /// Leave the waiting list of an item, or decline its offer. A repetition has no further effect.
-#[utoipa::path(delete, path = "/api/items/{id}/waiting", tag = "buyer", params(ItemPath), responses(
-    (status = 204, description = "You do not wait"),
-    (status = "4XX", description = "Not signed in"),
-    (status = "5XX", description = "Send the request again"),
-))]
+#[utoipa::path(delete, path = "/api/items/{id}/waiting", tag = "buyer", params(ItemPath),
+    responses((status = 204, description = "You do not wait")))]
 pub async fn leave(
     State(lists): State<WaitingLists>,
     State(purchases): State<Purchases>,
@@ -125,11 +115,8 @@ pub async fn leave(
 #[utoipa::path(post, path = "/api/items/{id}/waiting/purchase", tag = "buyer", params(
     ItemPath,
     ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
-), request_body(content = Option<StepBody>, description = "May be left out"), responses(
-    (status = 201, description = "Sold; the order is durable", body = OrderBody),
-    (status = "4XX", description = "Nothing changed"),
-    (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, send the request again with the same key"),
-))]
+), request_body(content = Option<StepBody>, description = "May be left out"),
+    responses((status = 201, description = "Sold; the order is durable", body = OrderBody)))]
 pub async fn accept(
     State(purchases): State<Purchases>,
     request_trace: RequestTrace,

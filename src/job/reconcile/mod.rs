@@ -107,7 +107,6 @@ impl AwayServers {
 
 impl Reconcile {
     /// Compares `counters`, and the buckets beside them, with the ledger.
-    #[must_use]
     pub fn new(pool: Database, counters: Counters, metrics: Metrics) -> Self {
         let buckets = Buckets::beside(&counters);
         let walks = Mutex::new([
@@ -122,7 +121,6 @@ impl Reconcile {
     }
 
     /// Sets the number of items that one run inspects.
-    #[must_use]
     pub fn with_bounds(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
     }

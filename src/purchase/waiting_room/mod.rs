@@ -108,7 +108,6 @@ const NO_REDIS: Denied = Denied::Unavailable(Unavailable::Dependency(Dependency:
 
 impl WaitingRoom {
     /// Makes the waiting rooms. The first of `secrets` signs; a signature by any of them is accepted.
-    #[must_use]
     pub fn new(parts: WaitingRoomParts, secrets: &[&str]) -> Self {
         let tickets = Tickets::new(secrets);
         let proofs = Proofs::new(&tickets);

@@ -51,7 +51,6 @@ pub struct Tickets {
 
 impl Tickets {
     /// Makes the keys of `secrets`: the first signs, and a signature by any of them is accepted.
-    #[must_use]
     pub fn new(secrets: &[&str]) -> Self {
         let key = |secret: &&str| {
             Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length")

@@ -12,7 +12,6 @@ const TOKEN_LIFE: time::Duration = time::Duration::DAY;
 
 impl Tickets {
     /// Signs the queue token of a buyer with this number. It is valid for a day from `since` on.
-    #[must_use]
     pub fn position(
         &self,
         (item, buyer): (ItemId, UserId),
@@ -44,7 +43,6 @@ impl Tickets {
     }
 
     /// The ticket of a buyer who is admitted until `ends_ms`.
-    #[must_use]
     pub fn admitted(&self, item: ItemId, buyer: UserId, ends_ms: i64) -> QueueStatus {
         let expires_us = ends_ms.saturating_mul(1_000);
         let ticket =

@@ -33,7 +33,6 @@ row! {
 
 impl DrawRow {
     /// What its proof shows, in the word of the API.
-    #[must_use]
     pub fn proof(&self) -> &'static str {
         match self.beacon {
             _ if self.shop_key.is_none() => "none",
@@ -67,7 +66,6 @@ from_row!(DrawEntry {
 
 impl DrawEntry {
     /// Returns whether it is drawn with friends, or waits for them.
-    #[must_use]
     pub fn is_in_party(&self) -> bool {
         self.party != self.entry
     }

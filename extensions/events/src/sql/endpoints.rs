@@ -20,30 +20,40 @@ use shop_domain::{EndpointId, LedgerError, from_row};
 const COLUMNS: &str = Endpoint::COLUMNS;
 
 /// An endpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = EndpointBody)]
 pub struct Endpoint {
-    pub id: EndpointId,
+    pub id: i64,
     /// The address.
     pub target: String,
     /// The secret that signs messages.
+    #[serde(skip)]
     pub secret: String,
-    /// Which events it gets; `None` if another build has stored a filter that is not understood here.
+    /// Which events it gets; `null` if another build has stored a filter that is not understood here.
     pub filter: Option<Filter>,
     /// Whether events are delivered.
     pub enabled: bool,
-    /// The last position that was delivered or set aside.
+    /// The last position of the log that was delivered or set aside.
     pub delivered: i64,
+    /// The last position of the log.
+    #[serde(rename = "last")]
+    pub last_position: i64,
     /// Failed tries since the last success.
     pub failures: u32,
     /// Those of them in which the receiver refused the next event.
+    #[serde(skip)]
     pub refusals: u32,
     /// The last failure since the last success.
     pub last_error: Option<String>,
     /// The time before which no try is made.
+    #[serde(with = "time::serde::rfc3339")]
     pub next_try_at: OffsetDateTime,
     /// The time of the last success.
+    #[serde(with = "time::serde::rfc3339::option")]
     pub delivered_at: Option<OffsetDateTime>,
-    /// The time at which it was created.
+    /// Events that were set aside.
+    pub dead_letters: i64,
+    #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
 }
 
@@ -234,17 +244,11 @@ pub async fn dead_letters(
     .await
 }
 
-/// Counts the dead letters of an endpoint.
-pub async fn count_dead_letters(pool: &Database, id: EndpointId) -> sqlx::Result<i64> {
-    sqlx::query_scalar("SELECT COUNT(*) FROM event_dead_letters WHERE endpoint_id = ?")
-        .bind(id.get())
-        .one(pool)
-        .await
-}
-
 from_row!(Endpoint {
     id, target, secret as Text, enabled, delivered, failures, refusals, last_error, next_try_at,
     delivered_at, created_at, filter as Option<String> => |stored| Filter::read(stored.as_deref()),
+    last_position = "(SELECT last_position FROM event_relay WHERE event_relay.id = 1)",
+    dead_letters = "(SELECT COUNT(*) FROM event_dead_letters WHERE endpoint_id = event_endpoints.id)",
 });
 
 from_row!(DeadLetter { position, reason, created_at });

@@ -20,7 +20,6 @@ const NO_TABLES: [(&[u8], &str); 5] = [
 ];
 
 /// The encoding with this name, such as `gbk` or `windows-1252`, if there is one.
-#[must_use]
 pub fn charset_named(name: &str) -> Option<&'static Encoding> {
     Encoding::for_label_no_replacement(name.trim().as_bytes())
 }

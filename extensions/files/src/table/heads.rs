@@ -3,31 +3,8 @@
 use super::columns::{self, Column};
 use super::values::trimmed;
 
-/// Names of other shops' exports, and the column that has what they have.
-const ELSEWHERE: [(&str, &str); 22] = [
-    ("title", "name"),
-    ("product", "name"),
-    ("product_name", "name"),
-    ("body_html", "description"),
-    ("short_description", "description"),
-    ("image", "image_url"),
-    ("images", "image_url"),
-    ("image_src", "image_url"),
-    ("price", "price_cents"),
-    ("variant_price", "price_cents"),
-    ("regular_price", "price_cents"),
-    ("sale_price", "price_cents"),
-    ("qty", "stock"),
-    ("quantity", "stock"),
-    ("stock_quantity", "stock"),
-    ("variant_inventory_qty", "stock"),
-    ("start_date", "starts_at"),
-    ("date_sale_price_starts", "starts_at"),
-    ("special_price_from_date", "starts_at"),
-    ("end_date", "ends_at"),
-    ("date_sale_price_ends", "ends_at"),
-    ("special_price_to_date", "ends_at"),
-];
+/// Names of columns in other shops' exports, and our column that has what they have, one pair a line.
+const OTHER_NAMES: &str = include_str!("other_names.txt");
 /// The column of our own exports that says what a row is.
 const RECORD: &str = "record";
 /// The columns that only our own exports have, and that say nothing of a new sale.
@@ -73,8 +50,7 @@ pub(super) fn names_field(cell: &str) -> bool {
 /// Its faults.
 pub(super) fn heads(cells: &[String]) -> Result<Vec<Head>, Vec<HeadFault>> {
     let names: Vec<String> = cells.iter().map(|cell| plain_name(trimmed(cell))).collect();
-    let is_elsewhere = |name: &String| ELSEWHERE.iter().any(|(theirs, _)| theirs == name);
-    if !names.iter().any(|name| columns::named(name).is_some() || is_elsewhere(name)) {
+    if !names.iter().any(|name| columns::named(name).is_some() || ours_of(name).is_some()) {
         let read: String = cells.join(",").chars().take(columns::READ_LENGTH_MAX).collect();
         let detail = format!(
             "None of these is the name of a column: {read:?}. Delete what stands above the names; name, price_cents, \
@@ -129,13 +105,19 @@ fn head_named(name: &str, is_export: bool) -> Option<Head> {
     columns::named(name).map(Head::Field)
 }
 
+/// Our column that has what another shop's column of this name has.
+fn ours_of(theirs: &str) -> Option<&'static str> {
+    let mut pairs = OTHER_NAMES.lines().filter_map(|line| line.split_once(' '));
+    pairs.find(|(name, _)| *name == theirs).map(|(_, ours)| ours)
+}
+
 /// The sentence about a column that there is not.
 fn unknown(name: &str) -> String {
-    match ELSEWHERE.iter().find(|(theirs, _)| *theirs == name) {
-        Some((_, "price_cents")) => {
+    match ours_of(name) {
+        Some("price_cents") => {
             "Call this column price_cents, and write 4900 for 49.00 USD.".to_owned()
         }
-        Some((_, ours)) => format!("Call this column {ours}."),
+        Some(ours) => format!("Call this column {ours}."),
         None => format!("No such column: delete it. The columns are {}.", columns::list()),
     }
 }

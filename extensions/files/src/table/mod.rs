@@ -83,7 +83,6 @@ impl Table {
 }
 
 /// Reads a table in a charset, if the sender names one. Sales without a currency have that of the shop.
-#[must_use]
 pub fn read_table(
     bytes: &[u8],
     charset: Option<&'static Encoding>,
