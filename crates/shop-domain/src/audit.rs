@@ -28,7 +28,7 @@ pub struct Facts {
     /// The movements of stock, added up.
     pub movements_sum: i64,
     /// What was looked for against an invariant, and how often it was found.
-    pub counted: Vec<Counted>,
+    pub counted: Vec<FaultCount>,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -40,7 +40,7 @@ pub struct Facts {
 }
 
 /// The name of an invariant, what breaks it, and how often that was found.
-pub type Counted = (&'static str, &'static str, i64);
+pub type FaultCount = (&'static str, &'static str, i64);
 
 /// One invariant and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +130,8 @@ pub fn verify(facts: Facts) -> Report {
 type Judged = (Option<bool>, String);
 
 fn counted(f: &Facts, invariant: &str) -> Judged {
-    let counted: Vec<&Counted> = f.counted.iter().filter(|(name, ..)| *name == invariant).collect();
+    let counted: Vec<&FaultCount> =
+        f.counted.iter().filter(|(name, ..)| *name == invariant).collect();
     if counted.is_empty() {
         return (None, "nothing to judge".to_owned());
     }

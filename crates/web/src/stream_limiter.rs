@@ -26,9 +26,9 @@ pub struct StreamLimits {
     pub each_address: usize,
 }
 
-/// Of what a stream is one.
+/// A group of streams that has a limit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Counted {
+pub enum StreamGroup {
     All,
     /// Without a session.
     Strangers,
@@ -43,14 +43,14 @@ pub enum Counted {
 #[derive(Clone)]
 pub struct StreamLimiter {
     limits: StreamLimits,
-    open: Arc<Mutex<HashMap<Counted, usize>>>,
+    open: Arc<Mutex<HashMap<StreamGroup, usize>>>,
     metrics: Metrics,
 }
 
 /// The permit of one open stream; dropping it gives the permit back.
 pub struct StreamPermit {
     limiter: StreamLimiter,
-    counted: Vec<Counted>,
+    counted: Vec<StreamGroup>,
 }
 
 impl StreamLimiter {
@@ -62,20 +62,21 @@ impl StreamLimiter {
     /// Counts a stream of a client with or without a session, at an address that may not be counted.
     ///
     /// # Errors
-    /// Of what there are too many.
+    /// The group that is full.
     pub(crate) fn take(
         &self,
         user: Option<UserId>,
         address: Option<IpAddr>,
-    ) -> Result<StreamPermit, Counted> {
-        let kind = user.map_or(Counted::Strangers, Counted::User);
-        let mut counted = vec![Counted::All, kind];
+    ) -> Result<StreamPermit, StreamGroup> {
+        let kind = user.map_or(StreamGroup::Strangers, StreamGroup::User);
+        let mut counted = vec![StreamGroup::All, kind];
         counted.extend(address.map(|at| match user {
-            Some(_) => Counted::AddressOfUsers(at),
-            None => Counted::Address(at),
+            Some(_) => StreamGroup::AddressOfUsers(at),
+            None => StreamGroup::Address(at),
         }));
         let mut open = self.open();
-        let is_full = |of: &&Counted| open.get(*of).is_some_and(|count| *count >= self.most(**of));
+        let is_full =
+            |of: &&StreamGroup| open.get(*of).is_some_and(|count| *count >= self.most(**of));
         if let Some(full) = counted.iter().find(is_full) {
             return Err(*full);
         }
@@ -86,17 +87,19 @@ impl StreamLimiter {
         Ok(StreamPermit { limiter: self.clone(), counted })
     }
 
-    fn most(&self, of: Counted) -> usize {
+    fn most(&self, of: StreamGroup) -> usize {
         match of {
-            Counted::All => self.limits.all,
-            Counted::Strangers => self.limits.strangers,
-            Counted::User(_) => self.limits.each_user,
-            Counted::AddressOfUsers(_) => self.limits.each_address.saturating_mul(SIGNED_IN_FACTOR),
-            Counted::Address(_) => self.limits.each_address,
+            StreamGroup::All => self.limits.all,
+            StreamGroup::Strangers => self.limits.strangers,
+            StreamGroup::User(_) => self.limits.each_user,
+            StreamGroup::AddressOfUsers(_) => {
+                self.limits.each_address.saturating_mul(SIGNED_IN_FACTOR)
+            }
+            StreamGroup::Address(_) => self.limits.each_address,
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Counted, usize>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<StreamGroup, usize>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +139,7 @@ mod tests {
         let taken: Vec<_> = (1..=most).map(|id| limiter.take(user(id), Some(here)).ok()).collect();
         assert!(taken.iter().all(Option::is_some));
         let more = limiter.take(user(most + 1), Some(here)).err();
-        assert_eq!(more, Some(Counted::AddressOfUsers(here)));
+        assert_eq!(more, Some(StreamGroup::AddressOfUsers(here)));
         let elsewhere = limiter.take(user(most + 1), Some(elsewhere));
         let stranger = limiter.take(None, Some(here));
         assert!(elsewhere.is_ok() && stranger.is_ok());

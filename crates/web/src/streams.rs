@@ -22,7 +22,7 @@ use crate::problem::Problem;
 use crate::problems;
 use crate::rates::Rates;
 use crate::session::Authenticator;
-use crate::stream_limiter::{Counted, StreamLimiter, StreamPermit};
+use crate::stream_limiter::{StreamGroup, StreamLimiter, StreamPermit};
 use crate::token::Claims;
 use lifecycle::Lifecycle;
 use shop_domain::UserId;
@@ -63,7 +63,7 @@ impl Streams {
     pub fn open(&self, user: Option<UserId>, address: IpAddr) -> Result<StreamPermit, Problem> {
         let counted = self.rates.key(address);
         self.limiter.take(user, counted).map_err(|full| match full {
-            Counted::All | Counted::Strangers => {
+            StreamGroup::All | StreamGroup::Strangers => {
                 let detail = "Too many event streams are open; poll the item or the order instead.";
                 problems::OVERLOADED.detail(detail).retry_after(5)
             }

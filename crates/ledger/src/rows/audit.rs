@@ -15,7 +15,7 @@ use super::tables::TABLES;
 use mysql_connection::limits::{LONG_READ_MAX, ended_by_server};
 use mysql_connection::statement::in_list;
 use mysql_connection::{Database, begin_on, session, within};
-use shop_domain::audit::{Counted, Facts};
+use shop_domain::audit::{Facts, FaultCount};
 use shop_domain::{ItemId, OrderId};
 
 /// Recent sales that are read by one statement.
@@ -95,7 +95,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
 
     let limits = [id.get(), limit.into()];
     let open = count(connection, OFFERS_OPEN, &[id.get()]).await?;
-    let mut counted: Vec<Counted> = vec![
+    let mut counted: Vec<FaultCount> = vec![
         ("I2", "buyers over the limit", count(connection, BUYERS_OVER_LIMIT, &limits).await?),
         ("I6", "orders below a fence accepted before", fences_fallen(connection, id).await?),
         (

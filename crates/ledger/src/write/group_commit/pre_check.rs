@@ -7,7 +7,7 @@ use std::time::Instant;
 use sqlx::MySqlConnection;
 
 use super::batch_orders::{lines_at, orders_of};
-use super::statements::{Counted, available, bought_in_groups, bought_so_far};
+use super::statements::{BuyerCount, available, bought_in_groups, bought_so_far};
 use crate::rows::order::orders;
 use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{ItemId, LimitGroupId, Order, Outcome, Purchase, Refusal, UserId};
@@ -61,7 +61,7 @@ pub(super) async fn choose(
 
 /// What committed rows say of the buyers and the items of a batch.
 struct CommittedRows {
-    bought: HashMap<(ItemId, UserId), Counted>,
+    bought: HashMap<(ItemId, UserId), BuyerCount>,
     in_group: HashMap<(LimitGroupId, UserId), i64>,
     /// Units left of each item that exists.
     available: HashMap<ItemId, i64>,

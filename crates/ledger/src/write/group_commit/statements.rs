@@ -15,7 +15,7 @@ use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Purchase, UserId};
 
 /// What the ledger has counted of a buyer and an item.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counted {
+pub(super) struct BuyerCount {
     pub(super) bought: i64,
     /// Holds that expired unpaid.
     pub(super) expired: i64,
@@ -25,7 +25,7 @@ pub(super) struct Counted {
 pub(super) async fn bought_so_far(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
-) -> sqlx::Result<HashMap<(ItemId, UserId), Counted>> {
+) -> sqlx::Result<HashMap<(ItemId, UserId), BuyerCount>> {
     let mut bought = HashMap::new();
     let guarded: Vec<&Purchase> = purchases.iter().filter(|one| is_guarded(one)).collect();
     for chunk in powers_of_two(&guarded) {
@@ -38,7 +38,7 @@ pub(super) async fn bought_so_far(
         let rows: Vec<(ItemId, UserId, i32, i32)> =
             select.build_query_as().fetch_all(&mut *connection).await?;
         bought.extend(rows.into_iter().map(|(item, buyer, units, expired)| {
-            ((item, buyer), Counted { bought: units.into(), expired: expired.into() })
+            ((item, buyer), BuyerCount { bought: units.into(), expired: expired.into() })
         }));
     }
     Ok(bought)

@@ -7,7 +7,7 @@ use crate::sql::{Database, MySqlConnection, Result, begin};
 use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Purchase, UserId};
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counted {
+pub(super) struct BuyerCount {
     pub(super) bought: i64,
     pub(super) expired: i64,
 }
@@ -15,11 +15,11 @@ pub(super) struct Counted {
 pub(super) async fn bought_so_far(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
-) -> Result<HashMap<(ItemId, UserId), Counted>> {
+) -> Result<HashMap<(ItemId, UserId), BuyerCount>> {
     connection.server.send().await?;
     let bought = purchases.iter().map(|one| {
         let bought = connection.server.book.units(&Row::limit(one), &[]);
-        ((one.item.id, one.buyer), Counted { bought, expired: 0 })
+        ((one.item.id, one.buyer), BuyerCount { bought, expired: 0 })
     });
     Ok(bought.collect())
 }
