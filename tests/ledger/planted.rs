@@ -31,9 +31,8 @@ const ALL: &[Planted] = &[
     (&["UPDATE fences SET fence = 1 WHERE item_id = :item"], "", "I6"),
     // As a statement writes that knows no sequence of fences.
     (
-        &["UPDATE orders SET fence_backend = NULL, fence_sequence = DEFAULT(fence_sequence) \
-             WHERE item_id = :item"],
-        "",
+        &["UPDATE orders SET fence_sequence = DEFAULT(fence_sequence) WHERE item_id = :item"],
+        "I6",
         "I6",
     ),
     (&["DELETE FROM orders WHERE item_id = :item LIMIT 1"], "I4 I8", "I1 I4"),

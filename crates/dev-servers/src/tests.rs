@@ -121,6 +121,26 @@ async fn nobody_logs_in_without_the_password() {
 }
 
 #[tokio::test]
+async fn a_server_can_be_frozen_and_killed() {
+    let redis = RedisServer::start(RedisOptions::temporary()).await.unwrap();
+    assert!(redis.pause());
+    let url = redis.url();
+    let frozen = redis_command(&url, &["GET", "x"]);
+    assert!(tokio::time::timeout(Duration::from_millis(300), frozen).await.is_err());
+    assert!(redis.resume());
+    redis.kill().await;
+    assert!(!runs(redis.pid()));
+    assert!(!redis.pause(), "an ended server cannot be paused");
+    let ended = redis.ended().await.to_string();
+    assert!(ended.contains("ended (exit status: 137)"), "{ended}");
+
+    let frozen = RedisServer::start(RedisOptions::temporary()).await.unwrap();
+    assert!(frozen.pause());
+    frozen.stop().await;
+    assert!(!runs(frozen.pid()), "a frozen server can be stopped all the same");
+}
+
+#[tokio::test]
 async fn a_killed_maker_takes_its_servers_along() {
     let home = directory();
     let mut maker = Command::new(std::env::current_exe().unwrap())

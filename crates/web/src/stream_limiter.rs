@@ -146,4 +146,17 @@ mod tests {
         drop((taken, elsewhere, stranger));
         assert!(limiter.open().is_empty());
     }
+
+    #[test]
+    fn strangers_and_all_together_have_a_limit() {
+        let limits = StreamLimits { all: 2, strangers: 1, each_user: 2, each_address: 2 };
+        let limiter = StreamLimiter::new(limits, Metrics::new());
+        let user = |id| Watcher::User(UserId::new(id).expect("positive"), None);
+        let stranger = limiter.take(Watcher::Stranger(None));
+        let refused = limiter.take(Watcher::Stranger(None)).err();
+        assert_eq!(refused, Some(TooManyStreams::InTotal));
+        let buyer = limiter.take(user(1));
+        assert!(stranger.is_ok() && buyer.is_ok(), "the rest is kept for buyers");
+        assert_eq!(limiter.take(user(2)).err(), Some(TooManyStreams::InTotal));
+    }
 }
