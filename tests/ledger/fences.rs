@@ -8,13 +8,6 @@ use tokio::process::Command;
 use crate::process::program::{PROGRAM, loadtest};
 use crate::support::prelude::*;
 
-/// The counters and sequences of the item's orders, each with the number of fences.
-async fn recorded(shop: &Shop, item: i64) -> Vec<(Option<String>, Option<u64>, i64)> {
-    let query = "SELECT fence_backend, fence_sequence, COUNT(fence) FROM orders WHERE item_id = ? \
-                 GROUP BY fence_backend, fence_sequence ORDER BY fence_backend, fence_sequence";
-    sqlx::query_as(query).bind(item).fetch_all(&shop.pool).await.expect("read")
-}
-
 /// The load test reads with statements of its own. A trigger turns the order of the fences round.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_load_test_names_stale_writes() {
