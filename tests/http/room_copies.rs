@@ -95,7 +95,8 @@ async fn a_queue_token_brings_the_number_back_when_redis_has_lost_it() {
     for id in 2..=9 {
         places.push(place(&stand(&one.buyer(id), sold, json!({})).await).to_owned());
     }
-    go_back(&shop, &room_keys(&shop, sold), &vec![None; PARTS.len()]).await;
+    let keys = room_keys(&shop, sold);
+    go_back(&shop, &keys, &vec![None; keys.len()]).await;
     // Rooms are told apart by the second in which they began.
     let second = redis_time(&shop).await as u64;
     until("the next second", || redis_time(&shop), |now| *now as u64 > second).await;

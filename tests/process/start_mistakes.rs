@@ -271,7 +271,7 @@ async fn the_variables_of_others_stop_nothing() {
     let variables = "SERVICE_HOST=10.96.12.7 SERVICE_PORT=80 SERVICE_PORT_HTTP=80 PORT=tcp://10.96.12.7:80 \
          PORT_80_TCP=tcp://10.96.12.7:80 PORT_80_TCP_ADDR=10.96.12.7 NAME=/web/seckill ENV_PATH=/usr/bin \
          PORT_80_TCP_PROTO=tcp PORT_80_TCP_PORT=80 PORT_53_UDP=udp://10.96.12.7:53 PORT_9_SCTP_ADDR=10.96.12.7 \
-         REDIS_SERVICE_HOST=10.96.12.8 REDIS_PORT=tcp://10.96.12.8:6379 HTTP_SERVICE_PORT_METRICS=9090 \
+         REDIS_SERVICE_HOST=fd00:10:96::c08 REDIS_PORT=tcp://[fd00:10:96::c08]:6379 HTTP_SERVICE_PORT_METRICS=9090 \
          1_NAME=/a/b HTTP_1_PORT_8080_TCP=tcp://172.17.0.2:8080 PORT_8080_TCP_START=tcp://172.17.0.2:8080 \
          PORT_8080_TCP_PORT_END=8090 PORT_8080_TCP_END=tcp://172.17.0.2:8090";
     for (name, value) in variables.split(' ').filter_map(|it| it.split_once('=')) {

@@ -159,4 +159,20 @@ mod tests {
         assert!(stranger.is_ok() && buyer.is_ok(), "the rest is kept for buyers");
         assert_eq!(limiter.take(user(2)).err(), Some(TooManyStreams::InTotal));
     }
+
+    /// Strangers leave a share to buyers, who have no more than there is in all.
+    #[test]
+    fn nobody_has_more_than_there_is_room_for() {
+        let limits = StreamLimits { all: 3, strangers: 1, each_user: 3, each_address: 3 };
+        let limiter = StreamLimiter::new(limits, Metrics::new());
+        let buyer = |id| limiter.take(Watcher::User(UserId::new(id).expect("positive"), None));
+        let stranger = limiter.take(Watcher::Stranger(None));
+        let another = limiter.take(Watcher::Stranger(None));
+        assert_eq!(another.err(), Some(TooManyStreams::InTotal));
+        let buyers = [buyer(1), buyer(2)];
+        assert!(stranger.is_ok() && buyers.iter().all(Result::is_ok));
+        assert_eq!(buyer(3).err(), Some(TooManyStreams::InTotal), "for those signed in, too");
+        drop(stranger);
+        assert!(buyer(3).is_ok(), "a closed stream no longer counts");
+    }
 }
