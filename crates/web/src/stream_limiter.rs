@@ -147,31 +147,17 @@ mod tests {
         assert!(limiter.open().is_empty());
     }
 
-    #[test]
-    fn strangers_and_all_together_have_a_limit() {
-        let limits = StreamLimits { all: 2, strangers: 1, each_user: 2, each_address: 2 };
-        let limiter = StreamLimiter::new(limits, Metrics::new());
-        let user = |id| Watcher::User(UserId::new(id).expect("positive"), None);
-        let stranger = limiter.take(Watcher::Stranger(None));
-        let refused = limiter.take(Watcher::Stranger(None)).err();
-        assert_eq!(refused, Some(TooManyStreams::InTotal));
-        let buyer = limiter.take(user(1));
-        assert!(stranger.is_ok() && buyer.is_ok(), "the rest is kept for buyers");
-        assert_eq!(limiter.take(user(2)).err(), Some(TooManyStreams::InTotal));
-    }
-
     /// Strangers leave a share to buyers, who have no more than there is in all.
     #[test]
     fn nobody_has_more_than_there_is_room_for() {
         let limits = StreamLimits { all: 3, strangers: 1, each_user: 3, each_address: 3 };
         let limiter = StreamLimiter::new(limits, Metrics::new());
-        let buyer = |id| limiter.take(Watcher::User(UserId::new(id).expect("positive"), None));
-        let stranger = limiter.take(Watcher::Stranger(None));
-        let another = limiter.take(Watcher::Stranger(None));
-        assert_eq!(another.err(), Some(TooManyStreams::InTotal));
+        let buyer = |id| limiter.take(user(id), None);
+        let stranger = limiter.take(None, None);
+        assert_eq!(limiter.take(None, None).err(), Some(StreamGroup::Strangers));
         let buyers = [buyer(1), buyer(2)];
         assert!(stranger.is_ok() && buyers.iter().all(Result::is_ok));
-        assert_eq!(buyer(3).err(), Some(TooManyStreams::InTotal), "for those signed in, too");
+        assert_eq!(buyer(3).err(), Some(StreamGroup::All), "for those signed in, too");
         drop(stranger);
         assert!(buyer(3).is_ok(), "a closed stream no longer counts");
     }
