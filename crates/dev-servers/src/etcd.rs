@@ -55,7 +55,6 @@ impl EtcdOptions {
 
     /// A server in a new directory that is removed afterwards, for tests; its binary is
     /// `SECKILL_ETCD` if that is set.
-    #[must_use]
     pub fn temporary() -> Self {
         Self { program: program::named("SECKILL_ETCD"), ..Self::default() }
     }
@@ -111,7 +110,6 @@ impl EtcdServer {
     }
 
     /// The address for clients.
-    #[must_use]
     pub fn url(&self) -> String {
         url(self.port())
     }

@@ -13,7 +13,6 @@ const SERVER_DIRECTORIES: [&str; 4] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
 /// The first executable of this name on `PATH` or in the usual server directories.
-#[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -23,7 +22,6 @@ pub fn find(name: &str) -> Option<PathBuf> {
 }
 
 /// The library that gives a process a wrong clock, where it is installed.
-#[must_use]
 pub fn libfaketime() -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.flatten();
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));

@@ -67,19 +67,16 @@ pub struct Server<R: Recipe> {
 
 impl<R: Recipe> Server<R> {
     /// The TCP port on 127.0.0.1.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The process number of the server itself.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.guardian.pid()
     }
 
     /// What the program says about its version.
-    #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }

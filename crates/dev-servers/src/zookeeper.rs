@@ -76,7 +76,6 @@ impl ZookeeperOptions {
     }
 
     /// A server in a new directory that is removed afterwards, for tests.
-    #[must_use]
     pub fn temporary() -> Self {
         Self::default()
     }
@@ -93,7 +92,6 @@ impl ZookeeperServer {
     }
 
     /// The address for clients, `host:port`.
-    #[must_use]
     pub fn hosts(&self) -> String {
         format!("127.0.0.1:{}", self.port())
     }
@@ -135,7 +133,6 @@ impl ZookeeperEnsemble {
     }
 
     /// The addresses of all members, as clients want them.
-    #[must_use]
     pub fn hosts(&self) -> String {
         self.members.iter().map(ZookeeperServer::hosts).collect::<Vec<_>>().join(",")
     }

@@ -29,7 +29,6 @@ pub enum Beacon {
 
 impl Beacon {
     /// The word that the rules name it by: drand's chain hash, or `local`.
-    #[must_use]
     pub fn chain(self) -> &'static str {
         match self {
             Self::Drand => QUICKNET,
@@ -38,7 +37,6 @@ impl Beacon {
     }
 
     /// The first round at or after `at`, in seconds since 1970.
-    #[must_use]
     pub fn round_at(self, at: u64) -> u64 {
         match self {
             Self::Drand => at.saturating_sub(QUICKNET_GENESIS).div_ceil(QUICKNET_PERIOD) + 1,
@@ -47,7 +45,6 @@ impl Beacon {
     }
 
     /// The time of a round.
-    #[must_use]
     pub fn time_of(self, round: u64) -> Micros {
         let at = match self {
             Self::Drand => {
@@ -60,7 +57,6 @@ impl Beacon {
     }
 
     /// Whether `signature` is drand's of a round. Local signatures are made, and never read.
-    #[must_use]
     pub fn is_signed_by_drand(round: u64, signature: &[u8]) -> bool {
         let key = hex::decode(QUICKNET_KEY).ok();
         let key = key.and_then(|key| G2PubkeyRfc::from_variable(&key).ok());
@@ -68,7 +64,6 @@ impl Beacon {
     }
 
     /// The signature of the shop for the round that these rules name.
-    #[must_use]
     pub fn sign_locally(key: &ShopKey, rules: &Hash) -> Vec<u8> {
         key.sign(&[LOCAL, rules].concat())
     }

@@ -10,7 +10,6 @@ pub struct PublicKey(pub [u8; 32]);
 
 impl PublicKey {
     /// Reads it from hexadecimal digits.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         hex::decode(text).ok()?.try_into().ok().map(Self)
     }
@@ -35,14 +34,12 @@ impl fmt::Debug for ShopKey {
 
 impl ShopKey {
     /// Reads the secret part: 64 hexadecimal digits.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let secret: [u8; 32] = hex::decode(text).ok()?.try_into().ok()?;
         Ed25519KeyPair::from_seed_unchecked(&secret).ok().map(Self)
     }
 
     /// The public part.
-    #[must_use]
     pub fn public(&self) -> PublicKey {
         let mut key = [0; 32];
         key.copy_from_slice(self.0.public_key().as_ref());
@@ -50,7 +47,6 @@ impl ShopKey {
     }
 
     /// The signature of a message.
-    #[must_use]
     pub fn sign(&self, message: &[u8]) -> Vec<u8> {
         self.0.sign(message).as_ref().to_vec()
     }
@@ -71,7 +67,6 @@ pub struct ShopKeys {
 
 impl ShopKeys {
     /// Reads the secret parts; an empty text is no key. `None` when a text is anything else.
-    #[must_use]
     pub fn parse(current: &str, previous: &str) -> Option<Self> {
         let read = |text: &str| match text {
             "" => Some(None),
@@ -81,13 +76,11 @@ impl ShopKeys {
     }
 
     /// The key of draws that are announced now.
-    #[must_use]
     pub fn current(&self) -> Option<&ShopKey> {
         self.current.as_ref()
     }
 
     /// The key of a draw, by its public part in hexadecimal digits.
-    #[must_use]
     pub fn find(&self, public: &str) -> Option<&ShopKey> {
         let wanted = PublicKey::parse(public)?;
         [&self.current, &self.previous].into_iter().flatten().find(|key| key.public() == wanted)

@@ -37,7 +37,6 @@ pub struct Entry {
 }
 
 /// Returns the entries in the order of their places, by the signature of the round, the root, and the hash of the rules.
-#[must_use]
 pub fn shuffle(signature: &[u8], root: &Hash, rules: &Hash, entries: &[Entry]) -> Vec<Entry> {
     let draw_key = hash(&[b"seckill draw key 3\n", signature, root, rules]);
     let keyed = entries.iter().map(|entry| (hash(&[&draw_key, &entry.party]), *entry));
@@ -47,7 +46,6 @@ pub fn shuffle(signature: &[u8], root: &Hash, rules: &Hash, entries: &[Entry]) -
 }
 
 /// The hash of the rules' text.
-#[must_use]
 pub fn rules_hash(text: &str) -> Hash {
     hash(&[text.as_bytes()])
 }

@@ -25,7 +25,6 @@ pub struct Rules {
 impl Rules {
     /// The text; `None` for rules that no checker would take: a round that is not after the close, or a number that is
     /// out of range.
-    #[must_use]
     pub fn text(&self) -> Option<String> {
         let Self { shop, item, units, party_max, closes, beacon, round } = *self;
         let round_time = beacon.time_of(round);
@@ -59,7 +58,6 @@ pub struct Head {
 
 impl Head {
     /// The text with the signature of the shop.
-    #[must_use]
     pub fn signed(&self, key: &ShopKey) -> String {
         let Self { rules, item, entries, root, listed } = *self;
         let rules = hex::encode(rules);
@@ -85,7 +83,6 @@ pub struct Promise<'a> {
 
 impl Promise<'_> {
     /// The text with the signature of the shop.
-    #[must_use]
     pub fn signed(&self, key: &ShopKey) -> String {
         let Self { rules, item, entry, party, entered } = *self;
         let rules = hex::encode(rules);
@@ -96,13 +93,11 @@ impl Promise<'_> {
 }
 
 /// The line of a proof with the signature of the round, which is in hexadecimal digits.
-#[must_use]
 pub fn beacon_line(signature: &str) -> String {
     format!("beacon {signature}\n")
 }
 
 /// The line of a proof with an entry. Ids are in hexadecimal digits.
-#[must_use]
 pub fn entry_line(entry: &str, party: &str, place: u32) -> String {
     format!("{entry} {party} {place}\n")
 }

@@ -7,7 +7,6 @@ const LEAF: &[u8] = &[0];
 const NODE: &[u8] = &[1];
 
 /// The root over entries that are sorted by their ids.
-#[must_use]
 pub fn root(entries: &[Entry]) -> Hash {
     let leaves = entries.iter().map(|entry| hash(&[LEAF, &entry.id, &entry.party]));
     of_hashes(leaves.collect())

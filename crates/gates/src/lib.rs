@@ -161,14 +161,12 @@ impl Card {
     };
 
     /// Whether the gate alone, with the arbiter off and several instances, never oversells.
-    #[must_use]
     pub fn is_safe(&self) -> bool {
         self.breaks_with == Breaks::Never
     }
 
     /// The number of instances that breaks the gate of the strategy with these options: a lock on
     /// the buyer alone leaves the stock to the arbiter.
-    #[must_use]
     pub fn breaks_with_options(&self, options: &Options) -> Breaks {
         if options.scope == Some(Scope::User) { Breaks::Alone } else { self.breaks_with }
     }
@@ -227,7 +225,6 @@ pub struct WaitingBuyer {
 
 impl WaitingBuyer {
     /// A buyer for whom nothing begins after `deadline`.
-    #[must_use]
     pub fn new(deadline: Instant) -> Self {
         Self { deadline, outcome: Arc::default() }
     }
@@ -240,7 +237,6 @@ impl WaitingBuyer {
     }
 
     /// The outcome, once it is known.
-    #[must_use]
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.get()
     }
@@ -278,13 +274,11 @@ impl Strategies {
     }
 
     /// The strategy that takes a unit which is offered to a buyer who waited.
-    #[must_use]
     pub fn offers(&self) -> &BuiltStrategy {
         &self.offers
     }
 
     /// Finds a strategy of the list.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<&BuiltStrategy> {
         self.built.iter().find(|built| built.card.name == name)
     }
@@ -295,7 +289,6 @@ impl Strategies {
     }
 
     /// The locks of all strategies, each once.
-    #[must_use]
     pub fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
         let mut locks: Vec<Arc<dyn leaselock::Mutex>> = Vec::new();
         let strategies = self.built.iter().filter_map(|built| built.strategy.as_ref());
@@ -334,7 +327,6 @@ pub struct StrategyContext {
 }
 
 /// The card of a name on the list.
-#[must_use]
 pub fn card(name: &str) -> Option<&'static Card> {
     LIST.iter().map(|entry| entry.card).find(|card| card.name == name)
 }

@@ -33,7 +33,6 @@ pub struct MemoryCounter(Arc<AtomicI64>);
 
 impl MemoryCounters {
     /// Makes counters that are loaded from the ledger behind `pool`.
-    #[must_use]
     pub fn new(pool: Database) -> Self {
         Self { pool, loaded: Cache::new(COUNTED_MAX), loads: SingleFlight::default() }
     }
@@ -62,7 +61,6 @@ impl MemoryCounters {
 
 impl MemoryCounter {
     /// Units left.
-    #[must_use]
     pub fn read(&self) -> i64 {
         self.0.load(Ordering::SeqCst)
     }

@@ -26,7 +26,6 @@ impl Database {
     }
 
     /// Lends the connections to the locks that are kept in the database's server.
-    #[must_use]
     pub fn for_locks(&self) -> &MySqlPool {
         &self.0
     }
@@ -65,7 +64,6 @@ impl Database {
     }
 
     /// The options of the next connection: they lead to the writer once one connection was made.
-    #[must_use]
     pub fn connect_options(&self) -> Arc<MySqlConnectOptions> {
         self.0.connect_options()
     }
@@ -75,7 +73,6 @@ impl Database {
     }
 
     /// The most connections that the pool opens.
-    #[must_use]
     pub fn connections_max(&self) -> u32 {
         self.0.options().get_max_connections()
     }
@@ -85,7 +82,6 @@ impl Database {
     }
 
     /// The connections that are in use.
-    #[must_use]
     pub fn connections_busy(&self) -> u32 {
         let idle = u32::try_from(self.0.num_idle()).unwrap_or(u32::MAX);
         self.0.size().saturating_sub(idle)
@@ -105,20 +101,17 @@ pub struct Destination {
 
 impl Destination {
     /// The present destination of a pool.
-    #[must_use]
     pub fn of(pool: &Database) -> Self {
         Self { pool: pool.clone(), options: pool.connect_options() }
     }
 
     /// Returns whether the pool leads to another server by now.
-    #[must_use]
     pub fn has_changed(&self) -> bool {
         // Each change sets new options.
         !Arc::ptr_eq(&self.options, &self.pool.connect_options())
     }
 
     /// The error for an answer of a server that was replaced: a lost connection.
-    #[must_use]
     pub fn replaced() -> sqlx::Error {
         let sentence = "the server that answered is not the writer of the ledger any more";
         sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::ConnectionAborted, sentence))

@@ -27,7 +27,6 @@ use sqlx::mysql::MySqlDatabaseError;
 struct AllInUse;
 
 /// Makes the error for a call that got no connection in time because the calls before it have all.
-#[must_use]
 pub fn all_in_use() -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(AllInUse))
 }
@@ -38,7 +37,6 @@ pub fn all_in_use() -> sqlx::Error {
 struct Contended;
 
 /// Makes the error for a transaction that read what another one has changed meanwhile. It may be tried again.
-#[must_use]
 pub fn contended() -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(Contended))
 }
@@ -49,19 +47,16 @@ pub fn contended() -> sqlx::Error {
 struct Unconfirmed(#[source] sqlx::Error);
 
 /// Makes the error for a COMMIT that was sent and not confirmed, with its cause.
-#[must_use]
 pub fn unconfirmed(cause: sqlx::Error) -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(Unconfirmed(cause)))
 }
 
 /// Returns whether an error means that COMMIT was sent and not confirmed: the change may have been made.
-#[must_use]
 pub fn is_unconfirmed(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::AnyDriverError(error) if error.is::<Unconfirmed>())
 }
 
 /// Makes the error for a column whose value is out of its range: a damaged row, not a missing one.
-#[must_use]
 pub fn out_of_range(column: &str) -> sqlx::Error {
     let source = "the value is out of its range".into();
     sqlx::Error::ColumnDecode { index: column.to_owned(), source }
@@ -96,7 +91,6 @@ pub enum Fault {
 
 impl Fault {
     /// Classifies an error.
-    #[must_use]
     pub fn of(error: &sqlx::Error) -> Self {
         match error {
             sqlx::Error::Database(database) => database
@@ -119,7 +113,6 @@ impl Fault {
     }
 
     /// Returns whether an error says that a row violates the CHECK constraint of this name.
-    #[must_use]
     pub fn violates(error: &sqlx::Error, constraint: &str) -> bool {
         let named = |error: &dyn DatabaseError| error.message().contains(constraint);
         Self::of(error) == Self::CheckViolated && error.as_database_error().is_some_and(named)

@@ -59,7 +59,6 @@ pub fn read(url: &str) -> Result<Vec<MySqlConnectOptions>, String> {
 }
 
 /// The host and port of connect options, or their socket, for people.
-#[must_use]
 pub fn name(options: &MySqlConnectOptions) -> String {
     match options.get_socket() {
         Some(socket) => socket.display().to_string(),

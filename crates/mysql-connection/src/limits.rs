@@ -56,7 +56,6 @@ pub async fn within_limit<T, E: WorkError>(
 /// Makes a SELECT that its server ends by itself after [`LONG_READ_MAX`]: nobody waits for its answer any more.
 ///
 /// MariaDB reads the first of the two limits, MySQL the second one; each takes the other's for a comment.
-#[must_use]
 pub fn ended_by_server(select: &str) -> String {
     let of_mysql = format!("SELECT /*+ MAX_EXECUTION_TIME({}) */", LONG_READ_MAX.as_millis());
     let select = select.replacen("SELECT", &of_mysql, 1);
@@ -64,7 +63,6 @@ pub fn ended_by_server(select: &str) -> String {
 }
 
 /// Returns whether an error is a missing answer.
-#[must_use]
 pub fn is_silence(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
 }

@@ -27,7 +27,6 @@ pub async fn with_new_id<T, E: WorkError, F: Future<Output = Result<T, E>>>(
 }
 
 /// Returns whether an error says that a primary key is taken, and no other unique key.
-#[must_use]
 pub fn is_taken_id(error: &sqlx::Error) -> bool {
     let is_primary = |error: &dyn sqlx::error::DatabaseError| is_of_primary(error.message());
     Fault::of(error) == Fault::Duplicate && error.as_database_error().is_some_and(is_primary)

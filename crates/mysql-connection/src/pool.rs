@@ -79,7 +79,6 @@ pub fn pool_of(options: impl Into<PoolOptions>, connections_max: u32) -> Result<
 /// Sessions are set up in `session.rs`. A connection that was used a moment ago is not pinged before use: a dead one
 /// fails before anything was written, and the caller tries again. With several hosts, the server says before each use
 /// that it still takes writes.
-#[must_use]
 pub fn pool_to(writer: &Writer, options: impl Into<PoolOptions>, connections_max: u32) -> Database {
     let options = options.into();
     let session = PoolSession {
@@ -111,7 +110,6 @@ pub fn pool_to(writer: &Writer, options: impl Into<PoolOptions>, connections_max
 
 /// The sign of life of the writer: a connection of its own, which is made when first asked for. So it says
 /// something of the server also while all connections of the other pools are in use.
-#[must_use]
 pub fn sign_of_life(writer: &Writer, options: impl Into<PoolOptions>) -> SignOfLife {
     let options = options.into();
     // The caller has waited for a connection already.

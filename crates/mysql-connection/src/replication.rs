@@ -89,7 +89,6 @@ pub enum Replication {
 
 impl Replication {
     /// The fault of the replication in words; `None` when commits wait as the server is set up.
-    #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         match self {
             Self::SemiSynchronous { active: false, .. } => {

@@ -45,7 +45,6 @@ enum Found {
 impl Shards {
     /// Returns which of `queues` takes the work of an id. All work of one queue is of one shard. `None`: there are fewer
     /// queues than shards, so each id needs one of its own.
-    #[must_use]
     pub fn queue_of(&self, id: i64, queues: usize) -> Option<usize> {
         let spread = |among: usize| {
             let number = usize::try_from(id).ok()?;
@@ -63,7 +62,6 @@ impl Shards {
     }
 
     /// Returns whether rows of these ids can be written by one transaction.
-    #[must_use]
     pub fn are_together(&self, mut ids: impl Iterator<Item = i64>) -> bool {
         let Some(first) = ids.next() else { return true };
         match &*self.found() {
@@ -77,7 +75,6 @@ impl Shards {
     }
 
     /// The number of shards; 0 where all rows are in one place.
-    #[must_use]
     pub fn count(&self) -> usize {
         match &*self.found() {
             Found::Ranges(ranges) => ranges.len(),
@@ -192,7 +189,6 @@ fn place_of(id: i64) -> u64 {
 }
 
 /// Chooses an id from `id` on that lies beside another id in every split of up to 256 shards.
-#[must_use]
 pub fn beside(id: i64, other: i64) -> i64 {
     let region = |id: i64| place_of(id) >> 56;
     let wanted = region(other);

@@ -101,7 +101,6 @@ impl Writer {
     }
 
     /// Returns whether there is more than one host, so that [`Writer::follow`] is needed.
-    #[must_use]
     pub fn has_several_hosts(&self) -> bool {
         self.found.hosts.len() > 1
     }
@@ -111,14 +110,12 @@ impl Writer {
     /// Not on a node of Galera: it may roll a transaction back because another node's came first. Statements that were
     /// sent together would go on outside the transaction, so each must be sent after the answer to the one before it.
     /// Not on Vitess, whose vtgate makes no procedures.
-    #[must_use]
     pub fn takes_calls(&self) -> bool {
         !self.found.is_galera.load(Ordering::Relaxed)
             && !self.found.is_vitess.load(Ordering::Relaxed)
     }
 
     /// The shards of the database, as the last connection or the last look found them.
-    #[must_use]
     pub fn shards(&self) -> &Shards {
         &self.found.shards
     }
@@ -133,7 +130,6 @@ impl Writer {
 
     /// Returns whether the writer may be another one by now: the host that is followed did not say in the last look
     /// that it writes. What it answers is then not the last word. Never with one host.
-    #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.has_several_hosts() && self.found.is_in_doubt.load(Ordering::Relaxed)
     }

@@ -17,19 +17,16 @@ pub struct Secret(String);
 
 impl Secret {
     /// Wraps a string.
-    #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
     /// The string itself; each call of this needs a reason.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
     /// Returns whether the secret is not set.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -47,7 +44,6 @@ pub struct Sections(Table);
 
 impl Sections {
     /// Wraps the table of all settings.
-    #[must_use]
     pub fn new(table: Table) -> Self {
         Self(table)
     }
@@ -61,7 +57,6 @@ impl Sections {
     }
 
     /// The text of a setting; `None` for a setting that is unknown or no text.
-    #[must_use]
     pub fn text(&self, section: &str, key: &str) -> Option<&str> {
         self.0.get(section)?.get(key)?.as_str()
     }

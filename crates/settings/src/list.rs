@@ -17,7 +17,6 @@ pub struct List {
 
 impl List {
     /// Whether a comma has cut a directory's name, such as `CN=Sales,OU=Shop`, into pieces.
-    #[must_use]
     pub fn has_a_cut_name(&self) -> bool {
         self.was_cut && self.texts.iter().skip(1).any(|text| is_name_part(text))
     }

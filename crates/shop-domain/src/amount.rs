@@ -15,20 +15,17 @@ impl Quantity {
     pub const MAX: u32 = 1_000;
 
     /// Takes a number of units; `None` when it is outside `1..=MAX`.
-    #[must_use]
     pub fn new(units: i128) -> Option<Self> {
         let units = u32::try_from(units).ok()?;
         (1..=Self::MAX).contains(&units).then_some(Self(units))
     }
 
     /// The number of units.
-    #[must_use]
     pub fn units(self) -> u32 {
         self.0
     }
 
     /// The number of units as the signed number that SQL and Redis count in.
-    #[must_use]
     pub fn signed(self) -> i64 {
         i64::from(self.0)
     }
@@ -49,19 +46,16 @@ impl Cents {
     pub const MAX: i64 = 1_000_000_000_000;
 
     /// Takes a number of cents; `None` when it is negative or above [`Cents::MAX`].
-    #[must_use]
     pub fn new(cents: i64) -> Option<Self> {
         (0..=Self::MAX).contains(&cents).then_some(Self(cents))
     }
 
     /// The number of cents.
-    #[must_use]
     pub fn cents(self) -> i64 {
         self.0
     }
 
     /// The sum of amounts; at most [`Cents::MAX`].
-    #[must_use]
     pub fn sum(amounts: impl Iterator<Item = Self>) -> Self {
         Self(amounts.fold(0, |sum, one| (sum + one.0).min(Self::MAX)))
     }
@@ -84,20 +78,17 @@ impl Currency {
 
     /// Reads a code of three capital letters; `None` for one that ISO 4217 does not have, and for one without minor
     /// units, such as gold.
-    #[must_use]
     pub fn parse(code: &str) -> Option<Self> {
         let found = iso_currency::Currency::from_code(code)?;
         found.exponent().is_some().then_some(Self(found))
     }
 
     /// The code.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         self.0.code()
     }
 
     /// The number of decimal places of the minor unit: 2 for `USD`, 0 for `JPY`, 3 for `KWD`.
-    #[must_use]
     pub fn minor_digits(self) -> u16 {
         self.0.exponent().unwrap_or_default()
     }

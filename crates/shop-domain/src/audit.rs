@@ -68,14 +68,12 @@ impl Report {
     /// Whether no invariant is broken and no unit is oversold. Without an arbiter the second does
     /// not follow from the first: a gate with its own counter can oversell while every sum is
     /// right.
-    #[must_use]
     pub fn is_clean(&self) -> bool {
         let holds = self.findings.iter().all(|finding| finding.holds != Some(false));
         holds && self.units_oversold() == 0
     }
 
     /// Units sold beyond the total.
-    #[must_use]
     pub fn units_oversold(&self) -> i64 {
         (self.facts.units_sold + self.facts.units_held - self.facts.total).max(0)
     }
@@ -112,7 +110,6 @@ const CLAIMS: [(&str, &str); 12] = [
 const BY_ARBITER: [&str; 3] = ["I2", "I6", "I13"];
 
 /// Verifies the invariants of one item.
-#[must_use]
 pub fn verify(facts: Facts) -> Report {
     let findings = CLAIMS.map(|(invariant, claim)| {
         let (holds, detail) = match invariant {

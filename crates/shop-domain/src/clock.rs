@@ -38,13 +38,11 @@ impl Default for Clock {
 
 impl Clock {
     /// This machine's time in UTC, cut to microseconds as in the database.
-    #[must_use]
     pub fn now(&self) -> OffsetDateTime {
         cut(OffsetDateTime::now_utc() + self.shifted())
     }
 
     /// By how much tests have moved this clock.
-    #[must_use]
     pub fn shifted(&self) -> Duration {
         Duration::milliseconds(self.shared.shift_ms.load(Ordering::Relaxed))
     }
@@ -54,7 +52,6 @@ impl Clock {
     ///
     /// Every purchase has read its item a moment ago, and with it the time, so that this costs no
     /// round trip.
-    #[must_use]
     pub fn ledger_now(&self) -> OffsetDateTime {
         let begin_us = self.shared.ledger_begin_us.load(Ordering::Relaxed);
         if begin_us == UNHEARD {

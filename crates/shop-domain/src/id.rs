@@ -16,13 +16,11 @@ macro_rules! positive_id {
 
         impl $name {
             /// Takes a positive number; `None` for zero and below.
-            #[must_use]
             pub fn new(id: i64) -> Option<Self> {
                 (id > 0).then_some(Self(id))
             }
 
             /// Reads plain decimal digits, as in a path; `None` for anything else.
-            #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
                 plain.then(|| text.parse().ok()).flatten().and_then(Self::new)
@@ -30,7 +28,6 @@ macro_rules! positive_id {
 
             /// Makes a new id from this machine's clock and random bits. It does not come again, and JavaScript
             /// counts it exactly.
-            #[must_use]
             pub fn generate() -> Self {
                 Self(number_of_now())
             }
@@ -43,7 +40,6 @@ macro_rules! positive_id {
             }
 
             /// The number.
-            #[must_use]
             pub fn get(self) -> i64 {
                 self.0
             }
@@ -83,7 +79,6 @@ const GUESTS_FROM: i64 = 1 << 52;
 impl UserId {
     /// Makes the id of a new guest of a shop: a random number that no account has. Two guests may get the same one with
     /// a chance of 1 in 2^52, so whoever inserts one lets a unique key decide.
-    #[must_use]
     pub fn generate_guest() -> Self {
         Self(GUESTS_FROM + rand::random_range(0..GUESTS_FROM))
     }
@@ -124,7 +119,6 @@ impl OrderId {
     pub const NONE: Self = Self(Uuid::nil());
 
     /// Makes a new id from this machine's clock and random bits.
-    #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
     }
@@ -139,13 +133,11 @@ impl OrderId {
     }
 
     /// The number of the line with this id, if it is a line of an order with several.
-    #[must_use]
     pub fn line_number(self) -> u8 {
         self.0.as_bytes()[15]
     }
 
     /// Reads the hyphenated form; `None` for anything else.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten().map(Self)
     }
@@ -166,13 +158,11 @@ impl BuyerReference {
     pub const LENGTH_MAX: usize = 255;
 
     /// Takes 1 to 255 printable ASCII characters without spaces.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         is_plain(text, Self::LENGTH_MAX).then(|| Self(text.to_owned()))
     }
 
     /// The text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -196,13 +186,11 @@ impl RequestKey {
     pub const LENGTH_MAX: usize = 64;
 
     /// Takes a caller's key: 1 to 64 printable ASCII characters without spaces.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         is_plain(text, Self::LENGTH_MAX).then(|| Self { text: text.into(), from_caller: true })
     }
 
     /// The key of a request that came without one: the id of the order it may become.
-    #[must_use]
     pub fn of_order(order: OrderId) -> Self {
         let mut text = [0; Hyphenated::LENGTH];
         let text = &*order.0.as_hyphenated().encode_lower(&mut text);
@@ -210,13 +198,11 @@ impl RequestKey {
     }
 
     /// The key as it is stored.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Whether the caller can send this key again.
-    #[must_use]
     pub fn is_from_caller(&self) -> bool {
         self.from_caller
     }

@@ -95,13 +95,11 @@ impl Item {
     }
 
     /// Whether its units are drawn, and the places are not known yet.
-    #[must_use]
     pub fn awaits_draw(&self) -> bool {
         self.draw.is_some_and(|draw| !draw.is_drawn)
     }
 
     /// The state at `now` when `available` units are left.
-    #[must_use]
     pub fn state(&self, available: i64, now: OffsetDateTime) -> ItemState {
         match self.window.phase(now) {
             Phase::Upcoming => ItemState::Upcoming,
@@ -136,7 +134,6 @@ impl SaleWindow {
 
     /// Takes a start and an end; `None` unless the start is before the end and both lie between
     /// the years 1970 and [`SaleWindow::YEAR_MAX`].
-    #[must_use]
     pub fn new(starts_at: OffsetDateTime, ends_at: OffsetDateTime) -> Option<Self> {
         let years = 1970..=Self::YEAR_MAX;
         let in_range = years.contains(&starts_at.year()) && years.contains(&ends_at.year());
@@ -144,7 +141,6 @@ impl SaleWindow {
     }
 
     /// The phase of the sale at `now`.
-    #[must_use]
     pub fn phase(&self, now: OffsetDateTime) -> Phase {
         if now < self.starts_at {
             Phase::Upcoming
@@ -169,13 +165,11 @@ impl SaleWindow {
     }
 
     /// The first instant at which it is open.
-    #[must_use]
     pub fn starts_at(&self) -> OffsetDateTime {
         self.starts_at
     }
 
     /// The first instant at which it is over.
-    #[must_use]
     pub fn ends_at(&self) -> OffsetDateTime {
         self.ends_at
     }
@@ -192,7 +186,6 @@ pub struct ItemDraw {
 
 impl ItemDraw {
     /// Returns whether the close lies within the sale, so that buyers can enter before it and buy after it.
-    #[must_use]
     pub fn fits(&self, window: SaleWindow) -> bool {
         window.starts_at() < self.closes_at && self.closes_at < window.ends_at()
     }
@@ -291,13 +284,11 @@ macro_rules! word_enum {
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
             /// The word in tables and in JSON.
-            #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
 
             /// Reads the word; `None` for any other.
-            #[must_use]
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }

@@ -89,7 +89,6 @@ impl AsMut<Self> for Order {
 
 impl Order {
     /// Makes one order of its lines; `None` without a line.
-    #[must_use]
     pub fn of_lines(mut lines: Vec<Self>) -> Option<Self> {
         lines.sort_unstable_by_key(|line| line.id);
         let mut lines = lines.into_iter();
@@ -103,19 +102,16 @@ impl Order {
     }
 
     /// The price of all lines.
-    #[must_use]
     pub fn whole_amount(&self) -> Cents {
         Cents::sum(self.lines().map(|line| line.amount))
     }
 
     /// The id of the order that this is a line of.
-    #[must_use]
     pub fn whole_id(&self) -> OrderId {
         if self.line_count.is_some() { self.id.line(0) } else { self.id }
     }
 
     /// Whether this is a line behind the first of its order, and therefore no order.
-    #[must_use]
     pub fn is_further_line(&self) -> bool {
         self.line_count.is_some() && self.id.line_number() > 0
     }
@@ -157,13 +153,11 @@ pub struct Purchase {
 
 impl Purchase {
     /// The group in whose limit the units are counted. Lab items without an arbiter count no buyers.
-    #[must_use]
     pub fn counted_group(&self) -> Option<&LimitGroup> {
         self.item.limit_group.as_ref().filter(|_| self.item.arbiter == ArbiterMode::On)
     }
 
     /// Makes the order of this purchase with the given status.
-    #[must_use]
     pub fn order(&self, status: OrderStatus, fence: Option<u64>) -> Order {
         Order {
             id: self.order_id,
@@ -249,7 +243,6 @@ pub enum Transition {
 
 impl Transition {
     /// Whether the step moves units between the order and the stock.
-    #[must_use]
     pub fn moves_stock(self) -> bool {
         matches!(self, Self::GiveBack(..) | Self::TakeAgain(..))
     }
@@ -260,7 +253,6 @@ impl OrderStatus {
     ///
     /// A payment that comes after the hold ran out but before the sweep noticed is in time: the
     /// stock is still held.
-    #[must_use]
     pub fn step(self, step: Step) -> Transition {
         use OrderStatus::{Cancelled, Expired, Paid, Pending, Queued, Rejected};
         match (self, step) {

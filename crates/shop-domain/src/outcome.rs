@@ -47,7 +47,6 @@ pub enum Doubt {
 
 impl Doubt {
     /// The code in problem details, logs and metrics.
-    #[must_use]
     pub fn code(self) -> &'static str {
         match self {
             Self::InProgress => "request_in_progress",
@@ -61,7 +60,6 @@ impl Doubt {
 impl Outcome {
     /// Whether units that a gate has taken may be in this purchase's order, so that the gate must
     /// not give them back.
-    #[must_use]
     pub fn may_hold_stock(&self) -> bool {
         matches!(self, Self::Sold(_) | Self::Unknown(_))
     }
@@ -76,7 +74,6 @@ impl Outcome {
     }
 
     /// The label for logs and metrics: the outcome, or the code of the refusal.
-    #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Sold(_) => "sold",
@@ -109,7 +106,6 @@ macro_rules! refusals {
             pub const CODES: &'static [&'static str] = &[$($code),+];
 
             /// The code in problem details, logs and metrics.
-            #[must_use]
             pub fn code(&self) -> &'static str {
                 match self {
                     $(Self::$name { .. } => $code,)+
@@ -205,7 +201,6 @@ impl Refusal {
     }
 
     /// What it says of an item of the order; `None` when it comes from the line of another item.
-    #[must_use]
     pub fn of_item(&self, item: ItemId) -> Option<&Self> {
         match self {
             Self::OfLine { item: line, refusal } => (*line == item).then_some(&**refusal),
@@ -214,7 +209,6 @@ impl Refusal {
     }
 
     /// Whether the ledger decided, rather than a check in front of it.
-    #[must_use]
     pub fn is_by_the_ledger(&self) -> bool {
         if let Self::OfLine { refusal, .. } = self {
             return refusal.is_by_the_ledger();
@@ -250,7 +244,6 @@ pub enum Unavailable {
 
 impl Unavailable {
     /// The code in problem details, logs and metrics.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Contended => "contended",

@@ -15,13 +15,11 @@ impl PaymentId {
     pub const LENGTH_MAX: usize = 255;
 
     /// Takes an id; `None` for an empty, long or unprintable one.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         is_plain(text, Self::LENGTH_MAX).then(|| Self(text.to_owned()))
     }
 
     /// The text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -48,7 +46,6 @@ impl CurrencyCode {
     pub const LENGTH_MAX: usize = 16;
 
     /// Takes a code in upper or lower case; `None` for an empty or long one, and for other characters.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let fits = (1..=Self::LENGTH_MAX).contains(&text.len());
         let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -56,7 +53,6 @@ impl CurrencyCode {
     }
 
     /// The code.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -114,7 +110,6 @@ pub struct ReceivedPayment {
 
 impl RefundReason {
     /// The reason why a payment cannot pay an order; `None` when it can, as far as status and amount tell.
-    #[must_use]
     pub fn of(order: &Order, received: &ReceivedPayment) -> Option<Self> {
         match order.status {
             OrderStatus::Cancelled => Some(Self::Cancelled),

@@ -26,7 +26,6 @@ pub struct TraceContext {
 
 impl TraceContext {
     /// Parses a `traceparent`. Of a later version the parts are read that version 00 has.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_written_right = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-');
         let known = text.get(..TRACEPARENT_BYTES)?;
@@ -61,7 +60,6 @@ impl TraceContext {
     }
 
     /// The first span of a new trace.
-    #[must_use]
     pub fn new(is_sampled: bool) -> Self {
         let trace = NonZeroU128::new(rand::random()).unwrap_or(NonZeroU128::MIN);
         Self { trace, span: random_span(), is_sampled }
@@ -169,7 +167,6 @@ impl Trace {
     }
 
     /// The place; `None` if it is not sampled.
-    #[must_use]
     pub fn context(&self) -> Option<TraceContext> {
         self.0.as_ref().map(|place| place.context)
     }
@@ -206,7 +203,6 @@ struct OpenSpan {
 impl Span {
     /// Begins a span at the place `context`. `parent` is the span that it is a part of, and whether
     /// that is another program's.
-    #[must_use]
     pub fn begin(
         name: &'static str,
         kind: SpanKind,
@@ -230,7 +226,6 @@ impl Span {
     }
 
     /// A span of the trace `parent` that another program began.
-    #[must_use]
     pub fn below(
         name: &'static str,
         kind: SpanKind,
@@ -241,7 +236,6 @@ impl Span {
     }
 
     /// The place below this span.
-    #[must_use]
     pub fn trace(&self) -> Trace {
         let place = |open: &OpenSpan| {
             Arc::new(Place { context: open.ended.context, sink: Arc::clone(&open.sink) })
@@ -250,7 +244,6 @@ impl Span {
     }
 
     /// Begins a span below this one.
-    #[must_use]
     pub fn span(&self, name: &'static str) -> Self {
         self.trace().span(name)
     }
@@ -277,13 +270,11 @@ impl Span {
     }
 
     /// Its place; `None` if it is not sampled.
-    #[must_use]
     pub fn context(&self) -> Option<TraceContext> {
         self.0.as_ref().map(|open| open.ended.context)
     }
 
     /// Whether it is recorded.
-    #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.0.is_some()
     }
@@ -309,7 +300,6 @@ pub struct SharedSpan {
 
 impl SharedSpan {
     /// Begins it for the purchases at these places.
-    #[must_use]
     pub fn begin<'a>(name: &'static str, purchases: impl Iterator<Item = &'a Trace>) -> Self {
         let mut shared = Self::default();
         for trace in purchases {

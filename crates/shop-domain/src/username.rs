@@ -23,7 +23,6 @@ impl Username {
 
     /// Takes a name of 1 to 32 letters, digits and `. _ -`; `None` when it has an invisible
     /// character or mixes scripts that no language mixes.
-    #[must_use]
     pub fn parse(typed: &str) -> Option<Self> {
         let folded = fold(typed)?;
         let plain = !typed.chars().any(is_invisible)
@@ -34,19 +33,16 @@ impl Username {
     }
 
     /// The name as it was typed, to show.
-    #[must_use]
     pub fn typed(&self) -> &str {
         &self.typed
     }
 
     /// The name by which an account is found, see [`fold`].
-    #[must_use]
     pub fn folded(&self) -> &str {
         &self.folded
     }
 
     /// The skeleton, which all names that look like this one share, see [`skeleton`].
-    #[must_use]
     pub fn skeleton(&self) -> &str {
         &self.skeleton
     }
@@ -54,7 +50,6 @@ impl Username {
 
 /// The form in which accounts are looked up: NFKC, lower case. Takes more than [`Username::parse`],
 /// since older accounts have such names; `None` for a name that no account can have.
-#[must_use]
 pub fn fold(typed: &str) -> Option<String> {
     let visible = typed.chars().filter(|character| !was_left_out(*character));
     let folded: String = visible.nfkc().flat_map(char::to_lowercase).nfkc().collect();
@@ -67,14 +62,12 @@ pub fn fold(typed: &str) -> Option<String> {
 /// The skeleton of UTS 39 in lower case, which is equal for two names that look alike. It is
 /// computed from the name as it was typed, which is how it is shown: a capital I looks like a small
 /// l.
-#[must_use]
 pub fn skeleton(typed: &str) -> String {
     let typed: String = typed.nfkc().collect();
     unicode_security::skeleton(&typed).flat_map(char::to_lowercase).collect()
 }
 
 /// Whether a character is invisible (a default-ignorable code point).
-#[must_use]
 pub fn is_invisible(character: char) -> bool {
     unicode_security::skeleton(character.encode_utf8(&mut [0; 4])).next().is_none()
 }

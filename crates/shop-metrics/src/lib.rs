@@ -196,7 +196,6 @@ impl Deref for Metrics {
 
 impl Metrics {
     /// All metrics at zero.
-    #[must_use]
     pub fn new() -> Self {
         let counts = Counts::default();
         let mut registry = Registry::default();
@@ -211,7 +210,6 @@ impl Metrics {
     }
 
     /// All metrics as OpenMetrics text.
-    #[must_use]
     pub fn render(&self) -> String {
         let mut written = String::new();
         let added = self.0.added.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,7 +237,6 @@ impl Counts {
     }
 
     /// The number of orders of a strategy that the arbiter has refused.
-    #[must_use]
     pub fn arbiter_refusals_of(&self, strategy: &'static str) -> u64 {
         self.arbiter_refusals.get_or_create(&[("strategy", strategy)]).get()
     }

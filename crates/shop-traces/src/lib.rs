@@ -133,7 +133,6 @@ impl Traces {
     }
 
     /// Whether requests may be traced.
-    #[must_use]
     pub fn are_on(&self) -> bool {
         self.0.is_some()
     }

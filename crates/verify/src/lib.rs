@@ -80,7 +80,6 @@ pub enum Fault {
 
 impl Fault {
     /// Its name, as `docs/draw.md` has it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.words()[0]
     }
@@ -138,13 +137,11 @@ pub struct Facts {
 
 impl Proof {
     /// Whether the value of the round is known to all. Otherwise the shop made it, and the rest proves nothing.
-    #[must_use]
     pub fn is_public(&self) -> bool {
         self.rules.chain.is_public()
     }
 
     /// What the proof says. The entry is that of the promise in `known`, if the list has it.
-    #[must_use]
     pub fn facts(&self, known: Known<'_>) -> Facts {
         let promise = known.promise.and_then(|text| texts::promise(text.as_bytes()).ok());
         let is_mine = |entry: &&Entry| {
@@ -187,7 +184,6 @@ pub fn read(text: impl BufRead) -> Result<Proof, String> {
 }
 
 /// Splits the file of the item's page into the announcement, if there is one, and the promise.
-#[must_use]
 pub fn saved(text: &str) -> Known<'_> {
     let start = text.find(texts::PROMISE_START).unwrap_or_default();
     let parts = text.split_at(start);
@@ -195,7 +191,6 @@ pub fn saved(text: &str) -> Known<'_> {
 }
 
 /// Checks a proof, and returns every fault with a sentence about it. No fault: the places are right.
-#[must_use]
 pub fn check(proof: &Proof, known: Known<'_>) -> Vec<(Fault, String)> {
     let announced = known.announced.map(|text| texts::announcement(text.as_bytes())).transpose();
     let promise = known.promise.map(|text| texts::promise(text.as_bytes())).transpose();

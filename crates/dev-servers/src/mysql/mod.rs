@@ -129,7 +129,6 @@ impl MysqlOptions {
 
     /// A server in a new directory that is removed afterwards, for tests; its binary is
     /// `SECKILL_MYSQLD` if that is set.
-    #[must_use]
     pub fn temporary() -> Self {
         Self { program: program::named("SECKILL_MYSQLD"), ..Self::default() }
     }
@@ -175,32 +174,27 @@ impl MysqlServer {
     /// The URL of the database [`DATABASE`] on the shortest way: MariaDB's unix socket, or TCP for
     /// MySQL, because sqlx cannot do MySQL's default authentication on a socket: it asks for a
     /// public key where the server takes the connection for secure and expects the password.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_of(DATABASE)
     }
 
     /// As [`Self::url`], of another database. The account may create and drop databases whose
     /// names begin with [`DATABASE`].
-    #[must_use]
     pub fn url_of(&self, database: &str) -> String {
         self.recipe.url(self.port(), database)
     }
 
     /// The URL of a database on the unix socket, for MySQL with TLS: see [`Self::url`].
-    #[must_use]
     pub fn socket_url_of(&self, database: &str) -> String {
         self.recipe.socket_url(database)
     }
 
     /// The URL of the database [`DATABASE`] over TCP on 127.0.0.1.
-    #[must_use]
     pub fn tcp_url(&self) -> String {
         self.tcp_url_of(DATABASE)
     }
 
     /// The URL of another database over TCP on 127.0.0.1.
-    #[must_use]
     pub fn tcp_url_of(&self, database: &str) -> String {
         self.recipe.tcp_url(self.port(), database)
     }

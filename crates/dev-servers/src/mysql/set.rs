@@ -71,13 +71,11 @@ impl MysqlSet {
     }
 
     /// The URL of the database [`DATABASE`] with all hosts.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_of(DATABASE)
     }
 
     /// The URL of another database with all hosts, whose name begins with [`DATABASE`].
-    #[must_use]
     pub fn url_of(&self, database: &str) -> String {
         let servers = &self.members.servers;
         let hosts = servers.iter().map(|server| format!("127.0.0.1:{}", server.port()));
@@ -87,13 +85,11 @@ impl MysqlSet {
     }
 
     /// The way in which this set replicates.
-    #[must_use]
     pub fn engine(&self) -> Replication {
         self.engine
     }
 
     /// The index of the writer in the URL, from 0.
-    #[must_use]
     pub fn writer(&self) -> usize {
         self.writer
     }
@@ -195,7 +191,6 @@ impl MysqlSet {
     }
 
     /// What the servers say about their version.
-    #[must_use]
     pub fn version(&self) -> &str {
         self.members.servers[0].version()
     }

@@ -88,19 +88,16 @@ impl VitessServer {
     }
 
     /// The URL of the keyspace [`DATABASE`] at vtgate.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_of(DATABASE)
     }
 
     /// The URL of another keyspace at vtgate.
-    #[must_use]
     pub fn url_of(&self, keyspace: &str) -> String {
         url(self.gate.port(), keyspace)
     }
 
     /// The URL of a database of the server behind, for the account that may do everything.
-    #[must_use]
     pub fn server_url(&self, database: &str) -> String {
         operator::url(self.mysql.port(), &self.password, database)
     }
@@ -138,7 +135,6 @@ impl VitessServer {
     }
 
     /// What vtcombo says about its version.
-    #[must_use]
     pub fn version(&self) -> &str {
         self.gate.version()
     }

@@ -117,7 +117,6 @@ impl VitessCluster {
     }
 
     /// The URL of the keyspace [`DATABASE`] at vtgate.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_of(DATABASE)
     }
@@ -138,7 +137,6 @@ impl VitessCluster {
     }
 
     /// The process numbers of vtgate, of the tablets and of their servers.
-    #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         let behind = self.tablets.iter().flat_map(|one| [one.program.pid(), one.mysql.pid()]);
         behind.chain([self.gate.pid()]).collect()

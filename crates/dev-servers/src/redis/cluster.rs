@@ -71,14 +71,12 @@ impl RedisCluster {
     }
 
     /// The URL of the cluster, with the addresses of all nodes.
-    #[must_use]
     pub fn url(&self) -> String {
         let hosts = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
         format!("redis+cluster://:{}@{}", self.password, hosts.collect::<Vec<_>>().join(","))
     }
 
     /// What the program says about its version.
-    #[must_use]
     pub fn version(&self) -> &str {
         self.nodes[0].version()
     }

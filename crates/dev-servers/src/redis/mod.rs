@@ -82,7 +82,6 @@ impl RedisOptions {
 
     /// A server in a new directory that is removed afterwards, for tests; its binary is that of
     /// `SECKILL_REDIS_SERVER` or `VALKEY_SERVER` if one is set.
-    #[must_use]
     pub fn temporary() -> Self {
         let named = program::named("SECKILL_REDIS_SERVER");
         Self { program: named.or_else(|| program::named("VALKEY_SERVER")), ..Self::default() }
@@ -100,13 +99,11 @@ impl RedisServer {
     }
 
     /// The URL over the unix socket.
-    #[must_use]
     pub fn url(&self) -> String {
         self.recipe.url()
     }
 
     /// The URL over TCP on 127.0.0.1.
-    #[must_use]
     pub fn tcp_url(&self) -> String {
         let password = &self.recipe.password;
         let port = self.port();
@@ -115,7 +112,6 @@ impl RedisServer {
     }
 
     /// The files with its root, a client's certificate and the key of that, if it listens with TLS.
-    #[must_use]
     pub fn certificate_files(&self) -> Option<[PathBuf; 3]> {
         self.recipe.options.certificates.as_ref()?;
         Some(["root.crt", "client.crt", "client.key"].map(|name| self.home.path(name)))

@@ -94,7 +94,6 @@ impl RedisSentinels {
     }
 
     /// The URL, with the addresses of all Sentinels.
-    #[must_use]
     pub fn url(&self) -> String {
         let hosts = self.sentinels.iter().map(|server| format!("127.0.0.1:{}", server.port()));
         let password = &self.password;
@@ -103,7 +102,6 @@ impl RedisSentinels {
     }
 
     /// What the program says about its version.
-    #[must_use]
     pub fn version(&self) -> &str {
         self.servers[0].version()
     }

@@ -75,7 +75,6 @@ struct StartedRequest {
 
 impl CombinedSale {
     /// Under `mutex`, whose fences come from the counter that the ledger calls `fences`.
-    #[must_use]
     pub fn new(
         context: &StrategyContext,
         mutex: &Arc<dyn leaselock::Mutex>,

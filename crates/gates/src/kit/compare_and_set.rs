@@ -32,7 +32,6 @@ pub struct CompareAndSet {
 
 impl CompareAndSet {
     /// Writes with the statement that `comparison` makes.
-    #[must_use]
     pub fn new(context: &StrategyContext, comparison: Comparison) -> Self {
         Self { context: context.clone(), turns: ItemTurns::new(TRYING_MAX), comparison }
     }

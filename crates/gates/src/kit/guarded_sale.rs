@@ -56,7 +56,6 @@ impl Strategy for GuardedSale {
 
 impl GuardedSale {
     /// The work under one lock per item, unless the request says otherwise.
-    #[must_use]
     pub fn per_item(
         context: &StrategyContext,
         mutex: Arc<dyn leaselock::Mutex>,

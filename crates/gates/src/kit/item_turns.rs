@@ -20,7 +20,6 @@ pub struct ItemTurns {
 
 impl ItemTurns {
     /// Lets `trying_max` purchases of an item try at once.
-    #[must_use]
     pub fn new(trying_max: usize) -> Self {
         Self { items: Cache::new(ITEMS_MAX), trying_max }
     }

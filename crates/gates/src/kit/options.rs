@@ -52,7 +52,6 @@ word_enum! {
 
 impl WaitFor {
     /// Translates the way of waiting into the locks' own type.
-    #[must_use]
     pub fn until(self, deadline: Instant) -> Wait {
         let contend = |strategy| Wait::Contend { until: deadline, strategy };
         match self {
@@ -119,13 +118,11 @@ impl Options {
 
     /// Whether a buyer may choose these on an item of the shop. How a request waits and what it locks decide how many
     /// commands it makes, so on a real sale the service chooses both.
-    #[must_use]
     pub fn fit_shop_items(&self) -> bool {
         self.scope.is_none() && self.wait == WaitFor::Notify
     }
 
     /// Whether these are the defaults.
-    #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

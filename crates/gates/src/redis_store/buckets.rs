@@ -51,7 +51,6 @@ pub struct TakenParts {
 
 impl Buckets {
     /// Makes the split counters beside whole ones, on the same Redis and ledger.
-    #[must_use]
     pub fn beside(counters: &Counters) -> Self {
         let layout = Layout { table: CounterLayout::Split, parts: BUCKETS };
         Self { counters: counters.with(layout) }

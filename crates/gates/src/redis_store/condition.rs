@@ -25,7 +25,6 @@ pub struct Condition {
 
 impl Condition {
     /// Why this program cannot use the server, in a few words for the readiness document.
-    #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         if self.is_cluster {
             Some("cluster mode behind a single-server URL")

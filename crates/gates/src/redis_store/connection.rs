@@ -64,13 +64,11 @@ impl RedisClient {
     }
 
     /// The shared connection.
-    #[must_use]
     pub fn shared(&self) -> SharedConnection {
         self.shared.clone()
     }
 
     /// The prefix of every key.
-    #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -81,7 +79,6 @@ impl RedisClient {
     }
 
     /// Whether everything that is sent is encrypted.
-    #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.address.is_encrypted()
     }
@@ -103,7 +100,6 @@ impl RedisClient {
     }
 
     /// Whether the address names one server, and neither Sentinels nor a cluster.
-    #[must_use]
     pub fn is_single(&self) -> bool {
         self.address.is_single()
     }

@@ -96,7 +96,6 @@ pub(super) struct Layout {
 
 impl Counters {
     /// Makes counters in `redis`, loaded from the ledger behind `pool`.
-    #[must_use]
     pub fn new(redis: RedisClient, pool: Database, metrics: Metrics) -> Self {
         let epochs = Cache::new(REMEMBERED_MAX);
         let loads = SingleFlight::default();
@@ -111,7 +110,6 @@ impl Counters {
     }
 
     /// The key of an item's counter.
-    #[must_use]
     pub fn key(&self, item: ItemId) -> String {
         self.key_of(item, 0)
     }

@@ -47,7 +47,6 @@ impl Durability {
 
     /// The promise of the answer 202 with this durability, in a sentence or two. `replicas_min`
     /// replicas have the order by then.
-    #[must_use]
     pub fn promise(self, replicas_min: u32) -> String {
         let disk = self.on_disk();
         match replicas_min {

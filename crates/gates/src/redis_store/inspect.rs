@@ -21,7 +21,6 @@ static FORGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("cou
 
 impl Counters {
     /// The servers that have the parts of an item's counter. One that is not known now has an empty name.
-    #[must_use]
     pub fn servers(&self, item: ItemId) -> BTreeSet<String> {
         let redis = self.redis.shared();
         let tag = |part: usize| match self.layout.parts {

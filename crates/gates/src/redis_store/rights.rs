@@ -90,7 +90,6 @@ pub struct MissingRights {
 
 impl MissingRights {
     /// Whether the account may do all that strategies need.
-    #[must_use]
     pub fn lets_sell(&self) -> bool {
         self.selling.is_empty() && !self.keys && !self.channels
     }

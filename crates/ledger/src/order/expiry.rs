@@ -151,7 +151,6 @@ impl OrderSteps {
 
 /// Whether an error belongs to one order: to a row that the database refuses, to another item that the order waits
 /// for, or to a limit of its buyer. The other orders can still expire.
-#[must_use]
 pub fn is_of_one_order(error: &StepError) -> bool {
     match error {
         StepError::Locked(_) | StepError::Ledger(LedgerError::Contended) => true,
@@ -166,7 +165,6 @@ pub fn is_of_one_order(error: &StepError) -> bool {
 }
 
 /// Whether a batch had no answer within the time of a transaction. Its orders may be in time one by one.
-#[must_use]
 pub fn is_too_slow(error: &StepError) -> bool {
     matches!(error, StepError::Unavailable(error) if is_silence(error))
 }

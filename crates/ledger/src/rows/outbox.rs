@@ -79,13 +79,11 @@ pub struct OfferChange {
 
 impl Outbox {
     /// An outbox that is written if `enabled`.
-    #[must_use]
     pub fn new(enabled: bool) -> Self {
         Self { enabled }
     }
 
     /// Returns whether rows are written.
-    #[must_use]
     pub fn is_enabled(self) -> bool {
         self.enabled
     }

@@ -19,7 +19,6 @@ pub enum CounterLayout {
 
 impl CounterLayout {
     /// The table of the ledger that lists such items.
-    #[must_use]
     pub fn table(self) -> &'static str {
         match self {
             Self::Whole => "redis_counters",

@@ -29,13 +29,11 @@ pub enum SchemaState {
 
 impl SchemaState {
     /// Returns whether this program can work with the schema.
-    #[must_use]
     pub fn is_usable(self) -> bool {
         self == Self::Current
     }
 
     /// The state for the readiness document.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "schema is missing",
@@ -47,7 +45,6 @@ impl SchemaState {
 }
 
 /// The newest migration of this program.
-#[must_use]
 pub fn newest_version() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default()
 }

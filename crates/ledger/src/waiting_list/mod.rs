@@ -118,14 +118,12 @@ pub struct LineChange {
 impl WaitingLine {
     /// A line of at most `line_max` buyers for each item. A sale is over by `clock`; offers end by
     /// the database's. Changes of offers are written into `outbox`.
-    #[must_use]
     pub fn new(clock: Clock, outbox: Outbox, metrics: Metrics, line_max: u64) -> Self {
         let lengths = Lengths::new();
         Self { parts: Arc::new(WaitingLineParts { clock, outbox, metrics, line_max, lengths }) }
     }
 
     /// Where the transactions around it write their events.
-    #[must_use]
     pub fn outbox(&self) -> Outbox {
         self.parts.outbox
     }

@@ -41,7 +41,6 @@ pub struct Breakers {
 
 impl Breakers {
     /// Makes closed breakers.
-    #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
         let breaker = |dependency| Breaker::new(dependency, metrics.clone());
         Self {
@@ -54,7 +53,6 @@ impl Breakers {
     }
 
     /// The breaker of a dependency.
-    #[must_use]
     pub fn of(&self, dependency: Dependency) -> &Breaker {
         match dependency {
             Dependency::Mysql => &self.mysql,
@@ -117,7 +115,6 @@ impl Breaker {
     }
 
     /// The dependency of this breaker.
-    #[must_use]
     pub fn dependency(&self) -> Dependency {
         self.dependency
     }
@@ -142,7 +139,6 @@ impl Breaker {
     }
 
     /// Whether calls are refused, other than probes.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(*self.state(), State::Open { .. })
     }
@@ -212,7 +208,6 @@ impl Breaker {
 
 impl BreakerPermit {
     /// The dependency of the call.
-    #[must_use]
     pub fn dependency(&self) -> Dependency {
         self.breaker.dependency
     }

@@ -12,19 +12,16 @@ pub struct Cache<K, V>(Arc<quick_cache::sync::Cache<K, V>>);
 
 impl<K: Eq + Hash + Copy, V: Clone> Cache<K, V> {
     /// Makes a cache of at most `capacity` entries.
-    #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self(Arc::new(quick_cache::sync::Cache::new(capacity)))
     }
 
     /// Finds a value.
-    #[must_use]
     pub fn get(&self, key: K) -> Option<V> {
         self.0.get(&key)
     }
 
     /// Finds a value, or inserts that of `make`, which runs once for callers at the same time.
-    #[must_use]
     pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> V {
         let Ok(value) = self.0.get_or_insert_with(&key, || Ok::<V, Infallible>(make()));
         value

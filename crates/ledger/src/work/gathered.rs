@@ -54,7 +54,6 @@ where
     K: Copy + Eq + Hash + Send + 'static,
 {
     /// Reads with the statement of `read`.
-    #[must_use]
     pub fn new(
         read: impl Fn(Vec<K>) -> BoxFuture<'static, Rows<T, K>> + Send + Sync + 'static,
     ) -> Self {

@@ -52,7 +52,6 @@ pub struct ItemConcurrency {
 
 impl ItemConcurrency {
     /// A share of `connections` for each item.
-    #[must_use]
     pub fn new(connections: u32) -> Self {
         let of_each = (connections / SHARE).max(1) as usize;
         let items = Cache::new(ITEMS_MAX);

@@ -21,13 +21,11 @@ impl ItemPermit {
 
     /// The right of a background job, which works on a few items at once, with one transaction for each. Behind the
     /// requests of a busy item it would wait for too long.
-    #[must_use]
     pub fn of_job(item: ItemId) -> Self {
         Self { item, _permit: None }
     }
 
     /// The item whose rows may be locked.
-    #[must_use]
     pub fn item(&self) -> ItemId {
         self.item
     }

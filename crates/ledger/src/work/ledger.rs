@@ -94,7 +94,6 @@ impl RetryPolicy {
 
 impl Ledger {
     /// A ledger over the connections of `pool`, of which each item has a share.
-    #[must_use]
     pub fn new(pool: Database, breaker: Breaker) -> Self {
         let items = ItemConcurrency::new(pool.connections_max());
         Self { pool, breaker, items }
@@ -194,14 +193,12 @@ pub async fn change<T, E: WorkError>(
 }
 
 /// Returns whether an error means that nothing was sent: no connection was available.
-#[must_use]
 pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
         || Fault::of(error) == Fault::AllInUse
 }
 
 /// Logs a failed read, once, and converts the error for the caller.
-#[must_use]
 pub fn failed_read(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not read");
     match Fault::of(error) {
@@ -212,7 +209,6 @@ pub fn failed_read(error: &sqlx::Error) -> LedgerError {
 
 /// Logs a failed change, once, and converts the error: the change may have been made, unless
 /// nothing was sent, or the server has rolled it back, refuses writes or cannot write.
-#[must_use]
 pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not changed");
     match Fault::of(error) {

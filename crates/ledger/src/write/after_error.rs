@@ -56,7 +56,6 @@ pub(super) async fn after_error(
 }
 
 /// Why the ledger cannot serve a purchase, after an error with which nothing was written.
-#[must_use]
 pub(super) fn unavailable(fault: Fault) -> Unavailable {
     match fault {
         Fault::ReadOnly | Fault::Full => Unavailable::ReadOnly,
@@ -68,14 +67,12 @@ pub(super) fn unavailable(fault: Fault) -> Unavailable {
 }
 
 /// The outcome for a gate when the ledger cannot be read or refuses writes, before anything was written.
-#[must_use]
 pub fn no_ledger(error: &sqlx::Error) -> Outcome {
     tracing::warn!(%error, "ledger not read");
     Outcome::Unavailable(unavailable(Fault::of(error)))
 }
 
 /// The outcome for a retry with the key of `order`.
-#[must_use]
 pub fn replay(purchase: &Purchase, order: Order) -> Outcome {
     replay_lines(std::slice::from_ref(purchase), vec![order])
 }
@@ -84,7 +81,6 @@ pub fn replay(purchase: &Purchase, order: Order) -> Outcome {
 ///
 /// # Panics
 /// When nothing was found.
-#[must_use]
 pub fn replay_lines(purchases: &[Purchase], found: Vec<Order>) -> Outcome {
     let order = Order::of_lines(found).expect("an order was found");
     let order_id = order.whole_id();

@@ -163,7 +163,6 @@ impl<S> WaitingAnswers<S> {
 }
 
 /// Makes the two ends of an answer.
-#[must_use]
 pub fn answer_channel<A>() -> (AnswerSender<A>, AnswerReceiver<A>) {
     let slot = Arc::new(Mutex::new(None));
     let (_turn, turn) = oneshot::channel();

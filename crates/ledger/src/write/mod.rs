@@ -160,7 +160,6 @@ enum Attempt {
 
 impl Arbiter {
     /// An arbiter over the ledger's pool.
-    #[must_use]
     pub fn new(pool: Database, metrics: Metrics) -> Self {
         let concurrency = ItemConcurrency::new(pool.connections_max());
         let budget = Arc::new(RetryBudget::new());

@@ -49,7 +49,6 @@ pub struct Fence {
 
 impl Fence {
     /// Makes a fence of the counter that the ledger calls `backend`.
-    #[must_use]
     pub fn new(backend: &'static str, token: u64) -> Self {
         assert!(backend.len() <= BACKEND_LENGTH_MAX, "the fence counter's name does not fit");
         Self { backend, token }

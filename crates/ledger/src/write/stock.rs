@@ -81,7 +81,6 @@ pub enum UnguardedWrite<'a> {
 
 impl<'a> StockWrite<'a> {
     /// Chooses by the item: `unguarded` where the arbiter is off, and otherwise `guarded`.
-    #[must_use]
     pub fn of(item: &Item, guarded: Self, unguarded: UnguardedWrite<'a>) -> Self {
         assert!(!matches!(guarded, Self::Unguarded(_)), "the guarded statement has no condition");
         match item.arbiter {

@@ -34,13 +34,11 @@ impl OldServer {
     }
 
     /// The URL of the database [`DATABASE`] for a shop's own account, past Vitess.
-    #[must_use]
     pub fn url(&self) -> String {
         self.mysql.tcp_url()
     }
 
     /// The URL of this database for the account that may do everything.
-    #[must_use]
     pub fn operator_url(&self) -> String {
         operator::url(self.mysql.port(), &self.password, DATABASE)
     }
@@ -79,7 +77,6 @@ impl VitessCluster {
     }
 
     /// The URL of the old server's keyspace at vtgate.
-    #[must_use]
     pub fn old_url(&self) -> String {
         self.url_of(OLD)
     }

@@ -47,7 +47,6 @@ struct Written {
 
 impl Intention {
     /// Makes the queued form of a purchase.
-    #[must_use]
     pub fn of(purchase: &Purchase) -> Self {
         Self {
             order: purchase.order_id,
@@ -61,7 +60,6 @@ impl Intention {
     }
 
     /// The JSON text for the queue.
-    #[must_use]
     pub fn write(&self) -> String {
         let key = self.key.is_from_caller().then(|| self.key.as_str().to_owned());
         let written = Written {
@@ -77,7 +75,6 @@ impl Intention {
     }
 
     /// Parses the JSON text; `None` for a text that this program does not write.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let written: Written = serde_json::from_str(text).ok()?;
         let order = OrderId::parse(&written.order)?;
@@ -96,7 +93,6 @@ impl Intention {
     }
 
     /// The order as its owner sees it while it is queued.
-    #[must_use]
     pub fn order(&self, item: (ItemId, Currency), strategy: &str) -> Order {
         let (item, currency) = item;
         Order {
@@ -120,7 +116,6 @@ impl Intention {
     }
 
     /// The purchase for the arbiter.
-    #[must_use]
     pub fn purchase(self, item: Arc<Item>, strategy: &'static str) -> Purchase {
         Purchase {
             order_id: self.order,

@@ -80,7 +80,6 @@ pub struct Queue {
 impl Queue {
     /// Makes queues in `redis` for orders of the strategy `strategy`, at most `backlog_max` of an
     /// item, and the receiver of their wake-ups for the consumer.
-    #[must_use]
     pub fn new(
         redis: RedisClient,
         pool: Database,
@@ -187,7 +186,6 @@ impl Queue {
     }
 
     /// The items with a queue that this process knows.
-    #[must_use]
     pub fn items(&self) -> BTreeSet<ItemId> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -45,13 +45,11 @@ pub struct Entry {
 
 impl Reader {
     /// Makes a consumer with a unique name.
-    #[must_use]
     pub fn new(queue: Queue) -> Self {
         Self { queue, name: Uuid::now_v7().to_string() }
     }
 
     /// The queues that it reads.
-    #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue
     }

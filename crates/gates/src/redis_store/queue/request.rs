@@ -160,7 +160,6 @@ impl Queue {
 
 /// Whether a command that failed with this error may have run: it was sent, and its answer did not
 /// arrive as a whole.
-#[must_use]
 pub fn is_unknown(error: &RedisError) -> bool {
     let is_cut = error.is_io_error() || error.is_connection_dropped();
     !error.is_connection_refusal() && (is_cut || error.kind() == ErrorKind::Parse)

@@ -166,7 +166,6 @@ pub enum Left {
 
 impl RoomStanding {
     /// The number as people read it: from 1 in each room.
-    #[must_use]
     pub fn count(&self) -> Option<u64> {
         let count = self.number.unsigned_abs() & ((1 << COUNT_BITS) - 1);
         (self.number > 0).then_some(count)
@@ -174,12 +173,10 @@ impl RoomStanding {
 }
 
 impl Room {
-    #[must_use]
     pub fn new(redis: RedisClient, limits: RoomLimits) -> Self {
         Self { redis, limits, highest: Highest::default() }
     }
 
-    #[must_use]
     pub fn limits(&self) -> &RoomLimits {
         &self.limits
     }

@@ -46,7 +46,6 @@ pub struct SubjectKeys {
 
 impl SubjectKeys {
     /// The keys of the service's secrets.
-    #[must_use]
     pub fn new(secret: &[u8], previous: Option<&[u8]>) -> Self {
         Self { present: key_of(secret), previous: previous.map(key_of) }
     }

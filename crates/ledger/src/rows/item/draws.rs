@@ -55,7 +55,6 @@ pub(crate) async fn note_pause(
 }
 
 /// The beacon of a row.
-#[must_use]
 pub fn beacon_of(named: DrawBeacon) -> Beacon {
     match named {
         DrawBeacon::Drand => Beacon::Drand,
@@ -64,7 +63,6 @@ pub fn beacon_of(named: DrawBeacon) -> Beacon {
 }
 
 /// A time as signed texts have it.
-#[must_use]
 pub fn micros(at: OffsetDateTime) -> Micros {
     u64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or_default()
 }

@@ -262,7 +262,6 @@ pub async fn currency(pool: &Database, id: ItemId) -> sqlx::Result<Currency> {
 
 /// Converts a time to a DATETIME in UTC. An `OffsetDateTime` is sent as a TIMESTAMP, which
 /// MariaDB takes for NULL after January 2038.
-#[must_use]
 pub fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
     let instant = instant.to_offset(UtcOffset::UTC);
     PrimitiveDateTime::new(instant.date(), instant.time())

@@ -87,7 +87,6 @@ async fn raise(
 }
 
 /// The name of an account in the table: a hash, because people type passwords into the wrong field.
-#[must_use]
 pub fn account_of(username_folded: &str) -> String {
     BASE64.encode(Sha256::digest(username_folded))
 }

@@ -42,13 +42,11 @@ pub struct Payment {
 
 impl Payment {
     /// Returns whether only a refund of it was told, and the payment itself was not.
-    #[must_use]
     pub fn is_refund_alone(&self) -> bool {
         self.status == PaymentStatus::Refunded && self.amount.cents() == 0
     }
 
     /// The money that has not gone back, in cents.
-    #[must_use]
     pub fn left_cents(&self) -> i64 {
         (self.amount.cents() - self.refunded.cents()).max(0)
     }

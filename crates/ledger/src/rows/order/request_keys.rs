@@ -46,7 +46,6 @@ pub struct KeyRows {
 }
 
 impl RequestKeys {
-    #[must_use]
     pub fn new(pool: Database, writer: Writer, instance: String) -> Self {
         Self { pool, writer, instance, uncommitted: None }
     }

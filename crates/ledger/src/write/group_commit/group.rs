@@ -47,7 +47,6 @@ impl GroupCommit {
     /// items share one queue over each element of `shared`. Each element has
     /// [`SHARED_CONNECTIONS`](super::SHARED_CONNECTIONS), whose sessions wait for a row no longer than a second. If
     /// `shared` is empty, each item has a queue of its own.
-    #[must_use]
     pub fn new(
         arbiter: Arbiter,
         connections: BatchConnections,
@@ -69,7 +68,6 @@ impl GroupCommit {
 
     /// A writer over the connections of group commit, for a caller that forms batches of one item
     /// itself.
-    #[must_use]
     pub fn writer(&self) -> BatchWriter {
         self.writer_of(self.parts.connections.clone(), BatchPipeline::default())
     }

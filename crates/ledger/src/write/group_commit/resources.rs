@@ -28,7 +28,6 @@ pub struct BatchConnections {
 
 impl BatchConnections {
     /// At most `count` connections of `pool`, which has as many and no other user.
-    #[must_use]
     pub fn new(pool: Database, count: u32) -> Self {
         let free = Arc::new(Semaphore::new(count as usize));
         Self { connections: KeptConnections::new(pool, count), free }
@@ -83,7 +82,6 @@ pub struct BatchTasks {
 
 impl BatchTasks {
     /// Tasks on `runtime`, tracked by `tracker`.
-    #[must_use]
     pub fn on(runtime: Option<Handle>, tracker: TaskTracker) -> Self {
         Self { tracker, runtime }
     }
