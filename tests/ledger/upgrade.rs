@@ -181,6 +181,26 @@ async fn a_long_migration_keeps_its_lock() {
     assert!(indexes(&shop).await.contains(&"orders_buyer".to_owned()));
 }
 
+/// What a build with a currency of the shop for items of earlier ones has.
+const SHOP_CURRENCY: &str = "CREATE TABLE shop_currency (id TINYINT NOT NULL PRIMARY KEY, \
+     code CHAR(3) CHARACTER SET ascii NOT NULL) ENGINE = InnoDB";
+
+#[tokio::test]
+async fn an_item_without_a_currency_gets_the_shops() {
+    let (shop, instance) = Shop::open().await;
+    instance.make_item(json!({})).await;
+    for statement in [
+        SHOP_CURRENCY,
+        "INSERT INTO shop_currency (id, code) VALUES (1, 'CHF')",
+        "UPDATE items SET currency = NULL",
+        "DELETE FROM _sqlx_migrations WHERE version = 51",
+    ] {
+        shop.pool.execute(statement).await.expect("as before");
+    }
+    schema::migrate(&shop.config, &shop.pool).await.expect("migrated");
+    assert_eq!(shop.number("SELECT COUNT(*) FROM items WHERE currency = 'CHF'").await, 1);
+}
+
 /// As a crash leaves them: each is written down and has no mark, and of two of them only the first statement is done.
 #[tokio::test]
 async fn migrations_that_were_broken_off_go_on() {
@@ -188,6 +208,7 @@ async fn migrations_that_were_broken_off_go_on() {
     for statement in [
         "ALTER TABLE items DROP COLUMN first_stock",
         OF_SEVERAL_LEDGERS[0],
+        SHOP_CURRENCY,
         "UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 40 OR version = 18",
     ] {
         shop.pool.execute(statement).await.expect("broken off");

@@ -30,6 +30,7 @@ pub enum LockTime {
 
 /// Labels, each with its name.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
+type RequestLabels = (Labels<1>, [(&'static str, u16); 1]);
 type HistogramMaker = fn() -> Histogram;
 
 /// Buckets from 0.5 ms to 16 s.
@@ -127,7 +128,7 @@ metrics! {
         /// Purchases refused as sold out from memory, without Redis or MySQL.
         pub sold_out_from_memory: Counter,
             "sold_out_from_memory", "Purchases refused as sold out without Redis or MySQL";
-        requests: Family<(Labels<1>, [(&'static str, u16); 1]), Counter>,
+        requests: Family<RequestLabels, Counter>,
             "http_requests", "HTTP requests by method and status";
         /// Open connections.
         pub connections: Gauge, "http_connections", "Open connections";

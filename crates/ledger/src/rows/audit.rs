@@ -465,8 +465,8 @@ const GIVE_BACKS_WRONG: &str = "SELECT COUNT(*) FROM orders \
 /// Orders whose fence or sequence is above that of their counter.
 const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
      LEFT JOIN fences ON fences.item_id = orders.item_id AND fences.backend = orders.fence_backend \
-     WHERE orders.item_id = ? AND (orders.fence > COALESCE(fences.fence, 0) \
-       OR fence_sequence > COALESCE(accepted_writes, 0))";
+     WHERE orders.item_id = ? AND fence_sequence > 0 \
+       AND (orders.fence > COALESCE(fences.fence, 0) OR fence_sequence > COALESCE(accepted_writes, 0))";
 
 /// Orders with a fence that were written without its comparison.
 const FENCES_NOT_COMPARED: &str = "SELECT COUNT(*) FROM orders \

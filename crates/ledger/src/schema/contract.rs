@@ -37,7 +37,7 @@ const DELETE_STREAMS: [&str; 3] = [
 ];
 
 /// The migration that an earlier build does not know and needs to know once these are gone.
-const KNOWN_VERSION_MIN: i64 = 39;
+const KNOWN_VERSION_MIN: i64 = 51;
 
 /// Checks that nothing is in the schema that this build could not keep true.
 ///
