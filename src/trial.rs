@@ -26,8 +26,7 @@ impl ports::TrialSales for TrialSales {
     async fn create(&self, new: &NewItem, now: OffsetDateTime) -> Result<Arc<Item>, String> {
         let items = std::slice::from_ref(new);
         let new = NewItems { items, now, actor: None, first_id: None, request: None };
-        let made = self.catalog.create(new).await;
-        let made = made.map_err(|problem| problem.detail_text().to_owned())?;
+        let made = self.catalog.create(new).await.map_err(|error| error.to_string())?;
         let made = made.items.into_iter().next();
         made.map(|made| made.item).ok_or_else(|| LedgerError::OutcomeUnknown.to_string())
     }
