@@ -16,6 +16,8 @@ use crate::{Answer, CannotJudge, Ledger, Outcome};
 
 /// Connecting and each reading must end within this.
 const SQL_SECONDS_MAX: u64 = 60;
+/// How long whole ledgers may be read: five million orders took more than a minute.
+const LEDGER_SECONDS_MAX: u64 = 600;
 /// Two equal readings this far apart mean that no purchase is under way.
 const QUIET: Duration = Duration::from_millis(500);
 /// The distance where every answer was definite, so that nothing should be under way.
@@ -103,10 +105,12 @@ impl Reader {
     ) -> Result<HashMap<i64, Ledger>, CannotJudge> {
         let connection = self.connected().await?;
         let reading = rows::snapshot(connection, first, last, with_groups);
-        let failure = match timeout(Duration::from_secs(SQL_SECONDS_MAX), reading).await {
+        let failure = match timeout(Duration::from_secs(LEDGER_SECONDS_MAX), reading).await {
             Ok(Ok(ledgers)) => return Ok(ledgers),
             Ok(Err(error)) => unreadable(&error),
-            Err(_) => CannotJudge(format!("reading the ledger took more than {SQL_SECONDS_MAX} s")),
+            Err(_) => {
+                CannotJudge(format!("reading the ledger took more than {LEDGER_SECONDS_MAX} s"))
+            }
         };
         // The server may have been killed meanwhile: the next reading connects anew.
         self.connection = None;
