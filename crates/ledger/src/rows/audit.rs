@@ -213,8 +213,8 @@ async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
     Ok(fallen)
 }
 
-/// Compares the live orders of buyers in these groups with the limits and with their counts, and counts the buyers who
-/// have too much and those who are counted wrongly. Of very many buyers without a count, not all are found.
+/// Compares the live orders of buyers in these groups with the limits and with their counts. Returns how many buyers have
+/// too much, and how many are counted wrongly. Of very many buyers without a count, not all are found.
 ///
 /// The orders are read item by item: where items are in shards, those of a group may lie apart from its counts.
 async fn group_faults(

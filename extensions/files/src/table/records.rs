@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_long_tail_of_empty_cells_costs_nothing() {
-        let first = |text: &str| records(text, |_| true).next().expect("a record");
+        let first = |text: &str| records(text, |name| name == "x").next().expect("a record");
         let record = first(&format!("a,b{}\n", ",".repeat(16_384))).expect("one reading");
         assert_eq!((record.cells.len(), record.count), (CELLS_MAX, 16_386));
         assert!(first(&format!("{}x", "x,".repeat(CELLS_MAX))).is_err());
