@@ -86,7 +86,7 @@ async fn a_late_payment_is_taken_while_stock_and_limit_are_left() {
     let left = instance.make_item(json!({})).await;
     let sold = instance.make_item(json!({ "stock": 1 })).await;
     let again = instance.make_item(json!({})).await;
-    let of_left = order_id(&buyer.buy("redis-watch", left).await);
+    let of_left = order_id(&buyer.buy("redis-lua", left).await);
     let of_sold = order_id(&buyer.buy("default", sold).await);
     assert_problem(&quick.buy("default", sold).await, (409, "sold_out"), "the only unit is held");
     let of_again = order_id(&buyer.buy("mysql-version", again).await);
@@ -98,11 +98,13 @@ async fn a_late_payment_is_taken_while_stock_and_limit_are_left() {
     assert_eq!(available(&instance, left).await, 10);
     let paid = buyer.step(&of_left, "payment").await;
     paid.assert_fields(200, json!({ "status": "paid" }));
+    // Without waiting for the reconciliation.
+    assert_eq!(instance.audit(left).await["clean"], true, "the counter was told");
     assert_eq!(available(&instance, left).await, 9);
     assert_eq!(buyer.step(&of_left, "payment").await.json, paid.json);
     assert_eq!(available(&instance, left).await, 9);
     // It counts against the limit again.
-    assert_problem(&buyer.buy("redis-watch", left).await, (409, "limit_reached"), "one more");
+    assert_problem(&buyer.buy("redis-lua", left).await, (409, "limit_reached"), "one more");
     assert_clean(&instance, left).await;
 
     until(BOUND, || quick.buy("default", sold), |bought| bought.status == 201).await;
