@@ -59,7 +59,7 @@ impl StreamLimiter {
         Self { limits, open: Arc::default(), metrics }
     }
 
-    /// Counts a stream of a client with or without a session, at an address that may not be counted.
+    /// Counts one more stream. `user` is `None` without a session, and `address` is `None` where no address is counted.
     ///
     /// # Errors
     /// The group that is full.

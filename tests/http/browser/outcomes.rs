@@ -87,7 +87,7 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
     page.close().await;
 }
 
-/// A page that stays open does not promise what is over.
+/// Once the hold of an order has ended, an item page that is still open no longer names a time to pay.
 #[tokio::test]
 async fn a_hold_that_has_ended_is_told_on_the_page_of_the_item() {
     let (_shop, instance) = Shop::open().await;
