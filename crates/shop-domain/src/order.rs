@@ -101,6 +101,12 @@ impl Order {
         std::iter::once(self).chain(&self.further)
     }
 
+    /// Changes all lines in the same way.
+    pub fn change_lines(&mut self, change: impl Fn(&mut Self)) {
+        change(self);
+        self.further.iter_mut().for_each(change);
+    }
+
     /// The price of all lines.
     pub fn whole_amount(&self) -> Cents {
         Cents::sum(self.lines().map(|line| line.amount))

@@ -60,6 +60,28 @@ async fn an_extension_or_a_return_whose_answer_is_lost_is_made_once() {
     assert_has(&beside.audit(item).await, json!({ "available": 9, "clean": true }));
 }
 
+/// The COMMIT of an extension is lost, and another extension is quicker than its next try.
+#[tokio::test]
+async fn an_extension_that_was_lost_does_not_answer_for_a_quicker_one() {
+    let (link, linked, beside) = linked_shop().await;
+    let item = beside.make_item(json!({})).await;
+    let order = order_id(&beside.buyer(1).buy("mysql-atomic", item).await);
+    let path = format!("/api/orders/{order}/extension");
+    let extend = async |instance: &Instance, seconds: u32| {
+        instance.buyer(1).post(&path, &json!({ "seconds": seconds })).await
+    };
+    link.trap(loses_commit().then(Fault::Stall));
+    let meanwhile = async {
+        until_caught(&link, 0).await;
+        let quicker = extend(&beside, 30).await;
+        link.mend();
+        quicker
+    };
+    let (lost, quicker) = tokio::join!(extend(&linked, 60), meanwhile);
+    assert_eq!(quicker.json["extended_seconds"], 30, "{}", quicker.text);
+    assert_eq!((lost.status, lost.json), (200, quicker.json));
+}
+
 /// A shop whose one instance reaches the ledger through a link, and whose counters nobody repairs.
 async fn lone_shop() -> (FaultyLink, Shop, Instance) {
     let mut shop = Shop::with(|config| {
@@ -77,11 +99,18 @@ async fn lone_shop() -> (FaultyLink, Shop, Instance) {
 async fn a_step_whose_answer_is_lost_is_told_and_counted() {
     let (link, shop, instance) = lone_shop().await;
     let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let others = instance.make_items(2, &json!({})).await;
+    let cart = json!({ "lines": [{ "item_id": others[0] }, { "item_id": others[1] }] });
     let buyer = instance.buyer(1);
     let mut events = Events::open(buyer.request(Method::GET, "/api/orders/events")).await;
-    let steps = [("payment", "paid"), ("cancellation", "cancelled"), ("expiry", "expired")];
+    let cancelled = ("cancellation", "cancelled");
+    let steps = [("payment", "paid"), cancelled, ("expiry", "expired"), cancelled];
     for (number, (step, status)) in (1..).zip(steps) {
-        let order = order_id(&buyer.buy("redis-lua", item).await);
+        let bought = match number {
+            4 => buyer.post("/api/reservations", &cart).await,
+            _ => buyer.buy("redis-lua", item).await,
+        };
+        let order = order_id(&bought);
         link.trap(loses_answer());
         if step == "expiry" {
             let end =

@@ -135,15 +135,12 @@ impl OrderSteps {
         match work.await {
             Ok(made) => {
                 failpoint!("step-committed");
-                Ok(made.or_before(sent.into_inner().unwrap_or_else(PoisonError::into_inner)))
+                let sent = sent.into_inner().unwrap_or_else(PoisonError::into_inner);
+                // An attempt whose COMMIT was not answered has made the change if this one finds the order as that one
+                // left it.
+                Ok(sent.filter(|sent| sent.order == made.order).unwrap_or(made))
             }
-            Err(StepError::Unavailable(error)) => {
-                let known = failed_change(&error);
-                if known == LedgerError::OutcomeUnknown {
-                    tracing::warn!(order = %id, "order step not confirmed");
-                }
-                Err(known.into())
-            }
+            Err(StepError::Unavailable(error)) => Err(failed_change(&error).into()),
             refused => refused,
         }
     }

@@ -42,15 +42,6 @@ impl StepResult {
     fn without_stock(order: Order, changed: bool) -> Self {
         Self { order, changed, returned: Vec::new() }
     }
-
-    /// The change that a step made: this one, of its last attempt, or that of an earlier attempt whose COMMIT was not
-    /// answered.
-    pub(super) fn or_before(self, sent: Option<Self>) -> Self {
-        match sent {
-            Some(sent) if !self.changed && sent.order.status == self.order.status => sent,
-            _ => self,
-        }
-    }
 }
 
 /// Reads an order with its lines, without a lock.
@@ -167,7 +158,7 @@ async fn tell(
 
 async fn set_status(
     connection: &mut MySqlConnection,
-    order: Order,
+    mut order: Order,
     status: OrderStatus,
     now: OffsetDateTime,
 ) -> sqlx::Result<Order> {
@@ -177,9 +168,11 @@ async fn set_status(
     let update = sqlx::query(&statement).bind(status.as_str()).bind(paid_at);
     lines.bind(update).execute(connection).await?;
     failpoint!("step-status-set");
-    let changed = |line: Order| Order { status, paid_at, ..line };
-    let further = order.further.iter().cloned().map(changed).collect();
-    Ok(Order { further, ..changed(order) })
+    order.change_lines(|line| {
+        line.status = status;
+        line.paid_at = paid_at;
+    });
+    Ok(order)
 }
 
 /// Gives units back to the limits of their buyers: all by item, then all by group, as a batch of purchases counts them.

@@ -17,7 +17,7 @@ use shop_domain::{ItemId, Order};
 /// expiry.
 pub(super) async fn extend(
     connection: &mut MySqlConnection,
-    order: Order,
+    mut order: Order,
     wanted: Option<u32>,
 ) -> Result<(Order, bool), StepError> {
     if order.extended_seconds.is_some() {
@@ -36,18 +36,14 @@ pub(super) async fn extend(
         lines.condition
     );
     let update = lines.bind(sqlx::query(&statement).bind(seconds).bind(seconds));
-    match update.execute(connection).await?.rows_affected() {
-        0 => return Err(StepError::HoldOver),
-        changed if changed == lines.rows => {}
-        _ => return Err(sqlx::Error::RowNotFound.into()),
+    if update.execute(connection).await?.rows_affected() != lines.rows {
+        return Err(StepError::HoldOver);
     }
-    let extended = |line: Order| Order {
-        expires_at: line.expires_at + Duration::seconds(seconds.into()),
-        extended_seconds: Some(seconds),
-        ..line
-    };
-    let further = order.further.iter().cloned().map(extended).collect();
-    Ok((Order { further, ..extended(order) }, true))
+    order.change_lines(|line| {
+        line.expires_at += Duration::seconds(seconds.into());
+        line.extended_seconds = Some(seconds);
+    });
+    Ok((order, true))
 }
 
 /// Checks that all items of a paid order take it back at `now`, and notes that its money has to go back.
