@@ -132,12 +132,7 @@ async fn add_refund(
         tracing::warn!(payment = %payment.id, "a refund in another currency than its payment is not counted");
         return Ok(RefundResult::Unchanged);
     }
-    if payment.status == PaymentStatus::Accepted {
-        tracing::warn!(payment = %payment.id, order = %payment.order, amount_cents = refund.amount.cents(), "money that has paid an order went back; the order stays paid");
-    }
-    if refund.amount.cents() > payment.left_cents() && !payment.is_refund_alone() {
-        tracing::warn!(payment = %payment.id, left_cents = payment.left_cents(), refund_cents = refund.amount.cents(), "more money went back than was left of the payment");
-    }
+    tracing::info!(payment = %payment.id, status = payment.status.as_str(), order = %payment.order, left_cents = payment.left_cents(), refund_cents = refund.amount.cents(), "money of a payment went back; an order that it has paid stays paid");
     if payments::add_refund(transaction, payment, refund.amount).await? {
         Ok(RefundResult::Refunded)
     } else {
