@@ -100,6 +100,9 @@ async fn a_late_payment_is_taken_while_stock_and_limit_are_left() {
     paid.assert_fields(200, json!({ "status": "paid" }));
     // Without waiting for the reconciliation.
     assert_eq!(instance.audit(left).await["clean"], true, "the counter was told");
+    let counter = shop.counters().key(ItemId::new(left).expect("positive"));
+    let counted: Option<i64> = shop.redis(&["HGET", &counter, "b:1"]).await;
+    assert_eq!(counted, Some(1), "and the buyer's count");
     assert_eq!(available(&instance, left).await, 9);
     assert_eq!(buyer.step(&of_left, "payment").await.json, paid.json);
     assert_eq!(available(&instance, left).await, 9);
