@@ -11,7 +11,6 @@ use ledger::Ledger;
 use ledger::cache::Cache;
 use ledger::order::{
     ExpiryBatch, OrderSteps, Overdue, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order,
-    is_too_slow,
 };
 use ledger::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::Step;
@@ -80,17 +79,17 @@ impl Orders {
         limit: u32,
         come_back: ComeBack<'_>,
     ) -> Result<ExpiryRun, StepError> {
-        let mut run = ExpiryRun { expired: 0, stuck: 0 };
-        match self.steps.expire(item, Overdue::First(limit)).await {
+        let mut run = match self.steps.expire(item, Overdue::First(limit)).await {
             Ok(batch) => {
                 self.publish_expired(&batch, come_back).await;
-                run = ExpiryRun { expired: batch.orders.len(), stuck: batch.left_out };
+                ExpiryRun { expired: batch.orders.len(), stuck: batch.left_out }
             }
-            Err(error) if is_of_one_order(&error) || is_too_slow(&error) => {
-                run.stuck = limit as usize;
+            // Single orders may still expire. If none can, the first one says why.
+            Err(error) => {
+                tracing::debug!(%error, %item, "a batch cannot expire; its orders are tried one by one");
+                ExpiryRun { expired: 0, stuck: limit as usize }
             }
-            Err(error) => return Err(error),
-        }
+        };
         // They would fill the next batches, too.
         if run.stuck * 2 > limit as usize {
             let further = self.expire_singly(item, limit, come_back).await?;

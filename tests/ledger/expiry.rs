@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use ledger::Ledger;
-use ledger::order::OrderSteps;
+use ledger::order::{OrderSteps, Overdue, is_of_one_order};
 use ledger::waiting_list::WaitingLine;
 use sqlx::Executor;
 
@@ -60,22 +60,54 @@ async fn the_sweep_reads_one_order_of_each_item() {
          FROM numbers AS low JOIN numbers AS high WHERE high.n <= ? DIV 60";
     shop.change(sqlx::query(fill).bind(full).bind(ORDERS)).await;
     shop.pool.execute("ANALYZE TABLE items, orders").await.expect("analysed");
+    let steps = steps_of(&shop);
+    // The rows that are read in the order of an index.
+    let before = figure(&steps, "Handler_read_next").await;
+    assert_eq!(steps.overdue_items().await.expect("listed"), []);
+    let read = figure(&steps, "Handler_read_next").await - before;
+    assert!(read < ORDERS / 2, "{read} rows read of {ORDERS} orders");
+}
+
+/// Steps of orders that have one session.
+fn steps_of(shop: &Shop) -> OrderSteps {
     let pool = mysql_connection::pool_of(&shop.config, 1).expect("the URL is fine");
     let metrics = Metrics::new();
     let breaker = Breakers::new(&metrics).mysql;
     let line = WaitingLine::new(Clock::default(), Outbox::default(), metrics, 1);
-    let steps = OrderSteps { ledger: Ledger::new(pool.clone(), breaker), line };
-    let before = rows_read(&pool).await;
-    assert_eq!(steps.overdue_items().await.expect("listed"), []);
-    let read = rows_read(&pool).await - before;
-    assert!(read < ORDERS / 2, "{read} rows read of {ORDERS} orders");
+    OrderSteps { ledger: Ledger::new(pool, breaker), line }
 }
 
-/// The rows that the only session of `pool` has read in the order of an index.
-async fn rows_read(pool: &Database) -> i64 {
-    let read = sqlx::query_as("SHOW SESSION STATUS LIKE 'Handler_read_next'");
-    let (_, count): (String, String) = read.fetch_one(pool).await.expect("a figure of the session");
+/// What their session has counted.
+async fn figure(steps: &OrderSteps, name: &str) -> i64 {
+    let statement = format!("SHOW SESSION STATUS LIKE '{name}'");
+    let read = sqlx::query_as(&statement).fetch_one(&steps.ledger.pool);
+    let (_, count): (String, String) = read.await.expect("a figure of the session");
     count.parse().expect("a number")
+}
+
+/// An order whose other item is held waits for nothing, and others of its item may go on. While its own item is held,
+/// none of them can: then the item is waited for, in a transaction of its own.
+#[tokio::test]
+async fn an_expiry_waits_for_its_own_item_alone() {
+    let (shop, instance) = Shop::open_with(|config| {
+        config.job.expire_period_ms = 3_600_000;
+        config.mysql.lock_wait_timeout_seconds = 1;
+    })
+    .await;
+    let items = instance.make_items(2, &json!({})).await;
+    let cart = json!({ "lines": [{ "item_id": items[0] }, { "item_id": items[1] }] });
+    instance.buyer(1).post("/api/reservations", &cart).await.expect_status(201);
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    let steps = steps_of(&shop);
+    let item = ItemId::new(items[0]).expect("positive");
+    for (held, transactions, is_of_one) in [(items[1], 1, true), (items[0], 2, false)] {
+        let holder = hold_stock_row(&shop.pool, held).await;
+        let before = figure(&steps, "Com_begin").await;
+        let Err(error) = steps.expire(item, Overdue::First(9)).await else { panic!("it is held") };
+        assert_eq!(figure(&steps, "Com_begin").await - before, transactions, "{error}");
+        assert_eq!(is_of_one_order(&error), is_of_one, "{error}");
+        holder.rollback().await.expect("the row is free");
+    }
 }
 
 #[tokio::test]

@@ -223,7 +223,8 @@ async fn until_statuses(shop: &Shop, order: &str, expected: &[&str]) {
     until("the order to end", || statuses(shop, order), |found| *found == expected).await;
 }
 
-/// As many overdue carts as one transaction takes wait for a held item. The orders behind them still expire.
+/// Overdue carts wait, one for a limit of its buyer and one for a held item. Each is as much as one transaction takes; the
+/// order behind them still expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_behind_overdue_carts_that_wait_still_expire() {
     let (shop, instance, items) = selling(2, |config| {
@@ -231,14 +232,21 @@ async fn orders_behind_overdue_carts_that_wait_still_expire() {
         config.job.expire_batch_max = 1;
     })
     .await;
-    let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
-    let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
-    let holder = hold_stock_row(&shop.pool, items[1]).await;
+    let mut carts = Vec::new();
+    for buyer in [1, 2] {
+        carts.push(order_id(&reserve(&instance.buyer(buyer), &one_of_each(&items)).await));
+    }
+    let single = order_id(&instance.buyer(3).buy("mysql-atomic", items[0]).await);
+    let holder = hold_row_and_limit(&shop, items[1]).await;
     shop.let_holds_pass(301).await;
     until_statuses(&shop, &single, &["expired"]).await;
-    assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "it waits for the held item");
-    holder.rollback().await.expect("the row is free");
-    until_statuses(&shop, &cart, &["expired"; 2]).await;
+    for cart in &carts {
+        assert_eq!(statuses(&shop, cart).await, ["pending"; 2], "it waits for the held item");
+    }
+    holder.rollback().await.expect("the rows are free");
+    for cart in &carts {
+        until_statuses(&shop, cart, &["expired"; 2]).await;
+    }
     assert_all_clean(&instance, &items).await;
 }
 
@@ -258,9 +266,13 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
         config.mysql.lock_wait_timeout_seconds = 1;
     })
     .await;
-    let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
+    let buyer = instance.buyer(1);
+    let paid = order_id(&reserve(&buyer, &one_of_each(&items)).await);
+    let cart = order_id(&reserve(&buyer, &one_of_each(&items)).await);
     let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
     let holder = hold_row_and_limit(&shop, items[1]).await;
+    // A payment changes no limit, so it asks for none.
+    buyer.step(&paid, "payment").await.expect_status(200);
     shop.let_holds_pass(301).await;
     let expired = until_statuses(&shop, &single, &["expired"]);
     let ((), waits) = beside_lock_waits(&shop, expired).await;
@@ -268,6 +280,26 @@ async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
     assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "its buyer's limit is locked");
     holder.rollback().await.expect("the rows are free");
     until_statuses(&shop, &cart, &["expired"; 2]).await;
+    assert_all_clean(&instance, &items).await;
+}
+
+/// A batch waits for the limit of a buyer in vain. The orders of others expire one by one.
+#[tokio::test]
+async fn an_overdue_order_whose_buyer_waits_delays_no_other_expiry() {
+    let (shop, instance, items) = selling(1, |config| {
+        config.job.expire_period_ms = 50;
+        config.mysql.lock_wait_timeout_seconds = 1;
+    })
+    .await;
+    let waiting = order_id(&instance.buyer(1).buy("mysql-atomic", items[0]).await);
+    let other = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
+    let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = 1";
+    let holder = shop.hold(sqlx::query(count).bind(items[0])).await;
+    shop.let_holds_pass(301).await;
+    until_statuses(&shop, &other, &["expired"]).await;
+    assert_eq!(statuses(&shop, &waiting).await, ["pending"], "its buyer's limit is locked");
+    holder.rollback().await.expect("the row is free");
+    until_statuses(&shop, &waiting, &["expired"]).await;
     assert_all_clean(&instance, &items).await;
 }
 

@@ -14,11 +14,11 @@ use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::work::limit_lock;
 use crate::work::stock_lock::wait_until_free;
-use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX, is_silence};
+use mysql_connection::limits::{LONG_READ_MAX, TRANSACTION_MAX};
 use mysql_connection::statement::{Binds, in_list};
 use mysql_connection::{Database, Fault, answered, begin_on, transact, within};
 use shop_domain::order::MovementReason;
-use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus};
+use shop_domain::{ItemId, Order, OrderId, OrderStatus};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -59,8 +59,7 @@ impl OrderSteps {
     ///
     /// # Errors
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
-    /// another item whose stock row others have: nothing waits for that item. [`LedgerError::Contended`] when others
-    /// keep a limit of a buyer for too long.
+    /// another item whose stock row others have: nothing waits for that item.
     pub async fn expire(&self, item: ItemId, which: Overdue) -> Result<ExpiryBatch, StepError> {
         match self.expire_together(item, which, ItemPermits::of_job(item, false)).await {
             // An order with lines of other items found the row locked, and did not wait for it.
@@ -149,11 +148,11 @@ impl OrderSteps {
     }
 }
 
-/// Whether an error belongs to one order: to a row that the database refuses, to another item that the order waits
-/// for, or to a limit of its buyer. The other orders can still expire.
+/// Whether an error belongs to one order: to a row that the database refuses, or to another item that the order waits
+/// for. The other orders can still expire.
 pub fn is_of_one_order(error: &StepError) -> bool {
     match error {
-        StepError::Locked(_) | StepError::Ledger(LedgerError::Contended) => true,
+        StepError::Locked(_) => true,
         StepError::Unavailable(error) => {
             matches!(
                 Fault::of(error),
@@ -162,11 +161,6 @@ pub fn is_of_one_order(error: &StepError) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether a batch had no answer within the time of a transaction. Its orders may be in time one by one.
-pub fn is_too_slow(error: &StepError) -> bool {
-    matches!(error, StepError::Unavailable(error) if is_silence(error))
 }
 
 /// The orders of a batch whose COMMIT was not answered, if they are expired in the ledger. The
@@ -204,22 +198,19 @@ async fn expire_batch(
     // A purchase has a limit while it waits for its item. So limits of other items are not waited for.
     let is_of_item = overdue.iter().all(|order| order.further.is_empty());
     let may_wait = is_of_item && matches!(which, Overdue::First(_));
-    for order in overdue {
+    for mut order in overdue {
         hold!("overdue-read", order.user_id.get());
         if !may_wait && limit_lock::lock_of_order(connection, &order).await?.is_err() {
             left_out += 1;
             continue;
         }
-        if set_expired(connection, &order).await? {
-            let status = OrderStatus::Expired;
-            let mut order = Order { status, ..order };
-            order.further.iter_mut().for_each(|line| line.status = status);
-            expired.push(order);
-        }
+        set_expired(connection, &order).await?;
+        order.change_lines(|line| line.status = OrderStatus::Expired);
+        expired.push(order);
     }
     let mut lines: Vec<&Order> = expired.iter().flat_map(Order::lines).collect();
     lines.sort_by_key(|line| (line.item_id, line.user_id, line.id));
-    give_limits_back(connection, &lines, true).await.map_err(of_buyer)?;
+    give_limits_back(connection, &lines, true).await?;
     line.outbox().changed(connection, &expired).await?;
     for one in &lines {
         permits.add_of_job(one.item_id);
@@ -229,14 +220,6 @@ async fn expire_batch(
     let first = expired.first().map(|order| order.item_id);
     let at = items::ledger_time(connection, first.as_slice()).await?;
     Ok(ExpiryBatch { orders: expired, left_out, returned, at })
-}
-
-/// The error of a limit that another transaction kept for too long: it is no matter of the item.
-fn of_buyer(error: sqlx::Error) -> StepError {
-    match Fault::of(&error) {
-        Fault::Transient => StepError::Ledger(LedgerError::Contended),
-        _ => StepError::from(error),
-    }
 }
 
 /// Reads and locks overdue orders, skipping those that another transaction has locked. They are
@@ -274,15 +257,15 @@ async fn lock_overdue(
     Ok(overdue)
 }
 
-/// Sets an order expired; `false` when it has changed since it was read. Some engines accept SKIP LOCKED and lock
-/// nothing, so the order may have been paid or extended meanwhile.
-async fn set_expired(connection: &mut MySqlConnection, order: &Order) -> sqlx::Result<bool> {
-    let Some(lines) = LinesOf::order(order) else { return Ok(false) };
+/// Sets an order expired.
+///
+/// # Errors
+/// The database's, and that the order has changed since it was read: some engines accept SKIP LOCKED and lock nothing,
+/// so it may have been paid or extended meanwhile. The transaction is rolled back then.
+async fn set_expired(connection: &mut MySqlConnection, order: &Order) -> sqlx::Result<()> {
+    let lines = LinesOf::order(order).ok_or(sqlx::Error::RowNotFound)?;
     let statement = format!("UPDATE orders SET status = ? WHERE {} AND {OVERDUE}", lines.condition);
     let update = lines.bind(sqlx::query(&statement).bind(OrderStatus::Expired.as_str()));
-    match update.execute(connection).await?.rows_affected() {
-        0 => Ok(false),
-        changed if changed == lines.rows => Ok(true),
-        _ => Err(sqlx::Error::RowNotFound),
-    }
+    let changed = update.execute(connection).await?.rows_affected();
+    if changed == lines.rows { Ok(()) } else { Err(sqlx::Error::RowNotFound) }
 }

@@ -25,7 +25,7 @@ use mysql_connection::{WorkError, answered};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
-pub use expiry::{ExpiryBatch, Overdue, OverdueOrder, is_of_one_order, is_too_slow};
+pub use expiry::{ExpiryBatch, Overdue, OverdueOrder, is_of_one_order};
 pub use payment::PaymentResult;
 pub use step::{ReturnedUnits, StepResult};
 
