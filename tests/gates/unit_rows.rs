@@ -133,3 +133,28 @@ async fn the_reconciliation_counts_what_a_crash_left_and_removes_rows_that_are_t
     reconcile(&shop).await;
     assert_eq!(rows(&shop, mixed).await, (0, 0), "the sale is over");
 }
+
+/// Otherwise the rows of all items behind it would stay: each run begins with the same item.
+#[tokio::test]
+async fn an_item_whose_stock_row_is_held_does_not_keep_others_from_being_settled() {
+    let (shop, instance) = Shop::open_with(|config| {
+        config.job.reconcile_period_ms = NEVER_MS;
+        config.mysql.lock_wait_timeout_seconds = 1;
+    })
+    .await;
+    let first = instance.make_item(json!({ "stock": 5 })).await;
+    let second = instance.make_item(json!({ "stock": 5 })).await;
+    let end = "UPDATE items SET ends_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?";
+    for item in [first, second] {
+        assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201);
+        execute(&shop, end, item).await;
+    }
+    let held = hold_stock_row(&shop.pool, first).await;
+    let job = Reconcile::new(shop.pool.clone(), shop.counters(), Metrics::new());
+    assert!(job.run().await.is_err(), "one item was not settled");
+    assert_eq!(rows(&shop, first).await, (4, 0));
+    assert_eq!(rows(&shop, second).await, (0, 0));
+    held.rollback().await.expect("the row is free");
+    assert!(job.run().await.is_ok_and(|said| said.ends_with("of 1 items settled")));
+    assert_eq!(rows(&shop, first).await, (0, 0));
+}

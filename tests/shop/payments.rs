@@ -219,6 +219,24 @@ async fn a_refund_that_was_made_by_hand_meanwhile_is_not_told() {
     assert_eq!(told.len(), 1, "{told:?}");
 }
 
+#[tokio::test]
+async fn a_refund_whose_row_cannot_be_read_keeps_no_other_one_back() {
+    let (provider, shop, instance, _item) = selling(json!({})).await;
+    provider.refuse_refunds(true);
+    let unknown = shop_domain::OrderId::generate().to_string();
+    for (message, id) in [("m1", "p1"), ("m2", "p2")] {
+        owe(&instance, &provider.succeeded(message, id, &unknown, 250), "unknown_order").await;
+    }
+    // It is the first one of each run.
+    let damage = "UPDATE payments SET order_id = 'x', \
+         next_try_at = UTC_TIMESTAMP(6) - INTERVAL 1 DAY WHERE id = 'p1'";
+    shop.change(sqlx::query(damage)).await;
+    provider.refuse_refunds(false);
+    let told = || async { provider.refunds() };
+    until("the other refund", told, |told| told.contains(&"p2".to_owned())).await;
+    instance.stranger().until_said("refunds", "order_id").await;
+}
+
 /// Each try takes the whole time limit then, and a stop of the service would wait for all of them.
 #[tokio::test]
 async fn a_provider_that_is_away_is_asked_once_in_a_run() {

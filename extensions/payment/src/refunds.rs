@@ -8,10 +8,13 @@ use async_trait::async_trait;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::payments::Payments;
+use crate::provider::Provider;
 use extension::job::Job;
 use ledger::order::refund::{self, ByHand};
 use ledger::rows::actions::Actor;
 use ledger::rows::payments::{self, Payment};
+use ledger::work::nothing_was_sent;
+use outgoing_https::Target;
 use shop_domain::LedgerError;
 use shop_domain::payment::{PaymentId, PaymentStatus};
 use webhooks::{Failure, pause_after};
@@ -59,31 +62,55 @@ impl RequestRefunds {
         payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
         let mut accepted = 0;
         let mut failed = 0;
+        let mut broken = None;
         let provider = provider.as_ref();
         let receiver = provider.and_then(|provider| Some((provider, provider.refunds.as_ref()?)));
         let Some((provider, target)) = receiver else { return Ok((0, 0)) };
         for id in payments::due_refunds(pool, REFUNDS_MAX).await? {
-            // Read again: while the others were told, an operator may have noted that this money went back by hand.
-            let found = payments::find(pool, &id).await?;
-            let is_due = |payment: &Payment| payment.status == PaymentStatus::RefundWanted;
-            let Some(payment) = found.filter(is_due) else { continue };
-            let told = provider.refund(target, &payment, core.kit.clock.now()).await;
-            let is_away = matches!(told, Err(Failure::Away(_)));
-            let Err(Failure::Away(error) | Failure::Refused(error)) = told else {
-                refund::note_request(pool, &id, Ok(())).await?;
-                accepted += 1;
-                continue;
-            };
-            tracing::warn!(payment = %id, error, "provider not told of a refund; it is tried again");
-            let pause = pause_after(payment.failures, PAUSE_FIRST, PAUSE_MAX);
-            refund::note_request(pool, &id, Err((error.as_str(), pause))).await?;
-            failed += 1;
-            if is_away {
-                // Each further try would wait for the whole time limit, and a stop of the service for all of them.
-                break;
+            match self.tell(provider, target, &id).await {
+                Ok(None) => {}
+                Ok(Some(Ok(()))) => accepted += 1,
+                Ok(Some(Err(Failure::Refused(_)))) => failed += 1,
+                Ok(Some(Err(Failure::Away(_)))) => {
+                    failed += 1;
+                    // Each further try would wait for the whole time limit, and a stop of the service for all of them.
+                    break;
+                }
+                // The ledger fails, not this payment.
+                Err(error) if nothing_was_sent(&error) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, payment = %id, "refund not read or noted; it is tried again");
+                    broken = broken.or(Some(error));
+                }
             }
         }
-        Ok((accepted, failed))
+        broken.map_or(Ok((accepted, failed)), Err)
+    }
+
+    /// Tells the provider of one refund, and notes its answer; `None` when the money need not go back any more.
+    async fn tell(
+        &self,
+        provider: &Provider,
+        target: &Target,
+        id: &PaymentId,
+    ) -> ledger::Result<Option<Result<(), Failure>>> {
+        let core = &self.payments.core;
+        let pool = &core.ledger.pool;
+        // Read again: while the others were told, an operator may have noted that this money went back by hand.
+        let found = payments::find(pool, id).await?;
+        let is_due = |payment: &Payment| payment.status == PaymentStatus::RefundWanted;
+        let Some(payment) = found.filter(is_due) else { return Ok(None) };
+        let told = provider.refund(target, &payment, core.kit.clock.now()).await;
+        let pause = pause_after(payment.failures, PAUSE_FIRST, PAUSE_MAX);
+        let noted = match &told {
+            Ok(()) => Ok(()),
+            Err(Failure::Away(error) | Failure::Refused(error)) => {
+                tracing::warn!(payment = %id, error, "provider not told of a refund; it is tried again");
+                Err((error.as_str(), pause))
+            }
+        };
+        refund::note_request(pool, id, noted).await?;
+        Ok(Some(told))
     }
 }
 

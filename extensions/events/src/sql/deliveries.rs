@@ -203,13 +203,18 @@ impl Claim<'_> {
             .await
     }
 
-    /// Goes on with a replay behind the position `now`, with the refusals that the event there has so far.
+    /// Goes on with a replay behind the position `now`, with the refusals that the event there has so far. Does nothing
+    /// when another instance has moved it since it was read.
     pub async fn skip_replay(&self, replay: &Replay, now: i64, refusals: u32) -> sqlx::Result<()> {
         let noted = if now >= replay.last {
-            sqlx::query("DELETE FROM event_replays WHERE id = ?").bind(replay.id)
+            sqlx::query("DELETE FROM event_replays WHERE id = ? AND next_position = ?")
+                .binds((replay.id, replay.next))
         } else {
-            sqlx::query("UPDATE event_replays SET next_position = ?, refusals = ? WHERE id = ?")
-                .binds((now + 1, refusals, replay.id))
+            sqlx::query(
+                "UPDATE event_replays SET next_position = ?, refusals = ? \
+                 WHERE id = ? AND next_position = ?",
+            )
+            .binds((now + 1, refusals, replay.id, replay.next))
         };
         noted.run(self.pool).await
     }

@@ -19,7 +19,7 @@ use rand::seq::SliceRandom;
 use sqlx::MySqlConnection;
 
 use super::StrategyTable;
-use crate::work::RetryPolicy;
+use crate::work::{RetryPolicy, nothing_was_sent};
 use mysql_connection::statement::{Binds, Read, Write, in_list};
 use mysql_connection::{Database, transact};
 use shop_domain::{ArbiterMode, ItemId, Purchase, Quantity};
@@ -147,11 +147,20 @@ impl StrategyTable for UnitRows {
         );
         let found = ids.fold(sqlx::query_as(&statement), |found, id| found.bind(id));
         let found: Vec<(ItemId, bool)> = found.all(pool).await?;
+        let mut failed = None;
         for (item, is_over) in &found {
             let change = if *is_over { PoolChange::Empty } else { PoolChange::Trim };
-            settle(pool, *item, change).await?;
+            match settle(pool, *item, change).await {
+                Ok(_) => {}
+                // The ledger fails, not this item.
+                Err(error) if nothing_was_sent(&error) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, %item, "rows of units of an item not settled; a later run tries again");
+                    failed = failed.or(Some(error));
+                }
+            }
         }
-        Ok(found.len())
+        failed.map_or(Ok(found.len()), Err)
     }
 }
 
