@@ -1,4 +1,4 @@
-//! `seckill user`: deletes a person. It works on the ledger, without an instance.
+//! `seckill user`: deletes a person. It works on the ledger and the queues, without an instance.
 
 use std::path::Path;
 use std::process::ExitCode;
