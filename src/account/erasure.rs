@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::{AccountError, Accounts, Actor};
-use ledger::erasure::{Erasure, ErasureRequest};
+use super::{AccountError, AccountParts, Accounts, Actor};
+use ledger::erasure::{EraseError, Erasure, ErasureRequest};
 use ledger::rows::subjects::SubjectKeys;
 use settings::Secret;
 use shop_domain::UserId;
@@ -33,6 +33,17 @@ impl Accounts {
         password_hash: Option<&str>,
         actor: Option<&Actor>,
     ) -> Result<Erasure, AccountError> {
+        // The queues first: an order that moves to the ledger meanwhile is read in both, never in neither.
+        let AccountParts { ledger, queue, .. } = &*self.parts;
+        ledger.read(queue.refresh()).await?;
+        let queued = Box::pin(queue.list(user)).await;
+        if !queued.orders.is_empty() {
+            return Err(EraseError::OrdersOpen.into());
+        }
+        if let Some(error) = queued.failed {
+            tracing::warn!(%error, %user, "queued orders not read; the account stays");
+            return Err(AccountError::QueueAway);
+        }
         let keys = &self.parts.subject_keys;
         let request = ErasureRequest { user, password_hash, actor, keys };
         let erased = self.parts.eraser.erase(&request).await?;

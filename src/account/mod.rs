@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gates::redis_store::Queue;
 use ledger::erasure::{EraseError, Eraser};
 use ledger::{Ledger, guests};
 
@@ -70,6 +71,9 @@ pub enum AccountError {
     /// Hashing failed or panicked.
     #[error("the password could not be hashed")]
     HashingFailed,
+    /// The server of an item's queue does not answer, so nobody knows whether an order of the user waits there.
+    #[error("the queues of orders were not read")]
+    QueueAway,
     /// What forbids the deletion of the account.
     #[error(transparent)]
     Erase(#[from] EraseError),
@@ -82,6 +86,8 @@ pub enum AccountError {
 pub struct AccountParts {
     pub ledger: Ledger,
     pub eraser: Eraser,
+    /// The orders that are not in the ledger yet.
+    pub queue: Queue,
     pub hashing: HashingPool,
     pub tokens: Tokens,
     /// Hash the subjects of deleted people.

@@ -46,6 +46,7 @@ fn accounts(config: &Config, shared: &Shared) -> Accounts {
     Accounts::new(account::AccountParts {
         ledger: shared.ledger.clone(),
         eraser: shared.eraser.clone(),
+        queue: shared.queue.clone(),
         hashing: HashingPool::new(settings.hashing_max),
         tokens: Tokens::new(&config.secret, &config.secret_previous),
         subject_keys: account::subject_keys(&config.secret, &config.secret_previous),

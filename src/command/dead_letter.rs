@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::process::ExitCode;
 
 use futures::stream::{self, StreamExt};
+use gates::redis_store::Queue;
 use gates::redis_store::queue::{DeadLetter, Intention, Reader, Resolution};
-use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
 use ledger::rows::actions::{self, Actor};
 use ledger::rows::outbox::Outbox;
@@ -53,10 +53,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
         super::operator::check(&config, operator).await?;
     }
     let pool = mysql_connection::pool(&config)?;
-    let redis = RedisClient::new(&config)?;
-    let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
-    let backlog_max = config.queue.backlog_max;
-    let (queue, _) = Queue::new(redis, pool.clone(), counters, redis_stream::NAME, backlog_max);
+    let queue = super::queue(&config, &pool)?;
     let desk = Desk { pool, queue, outbox: Outbox::new(config.events.enabled) };
     let Arguments { item, retry, drop, reason, operator } = arguments;
     match (item, operator, retry.as_ref().or(drop.as_ref())) {

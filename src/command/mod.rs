@@ -44,10 +44,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Config, process_variables};
+use gates::redis_store::{Counters, Queue, RedisClient};
+use gates::redis_stream;
 use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::rows::actions;
-use mysql_connection::{Fault, is_unconfirmed};
+use mysql_connection::{Database, Fault, is_unconfirmed};
 use output::print_line;
 use passed_sockets::PassedSockets;
 use shop_domain::{ItemId, UserId};
@@ -234,6 +236,17 @@ fn settings(file: Option<&Path>) -> Result<Config, String> {
 fn ledger(config: &Config) -> Result<Ledger, String> {
     let breaker = Breakers::new(&Metrics::new()).mysql;
     mysql_connection::pool(config).map(|pool| Ledger::new(pool, breaker))
+}
+
+/// Opens the queues of orders, which are connected when they are first used.
+///
+/// # Errors
+/// A sentence when the URL of Redis cannot be read.
+fn queue(config: &Config, pool: &Database) -> Result<Queue, String> {
+    let redis = RedisClient::new(config)?;
+    let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
+    let backlog_max = config.queue.backlog_max;
+    Ok(Queue::new(redis, pool.clone(), counters, redis_stream::NAME, backlog_max).0)
 }
 
 /// Starts logging to standard error.

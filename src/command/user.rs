@@ -1,4 +1,4 @@
-//! `seckill user`: deletes a person. It works on the ledger, without an instance.
+//! `seckill user`: deletes a person. It works on the ledger and the queues, without an instance.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -6,13 +6,16 @@ use std::process::ExitCode;
 use ledger::erasure::{EraseError, ErasureRequest};
 use ledger::rows::actions::Actor;
 use ledger::rows::outbox::Outbox;
+use ledger::rows::redis_lists;
 use ledger::waiting_list::{WaitingLine, Waitlist};
+use mysql_connection::Database;
 use shop_domain::{Clock, UserId};
 use shop_metrics::Metrics;
 use time::OffsetDateTime;
 
 use super::output::print_line;
 use super::{ExitResult, parse_user};
+use crate::config::Config;
 use crate::{account, extensions};
 
 /// The arguments: the action on a person.
@@ -40,7 +43,13 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
     let clock = Clock::default();
     let events = Outbox::new(config.events.enabled);
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
-    let waitlist = Waitlist { ledger: super::ledger(&config)?, line };
+    let ledger = super::ledger(&config)?;
+    let open =
+        format!("user {id} has an open order: it has to be paid, cancelled or expired first");
+    if has_queued_order(&config, &ledger.pool, id).await? {
+        return super::refuse(open);
+    }
+    let waitlist = Waitlist { ledger, line };
     let eraser = extensions::eraser(waitlist);
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
     let keys = account::subject_keys(&config.secret, &config.secret_previous);
@@ -51,11 +60,7 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
             print_line(format_args!("the account of user {id} is deleted"));
         }
         Ok(_) => print_line(format_args!("user {id} has no account; its sessions have ended")),
-        Err(EraseError::OrdersOpen) => {
-            return super::refuse(format_args!(
-                "user {id} has an open order: it has to be paid, cancelled or expired first"
-            ));
-        }
+        Err(EraseError::OrdersOpen) => return super::refuse(open),
         Err(EraseError::Operator) => {
             return super::refuse(format_args!(
                 "user {id} may run sales: take the role first, with `seckill operator revoke`"
@@ -69,4 +74,21 @@ pub async fn run(file: Option<&Path>, action: &Action) -> ExitResult {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether an order of a person waits in a queue. Redis is asked only where the ledger knows a queue.
+async fn has_queued_order(config: &Config, pool: &Database, user: UserId) -> Result<bool, String> {
+    let no_ledger = |error: ledger::Error| format!("nothing was deleted: {error}");
+    if redis_lists::queues(pool, 0, 1).await.map_err(no_ledger)?.is_empty() {
+        return Ok(false);
+    }
+    let queue = super::queue(config, pool)?;
+    queue.refresh().await.map_err(no_ledger)?;
+    let queued = queue.list(user).await;
+    match queued.failed {
+        Some(error) if queued.orders.is_empty() => {
+            Err(format!("nothing was deleted, because a queue may have an order: {error}"))
+        }
+        _ => Ok(!queued.orders.is_empty()),
+    }
 }

@@ -64,6 +64,7 @@ problems! {
             problems::TOO_MANY_ATTEMPTS.problem().retry_after(retry_after_seconds),
         AccountError::HashingBusy => problems::OVERLOADED
             .detail("Too many sign-ins wait; try again in a moment."),
+        AccountError::QueueAway => Self::dependency("redis"),
         AccountError::Erase(error) => of_erasure(error),
     }
 }

@@ -179,8 +179,10 @@ async fn strategies_may_change_from_request_to_request() {
 
 #[tokio::test]
 async fn unsafe_ways_are_refused_on_a_real_sale() {
-    let (_shop, instance) = shop().await.opened().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "kind": "shop" })).await;
+    let off = sqlx::query("UPDATE items SET arbiter = 'off' WHERE id = ?").bind(item);
+    assert!(off.execute(&shop.pool).await.is_err(), "the table keeps the arbiter on");
     for (strategy, breaks) in variants() {
         let answer = instance.buyer(7).buy_for_good(&strategy, item).await;
         let (sold, reached) = ((201, ""), (409, "limit_reached"));

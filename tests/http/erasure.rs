@@ -78,6 +78,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     delete(&paula, json!({ "token": "x" })).await.expect_problem(409, "identity_off");
     let deleted = delete(&paula, mine.clone()).await.expect_status(204);
     assert!(deleted.headers["set-cookie"].to_str().expect("text").contains("Max-Age=0"));
+    assert_eq!(shop.number("SELECT COUNT(*) FROM sign_in_failures").await, 0, "of her name");
 
     // No token works any more, here at once and there soon; the next buyer has the unit.
     assert_problem(&delete(&paula, mine.clone()).await, (401, "invalid_token"), "again");
@@ -101,6 +102,23 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     let (other, client) = person(&two, "paula").await;
     assert_ne!(other, id);
     assert_eq!(client.get("/api/orders").await.json["orders"], json!([]));
+}
+
+/// Whoever knew the old password deletes nothing once the owner has another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_changed_meanwhile_deletes_nothing() {
+    let (shop, instance) = Shop::open().await;
+    first_account(&instance).await;
+    let (id, paula) = person(&instance, "Paula").await;
+    let change = "UPDATE users SET password_hash = CONCAT(password_hash, 'x') WHERE id = ?";
+    let change = shop.hold(sqlx::query(change).bind(id)).await;
+    let mine = json!({ "password": PASSWORD });
+    let deleting = tokio::spawn(async move { delete(&paula, mine).await });
+    until_running(&shop.pool, "SELECT username_folded, password_hash, role FROM users%", 1).await;
+    change.commit().await.expect("committed");
+    let refused = deleting.await.expect("no panic");
+    assert_problem(&refused, (401, "invalid_credentials"), "an old password");
+    assert_eq!(shop.number("SELECT COUNT(*) FROM users").await, 2);
 }
 
 #[tokio::test]

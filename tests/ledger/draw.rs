@@ -1,5 +1,6 @@
 //! Sales that are drawn: entering, the draw on several instances that are killed, and its proof.
 
+mod closing;
 mod frozen;
 mod key;
 mod many;

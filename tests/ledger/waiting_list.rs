@@ -265,6 +265,29 @@ async fn joining_and_returning_at_once_leaves_nobody_waiting_for_an_available_un
     }
 }
 
+/// Otherwise the unit is everybody's, although a buyer in the line has an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_that_comes_back_waits_for_a_buyer_who_is_joining() {
+    // No sweep: it would hide what the transactions miss.
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 60_000).await;
+    let (item, orders) = sold_out(&instance, 1, json!({})).await;
+    let link = link_to_ledger(&shop).await;
+    let far = shop.start_with(|config| config.database_url = Secret::new(link.url())).await;
+    link.trap(Trap::at(b"INSERT INTO waiting_list").hold());
+    let buyer = far.buyer(11);
+    let joining = tokio::spawn(async move { join(&buyer, item).await });
+    eventually("the buyer to join", || async { (link.held() == 1).then_some(()) }).await;
+    let owner = instance.buyer(1);
+    let cancelling = tokio::spawn(async move { owner.step(&orders[0], "cancellation").await });
+    until_running(&shop.pool, "UPDATE stock SET available%", 1).await;
+    link.mend();
+    joining.await.expect("no panic").expect_status(200);
+    cancelling.await.expect("no panic").expect_status(200);
+    assert_eq!(status(&instance, 11, item).await, "offered");
+    instance.buyer(99).buy("mysql-atomic", item).await.expect_problem(409, "sold_out");
+    assert_clean(&instance, item).await;
+}
+
 /// Another request of the buyer commits the place while this one waits for its row.
 #[tokio::test]
 async fn the_slower_of_two_joins_finds_the_place_of_the_quicker() {

@@ -108,6 +108,24 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
     shop.until_count("SELECT COUNT(*) FROM running_requests", 0).await;
 }
 
+/// An instance that died cannot say that its requests have ended.
+#[tokio::test]
+async fn a_key_that_a_dead_instance_announced_is_refused_once_that_has_expired() {
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 0 })).await;
+    let announce = "INSERT INTO running_requests (user_id, item_id, request_key, instance, expires_at) \
+         VALUES (1, ?, 'k', 'dead', UTC_TIMESTAMP(6) + INTERVAL 300 SECOND)";
+    shop.change(sqlx::query(announce).bind(item)).await;
+    let buyer = instance.buyer(1);
+    assert_in_progress(&buyer, "mysql-atomic", item, "k", "while it may run").await;
+    refuses(&instance, "mysql-atomic", item, "sold_out").await;
+    let expire = "UPDATE running_requests SET expires_at = UTC_TIMESTAMP(6)";
+    shop.change(sqlx::query(expire)).await;
+    let is_back = |answer: &Answer| answer.code() != "dependency_unavailable";
+    let refused = buyer.buy_until("mysql-atomic", item, "k", is_back).await;
+    assert_problem(&refused, (409, "sold_out"), "it has expired");
+    assert_eq!(refused.json["outcome"], "none", "{}", refused.text);
+}
+
 /// An earlier try may hold the buyer's lock: one that began a moment ago on another instance and is
 /// not announced yet.
 #[tokio::test]

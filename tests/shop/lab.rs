@@ -117,6 +117,10 @@ async fn one_run_at_a_time_which_can_be_ended() {
     assert_eq!(shop.number(open).await, 0, "an item that was being made is still on sale");
     // Ending it again changes nothing, and the lab is free.
     assert_eq!(cancel(&admin, &id).await.json, run);
+    let log = admin.get("/api/admin/actions").await.text;
+    for action in ["lab_run_started", "lab_run_ended"] {
+        assert!(log.contains(action), "{action}: {log}");
+    }
     let next = start(&instance, &wanted(&["mysql-atomic"], json!({}))).await;
     assert_eq!(ended(&instance, &next).await["lanes"][0]["verdict"], "clean");
     let listed = admin.get("/api/lab/runs").await.json;

@@ -68,6 +68,7 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
 
     let (code, text) = operator(&shop, &["password", "grace"], "another lamp that wakes").await;
     assert_eq!(code, 0, "{text}");
+    assert_eq!(actions(&instance.admin()).await[0], "password_set");
     assert_eq!(sign_in(&instance, "grace", PASSWORD).await.status, 401);
     sign_in(&instance, "grace", "another lamp that wakes").await.expect_status(200);
 }
@@ -124,6 +125,21 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     let ended = minted.delete("/api/sessions").await;
     assert_eq!((ended.status, minted.get("/api/orders").await.status), (204, 401));
     assert_eq!(here.buyer(4711).get("/api/orders").await.status, 401, "minted afterwards");
+}
+
+/// Its transaction was slow: each instance has read a later sign-out by then.
+#[tokio::test]
+async fn a_sign_out_that_is_committed_late_ends_its_sessions_too() {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
+    let (shop, here, there) = shop.opened_twice().await;
+    let late = there.buyer(4_711);
+    assert_eq!(late.get("/api/orders").await.status, 200);
+    here.buyer(4_712).delete("/api/sessions").await.expect_status(204);
+    there.buyer(4_712).until("/api/orders", |seen| seen.status == 401).await;
+    let earlier = "INSERT INTO session_generations (user_id, generation, ended_at) \
+         VALUES (4711, UNIX_TIMESTAMP(), UTC_TIMESTAMP(6) - INTERVAL 60 SECOND)";
+    shop.change(sqlx::query(earlier)).await;
+    late.until("/api/orders", |seen| seen.brief() == (401, "invalid_token")).await;
 }
 
 /// The status that a token of another client gets at an instance.

@@ -26,6 +26,8 @@ async fn variants(instance: &Instance, product: i64) -> Vec<(i64, i64)> {
 async fn a_product_shows_its_variants_and_each_is_sold_for_itself() {
     let (_shop, instance) = Shop::open().await;
     let shirt = product(&instance).await;
+    let log = instance.admin().get("/api/admin/actions").await.text;
+    assert!(log.contains("product_created"), "{log}");
     let of = |size: &str| json!({ "stock": 3, "kind": "shop", "strategy": "mysql-batch", "product_id": shirt, "options": options(&[("Size", size), ("Colour", "red")]) });
     let (small, large) = (instance.make_item(of("S")).await, instance.make_item(of("L")).await);
     let alone = instance.make_item(json!({ "kind": "shop", "strategy": "mysql-batch" })).await;

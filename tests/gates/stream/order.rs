@@ -161,6 +161,28 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     assert_clean(&instance, item).await;
 }
 
+/// Otherwise the ledger would write the order of a person who is deleted, and nobody could pay it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_with_a_queued_order_is_not_deleted() {
+    let (shop, instance) = shop().await.opened().await;
+    let item = instance.make_item(json!({})).await;
+    let operator = shop.make_operator().await;
+    let command = ["user", "erase", "--id", "7", "--operator", &operator];
+    let delete = async || instance.admin().delete("/api/admin/users/7").await;
+    let buyer = instance.buyer(7);
+    let holder = hold_up(&shop, item).await;
+    let queued = order_id(&buyer.buy(STREAM, item).await.expect_status(202));
+    delete().await.expect_problem(409, "orders_open");
+    run_says(&shop, &command, (1, "open order")).await;
+    holder.rollback().await.expect("the row is free");
+    ends_as(&buyer, &queued, "pending").await;
+    delete().await.expect_problem(409, "orders_open");
+    buyer.step(&queued, "cancellation").await.expect_status(200);
+    instance.until_audit(item, "redis_queued", 0).await;
+    delete().await.expect_status(204);
+    assert_clean(&instance, item).await;
+}
+
 /// A step looks for the order in the ledger, and then in the queue. In between a consumer writes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_finds_an_order_that_leaves_the_queue_meanwhile() {

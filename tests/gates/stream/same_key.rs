@@ -76,6 +76,36 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     assert_eq!(order_id(&told), purchase.order_id.to_string());
 }
 
+/// Redis is away, and with it the order that waits there: nothing definite is said about its key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_not_refused_while_its_queue_does_not_answer() {
+    let shop = shop().await;
+    let link = link_to(&redis_url().await).await;
+    let mut far = shop.config.clone();
+    far.redis_url = Secret::new(link.url());
+    far.redis.command_timeout_ms = 400;
+    // Its consumers stay out of it.
+    far.queue.poll_ms = 3_600_000;
+    far.queue.claim_idle_ms = 7_200_000;
+    let instance = Shop { config: far, pool: shop.pool.clone() }.start().await;
+    let item = instance.make_item(json!({})).await;
+    let purchase = purchase(&shop, item, "k").await;
+    push(&queue_of(&shop), &purchase).await;
+    shop.change(sqlx::query("UPDATE items SET paused = 1 WHERE id = ?").bind(item)).await;
+    // More than a buyer may have.
+    let nine = json!({ "quantity": 9 });
+    let path = purchase_path("mysql-atomic", item);
+    let other = || async { instance.buyer(2).post(&path, &nine).await };
+    until("the pause to be seen", other, |refused| refused.code() == "sale_paused").await;
+    link.cut();
+    let buyer = instance.buyer(1);
+    let refused = buyer.buy_with_key("mysql-atomic", item, "k").await;
+    assert_problem(&refused, (503, "dependency_unavailable"), "its order is queued");
+    link.mend();
+    let told = buyer.buy_until("mysql-atomic", item, "k", |told| told.status == 202).await;
+    assert_eq!(order_id(&told), purchase.order_id.to_string());
+}
+
 /// No consumer runs, so the scripts are tested alone.
 #[tokio::test]
 async fn a_queued_order_is_known_by_its_key_and_settled_once() {

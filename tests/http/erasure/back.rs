@@ -32,6 +32,16 @@ async fn a_deletion_gives_no_limit_back() {
         assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "its session");
     }
     assert_clean(&instance, item).await;
+    // Nor does a change of the secret after the deletion.
+    let mut config = shop.config.clone();
+    config.secret_previous = config.secret.clone();
+    config.secret = Secret::new("another secret for tests, of thirty-two characters too");
+    let changed = Shop { config, pool: shop.pool.clone() }.start().await;
+    let (again, client) = exchange(&changed, &shown).await;
+    assert_eq!(again, id, "the same number");
+    client.buy("mysql-atomic", item).await.expect_problem(409, "limit_reached");
+    assert_eq!(delete(&client, json!({ "token": shown })).await.status, 204);
+    changed.stop().await;
     // The hash is not one that everybody can compute.
     let known = Sha256::new().chain_update(provider.issuer()).chain_update([0]);
     let known = known.chain_update("one").finalize().to_vec();

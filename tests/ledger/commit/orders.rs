@@ -82,6 +82,22 @@ async fn an_extension_that_was_lost_does_not_answer_for_a_quicker_one() {
     assert_eq!((lost.status, lost.json), (200, quicker.json));
 }
 
+/// A restock has no key, so nobody can tell a second one from the first: it is not tried again, and its operator looks.
+#[tokio::test]
+async fn a_restock_whose_answer_is_lost_is_not_made_again() {
+    let (link, linked, beside) = linked_shop().await;
+    for (trap, units) in [(loses_answer(), 6), (loses_commit(), 1)] {
+        let item = beside.make_item(json!({ "stock": 1 })).await;
+        link.trap(trap);
+        let cuts = link.caught();
+        let edited = linked.admin().edit(item, json!({ "stock_delta": 5 })).await;
+        assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
+        assert_eq!(edited.status, 503, "{}", edited.text);
+        assert_eq!(edited.json["outcome"], "unknown", "{}", edited.text);
+        assert_has(&assert_clean(&beside, item).await, json!({ "available": units }));
+    }
+}
+
 /// A shop whose one instance reaches the ledger through a link, and whose counters nobody repairs.
 async fn lone_shop() -> (FaultyLink, Shop, Instance) {
     let mut shop = Shop::with(|config| {

@@ -84,6 +84,32 @@ async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switch
     instance.until_events(1).await;
 }
 
+/// A receiver that refused an event for long can still get it; then it is as old as the others.
+#[tokio::test]
+async fn a_dead_letter_is_kept_until_it_was_replayed() {
+    let (shop, instance) = shop_with_events().await.opened().await;
+    let receiver = TestReceiver::start().await;
+    receiver.answer(Answering::RefusePosition(2));
+    let id = subscribe(&instance, &receiver).await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    sell(&instance, item, 3).await;
+    let is_aside = |seen: &Value| seen["delivered"] == 3 && seen["dead_letters"] == 1;
+    until_endpoint(&instance, id, is_aside).await;
+    for aged in [
+        "UPDATE event_endpoints SET created_at = created_at - INTERVAL 2 HOUR",
+        "UPDATE event_log SET created_at = created_at - INTERVAL 30 DAY",
+    ] {
+        shop.change(sqlx::query(aged)).await;
+    }
+    instance.until_events(1).await;
+    receiver.answer(Answering::Status(200));
+    let replays = format!("/api/admin/endpoints/{id}/replays");
+    let second = json!({ "first": 2, "last": 2 });
+    instance.admin().post(&replays, &second).await.expect_status(202);
+    until("the second order", || async { told(&receiver).len() }, |told| *told == 3).await;
+    instance.until_events(0).await;
+}
+
 /// An endpoint that begins at the start of the log and whose receiver is not ready yet: old events wait for it.
 #[tokio::test]
 async fn old_events_wait_for_a_new_endpoint() {

@@ -92,6 +92,10 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
         when(positions == [1, 5, 7], positions)
     })
     .await;
+    let log = admin.get("/api/admin/actions").await.text;
+    for action in ["endpoint_filtered", "events_replayed"] {
+        assert_eq!(log.matches(action).count(), 1, "{action}: {log}");
+    }
 }
 
 /// An instance that works on a replay while the filter is changed does not take the next replay by the old filter.

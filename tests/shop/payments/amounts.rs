@@ -35,6 +35,9 @@ async fn a_refund_of_a_part_refunds_no_payment() {
     let failed = Err(("no answer", Duration::from_secs(2)));
     refund::note_request(&shop.pool, &id, failed).await.expect("the ledger answers");
     assert_has(&payment(&instance, "p1").await, json!({ "failures": 0, "last_error": null }));
+    // Nor does the provider's answer to a request, which comes behind its message.
+    refund::note_request(&shop.pool, &id, Ok(())).await.expect("the ledger answers");
+    assert_eq!(state().await, (json!("refunded"), json!(250)), "no money is owed again");
     // Parts that go back before their payment leave the rest to go back.
     let order = buy(&instance, 2, item).await;
     for message in ["m5", "m9"] {
