@@ -263,8 +263,12 @@ fn assert_says_who_may(document: &Value) {
     }
     assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
     let known = operations();
+    // The TypeScript client has its types by them.
+    let mut ids = BTreeSet::new();
     for (method, path, operation) in documented(document) {
         let what = format!("{method} {path}");
+        let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{what} has no id"));
+        assert!(ids.insert(id), "{what}: {id} comes twice");
         let known = known
             .iter()
             .find(|known| known.path == path && known.method.as_str() == method)
@@ -290,6 +294,7 @@ fn assert_says_who_may(document: &Value) {
         let has_body = known.body.is_some() || known.method == Method::POST;
         assert_eq!(operation["requestBody"].is_object(), has_body, "{what}: body");
     }
+    assert!(ids.contains("get_items_id"), "{ids:?}");
 }
 
 /// A document with an operation, a right, an answer or a body too many or too few is refused.
@@ -316,6 +321,7 @@ fn a_document_that_says_something_else_is_found() {
     for (at, field) in [
         (BUY, "security"),
         (BUY, "summary"),
+        (BUY, "operationId"),
         (BUY, "requestBody"),
         (&*format!("{BUY}/responses"), "201"),
         (&*format!("{BUY}/responses"), "4XX"),
