@@ -136,10 +136,11 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
     assert_eq!(fresh.buyer(1).get("/api/orders").await.status, 200);
     let mysql = link_to_ledger(&shop).await;
     mysql.cut();
-    let mut config = shop.config.clone();
-    config.database_url = Secret::new(mysql.url());
-    config.mysql.acquire_timeout_ms = 400;
-    let fresh = Shop { config, pool: shop.pool.clone() }.start().await;
+    let by_link = |config: &mut Config| {
+        config.database_url = Secret::new(mysql.url());
+        config.mysql.acquire_timeout_ms = 400;
+    };
+    let fresh = shop.start_with(by_link).await;
     let unavailable = (503, "dependency_unavailable");
     let left = fresh.stranger().with_token(&token);
     for (what, client) in [("signed out", &left), ("signed in", &fresh.buyer(1))] {
@@ -162,23 +163,21 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
 
 #[tokio::test]
 async fn the_secret_before_this_one_is_still_read() {
-    let (shop, old, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
+    let (mut shop, old, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let (answer, _) = session(&old, "buyer").await;
     let token = answer.json["token"].as_str().expect("a token");
-    let mut config = shop.config.clone();
-    config.secret_previous = config.secret.clone();
-    config.secret = Secret::new("another secret for tests, of thirty-two characters too");
-    let rotated = Shop { config: config.clone(), pool: shop.pool.clone() };
-    let new = rotated.start().await;
+    let another = Secret::new("another secret for tests, of thirty-two characters too");
+    shop.config.secret_previous = std::mem::replace(&mut shop.config.secret, another);
+    let new = shop.start().await;
     new.stranger().with_token(token).buy("mysql-atomic", item).await.expect_status(201);
     // What the new one signs, the old one does not know.
     let fresh = new.token(7, Role::Buyer);
     assert_eq!(new.stranger().with_token(&fresh).get("/api/orders").await.status, 200);
     old.stranger().with_token(&fresh).get("/api/orders").await.expect_problem(401, "invalid_token");
     // After the next change the first is forgotten.
-    config.secret_previous = config.secret.clone();
-    config.secret = Secret::new("a third secret for tests, of thirty-two characters too");
-    let last = Shop { config, pool: shop.pool.clone() }.start().await;
+    let third = Secret::new("a third secret for tests, of thirty-two characters too");
+    shop.config.secret_previous = std::mem::replace(&mut shop.config.secret, third);
+    let last = shop.start().await;
     last.stranger().with_token(token).get("/api/orders").await.expect_problem(401, "invalid_token");
     assert_eq!(old.stop().await, StopResult::Clean);
 }
