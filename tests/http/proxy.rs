@@ -30,10 +30,8 @@ fn the_proxy_tells_the_address_itself_and_is_the_only_one_believed() {
 /// Starts HAProxy before `instances`, and answers a client of it once it has found them.
 async fn in_front_of(program: &Path, instances: &[&Instance]) -> (Haproxy, Client) {
     let addresses: Vec<SocketAddr> = instances.iter().map(|instance| instance.addr).collect();
-    let folder = std::env::temp_dir().join(unique("haproxy"));
-    std::fs::create_dir(&folder).expect("a folder");
+    let folder = TestFolder::new("haproxy");
     let proxy = Haproxy::start(program, &addresses, CONNECTIONS_MAX, &folder).await;
-    std::fs::remove_dir_all(folder).expect("it was read");
     let proxy = proxy.expect("HAProxy finds the instances");
     let client = Client::new(proxy.instance.address, None);
     (proxy, client)

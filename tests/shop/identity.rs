@@ -111,8 +111,7 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
     let token = provider.key(0).token(&provider.claims("many-devices"));
     let (here, there) = (exchange(&instance, &token).await, exchange(&instance, &token).await);
     let (here, there) = (session_of(&instance, &here), session_of(&instance, &there));
-    let stream = there.request(Method::GET, "/api/orders/events");
-    let mut stream = Events::open(stream).await;
+    let mut stream = there.events("/api/orders/events").await;
     here.delete("/api/sessions").await.expect_status(204);
     assert!(stream.ends(BOUND).await, "the stream of a session that was signed out is open");
     there.get("/api/orders").await.expect_problem(401, "invalid_token");

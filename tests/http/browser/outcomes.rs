@@ -180,19 +180,12 @@ async fn a_purchase_goes_on_after_a_reload_and_after_a_lost_connection() {
 /// Lets the page answer with `window.changeBuyer()`: another buyer is the one of this browser, as when another tab signs out
 /// and in. `window.dueMs` is when a pause of at most two seconds is over.
 async fn prepare_another_buyer(page: &Page, instance: &Instance, user: i64) {
-    let session = json!({
-        "username": format!("user-{user}"),
-        "user_id": user,
-        "role": "buyer",
-        "expires_at": "2100-01-01T00:00:00Z",
-    });
     let change = "const [token, session] = arguments; window.changeBuyer = () => { \
            document.cookie = `seckill=${token}; path=/`; \
            localStorage.setItem('seckill.session', session); \
            dispatchEvent(new StorageEvent('storage', { key: 'seckill.session' })); \
            window.dueMs = performance.now() + 2000; };";
-    let token = instance.token(user, Role::Buyer);
-    page.run_with(change, vec![json!(token), json!(session.to_string())]).await;
+    page.run_with(change, signed_in(instance, user, Role::Buyer)).await;
 }
 
 /// Stages one answer that asks for another try, in whose pause another buyer signs in, and presses a button.

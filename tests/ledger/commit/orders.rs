@@ -78,7 +78,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
     let (link, shop, instance) = lone_shop().await;
     let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     let buyer = instance.buyer(1);
-    let mut events = Events::open(buyer.request(Method::GET, "/api/orders/events")).await;
+    let mut events = buyer.events("/api/orders/events").await;
     let steps = [("payment", "paid"), ("cancellation", "cancelled"), ("expiry", "expired")];
     for (number, (step, status)) in (1..).zip(steps) {
         let order = order_id(&buyer.buy("redis-lua", item).await);
