@@ -129,24 +129,3 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE username = 'Grace'").await, 0);
     assert_clean(&instance, item).await;
 }
-
-#[tokio::test]
-async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
-    let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let (shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
-    let token = |subject: &str| provider.key(0).token(&provider.claims(subject));
-    let (id, client) = exchange(&instance, &token("one")).await;
-    exchange(&instance, &token("two")).await;
-    let password = delete(&client, json!({ "password": PASSWORD })).await;
-    let is_refused =
-        [(404, "account_not_found"), (403, "passwords_off")].contains(&password.brief());
-    assert!(is_refused, "{}", password.text);
-    for proof in [token("two"), token("nobody"), "forged".to_owned()] {
-        delete(&client, json!({ "token": proof })).await.expect_problem(401, "identity_refused");
-    }
-    assert_eq!(delete(&client, json!({ "token": token("one") })).await.status, 204);
-    assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "the session");
-    assert_eq!(shop.number("SELECT COUNT(*) FROM subjects").await, 1);
-    let (again, _) = exchange(&instance, &token("one")).await;
-    assert_eq!(again, id, "a sale may count the number");
-}

@@ -17,10 +17,14 @@ async fn the_streams_of_a_session_end_with_it_and_no_others() {
     let abroad = there.stranger().with_token(leaving.token().expect("a token"));
     let ending = [leaving.events(ORDERS).await, abroad.events(ORDERS).await];
     let mut other = staying.events(ORDERS).await;
+    assert_eq!(abroad.get("/api/orders").await.status, 200);
     sign_out(&leaving).await;
+    // The token ends here at once, and elsewhere soon.
+    leaving.get("/api/orders").await.expect_problem(401, "invalid_token");
     for mut events in ending {
         assert!(events.ends(BOUND).await, "the stream of a session that was signed out is open");
     }
+    abroad.until("/api/orders", |seen| seen.brief() == (401, "invalid_token")).await;
     // Another session of the same buyer goes on: it hears of a purchase that comes later.
     let item = instance.make_item(json!({})).await;
     assert_eq!(staying.buy("mysql-atomic", item).await.status, 201);
