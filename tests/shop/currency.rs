@@ -2,7 +2,7 @@
 
 use shop_domain::Currency;
 
-use super::exports::records;
+use super::exports::{import, records};
 use crate::support::prelude::*;
 
 const LATER: &str = "2030-01-01T00:00:00Z";
@@ -87,14 +87,9 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
         Lamp,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,CHF\n\
         Mug,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,\n\
         Cup,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,FRANCS\n";
-    let import = async |table: &str| {
-        let request = admin.request(Method::POST, "/api/admin/import");
-        let request = request.header("content-type", "text/csv").body(table.to_owned());
-        Client::send(request).await
-    };
-    assert_eq!(import(table).await.json["faults"][0]["column"], "currency");
+    assert_eq!(import(&admin, "", table).await.json["faults"][0]["column"], "currency");
     let right: Vec<&str> = table.lines().take(3).collect();
-    let made = import(&right.join("\n")).await.json;
+    let made = import(&admin, "", &right.join("\n")).await.json;
     let of =
         async |at: usize| currency_of(&instance, made["items"][at].as_i64().expect("an id")).await;
     assert_eq!((of(0).await, of(1).await), (json!("CHF"), json!("USD")));
