@@ -3,7 +3,7 @@
 use super::*;
 
 /// Lets a test keep back the answers to requests for one path. `asked` counts them by path.
-const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = {}; \
+pub(super) const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = {}; \
      const ask = window.fetch; \
      window.fetch = async (path, options) => { \
        window.asked[path] = (window.asked[path] ?? 0) + 1; \
@@ -13,12 +13,12 @@ const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = 
      };";
 
 /// Keeps back the answers for `path` from now on.
-async fn keep_back(page: &Page, path: &str) {
+pub(super) async fn keep_back(page: &Page, path: &str) {
     page.run_with("window.keptBack = arguments[0]", vec![json!(path)]).await;
 }
 
 /// Waits until an answer is kept back.
-async fn until_kept_back(page: &Page) {
+pub(super) async fn until_kept_back(page: &Page) {
     page.until("an answer that is kept back", "window.held.length > 0").await;
 }
 

@@ -1,5 +1,6 @@
 //! What a buyer is told when it does not go smoothly.
 
+use super::forms::{KEEP_BACK, keep_back, until_kept_back};
 use super::*;
 
 const BUYER: i64 = 78;
@@ -268,14 +269,10 @@ async fn orders_and_an_account_go_with_their_buyer() {
     // The orders of an item are not shown to the next buyer, either.
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until("the first order", "!document.getElementById('mine').hidden").await;
-    let keep_back = "const real = window.fetch; window.held = []; \
-         window.fetch = async (path, options) => { \
-           const answer = await real(path, options); \
-           if (path === '/api/orders') await new Promise((go) => window.held.push(go)); \
-           return answer; };";
-    page.run(keep_back).await;
+    page.run(KEEP_BACK).await;
+    keep_back(&page, "/api/orders").await;
     page.click_until("#buy", "#outcome", "It’s yours").await;
-    page.until("an answer that is kept back", "window.held.length === 1").await;
+    until_kept_back(&page).await;
     prepare_another_buyer(&page, &instance, BUYER + 1).await;
     page.run("window.changeBuyer()").await;
     page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
