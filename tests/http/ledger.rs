@@ -18,7 +18,7 @@ pub struct Ledger(Vec<Option<String>>);
 impl Ledger {
     /// Reads it.
     pub async fn of(shop: &Shop) -> Self {
-        let mut read = Vec::new();
+        let mut read: Vec<Option<String>> = Vec::new();
         for row in ROWS {
             let (value, table) = row.rsplit_once(" FROM ").expect("a table");
             let statement = format!("SELECT CAST({value} AS CHAR) FROM {table}");
