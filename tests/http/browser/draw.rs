@@ -23,7 +23,7 @@ async fn visit_drawn_sale(page: &Page, instance: &Instance, seconds: i64) -> i64
     item
 }
 
-async fn shop() -> (Shop, Instance) {
+pub(super) async fn shop() -> (Shop, Instance) {
     Shop::open_with(|config| {
         // The list must be published before the round, on a busy machine too.
         config.sections.set("draw", "round_after_seconds", 5);
