@@ -26,16 +26,13 @@ async fn first_account(instance: &Instance) {
 }
 
 async fn session(instance: &Instance, name: &str) -> Client {
-    let session = sign_in(&instance.stranger(), name, PASSWORD).await;
-    instance.stranger().with_token(session.json["token"].as_str().expect("a token"))
+    instance.signed_in(&sign_in(&instance.stranger(), name, PASSWORD).await)
 }
 
 /// Exchanges a token of the provider for a session; returns the user id and the session.
 async fn exchange(instance: &Instance, token: &str) -> (i64, Client) {
     let opened = instance.stranger().post("/api/session", &json!({ "token": token })).await;
-    let opened = opened.expect_status(200);
-    let id = opened.json["user_id"].as_i64().expect("an id");
-    (id, instance.stranger().with_token(opened.json["token"].as_str().expect("a token")))
+    (opened.json["user_id"].as_i64().expect("an id"), instance.signed_in(&opened))
 }
 
 fn waiting(item: i64) -> String {

@@ -158,6 +158,6 @@ async fn demo_accounts_work_only_where_they_are_allowed() {
     let instance = shop.start_with(|config| config.demo_accounts = true).await;
     let session = sign_in(&instance.stranger(), "admin", PASSWORD).await;
     session.assert_fields(200, json!({ "role": "admin" }));
-    let operator = instance.stranger().with_token(session.json["token"].as_str().expect("a token"));
+    let operator = instance.signed_in(&session);
     assert_eq!(operator.get("/api/admin/items/1/audit").await.brief(), (404, "item_not_found"));
 }
