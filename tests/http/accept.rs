@@ -18,10 +18,7 @@ fn forms(media: &str) -> Vec<String> {
 /// No operation refuses a media type that the document names for it.
 #[tokio::test]
 async fn each_operation_gives_what_its_description_names() {
-    let (_shop, instance, item) =
-        Shop::selling(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
-    let order = order_id(&instance.buyer(1).buy("default", item).await);
-    let testbed = Testbed { instance, item, order };
+    let (_shop, testbed) = Testbed::open().await;
     let document = document();
     let mut asked = 0;
     for (method, path, operation) in documented(&document) {

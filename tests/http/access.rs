@@ -127,11 +127,19 @@ pub(super) fn operations() -> Vec<Operation> {
 /// The item and the order that fill the parameters of the paths.
 pub(super) struct Testbed {
     pub(super) instance: Instance,
-    pub(super) item: i64,
-    pub(super) order: String,
+    item: i64,
+    order: String,
 }
 
 impl Testbed {
+    /// A shop, and an order of buyer 1.
+    pub(super) async fn open() -> (Shop, Self) {
+        let (shop, instance, item) =
+            Shop::selling(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
+        let order = order_id(&instance.buyer(1).buy("default", item).await);
+        (shop, Self { instance, item, order })
+    }
+
     pub(super) async fn request(&self, operation: &Operation, client: &Client) -> RequestBuilder {
         let id = if operation.path.starts_with("/api/orders") {
             self.order.clone()
@@ -166,10 +174,7 @@ impl Testbed {
 
 #[tokio::test]
 async fn each_operation_is_for_those_it_is_for() {
-    let (shop, instance, item) =
-        Shop::selling(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
-    let order = order_id(&instance.buyer(1).buy("default", item).await);
-    let testbed = Testbed { instance, item, order };
+    let (shop, testbed) = Testbed::open().await;
     let instance = &testbed.instance;
     for operation in operations() {
         let what = format!("{} {}", operation.method, operation.path);
@@ -219,7 +224,7 @@ async fn each_operation_is_for_those_it_is_for() {
     }
     let off = instance.stranger().post("/api/payments/messages", &json!({ "type": "x" })).await;
     assert_problem(&off, (409, "payments_off"), "a message to the demo");
-    assert_clean(instance, item).await;
+    assert_clean(instance, testbed.item).await;
 }
 
 /// What the document says of an operation.
@@ -263,8 +268,12 @@ fn assert_says_who_may(document: &Value) {
     }
     assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
     let known = operations();
+    // The TypeScript client has its types by them.
+    let mut ids = BTreeSet::new();
     for (method, path, operation) in documented(document) {
         let what = format!("{method} {path}");
+        let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{what} has no id"));
+        assert!(ids.insert(id), "{what}: {id} comes twice");
         let known = known
             .iter()
             .find(|known| known.path == path && known.method.as_str() == method)
@@ -290,6 +299,7 @@ fn assert_says_who_may(document: &Value) {
         let has_body = known.body.is_some() || known.method == Method::POST;
         assert_eq!(operation["requestBody"].is_object(), has_body, "{what}: body");
     }
+    assert!(ids.contains("get_items_id"), "{ids:?}");
 }
 
 /// A document with an operation, a right, an answer or a body too many or too few is refused.
@@ -316,6 +326,7 @@ fn a_document_that_says_something_else_is_found() {
     for (at, field) in [
         (BUY, "security"),
         (BUY, "summary"),
+        (BUY, "operationId"),
         (BUY, "requestBody"),
         (&*format!("{BUY}/responses"), "201"),
         (&*format!("{BUY}/responses"), "4XX"),

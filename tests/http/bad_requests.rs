@@ -56,10 +56,8 @@ async fn a_path_that_names_nothing_is_refused() {
         ] {
             cases.add(path.clone(), client.request(Method::GET, &path), no_item);
         }
-        let edit = admin
-            .request(Method::PATCH, &format!("/api/admin/items/{id}"))
-            .json(&json!({ "paused": true }));
-        cases.add("edit no item", edit, no_item);
+        let edit = admin.request(Method::PATCH, &format!("/api/admin/items/{id}"));
+        cases.add("edit no item", edit.json(&json!({ "paused": true })), no_item);
     }
     for name in
         ["no-such-strategy", "MYSQL-ATOMIC", "mysql_atomic", "mysql-atomic%20", "%00", "%27", "*"]
@@ -89,11 +87,8 @@ async fn a_query_or_a_header_that_is_not_understood_is_refused() {
             cases.add(format!("{strategy}?{query}"), request, invalid);
         }
     }
-    cases.add(
-        "options where none are taken",
-        buy(&buyer, &format!("mysql-atomic/{item}?store=redis")),
-        invalid,
-    );
+    let options = buy(&buyer, &format!("mysql-atomic/{item}?store=redis"));
+    cases.add("options where none are taken", options, invalid);
     let unread = buy(&buyer, &format!("default/{item}")).header("accept", "image/png, text/html");
     cases.add("an answer of another type", unread, (406, "not_acceptable"));
     let purchase = || buy(&buyer, &format!("default/{item}"));
@@ -173,10 +168,8 @@ async fn a_token_that_is_not_good_is_refused() {
     let user = UserId::new(1).expect("positive");
     let now = OffsetDateTime::now_utc();
     let ours = Tokens::new(&shop.config.secret, &Secret::default());
-    let foreign = Tokens::new(
-        &Secret::new("somebody else's secret, of more than thirty-two characters"),
-        &Secret::default(),
-    );
+    let theirs = Secret::new("somebody else's secret, of more than thirty-two characters");
+    let foreign = Tokens::new(&theirs, &Secret::default());
     let good = ours.sign(user, Role::Buyer, now + Duration::HOUR);
     let admin = ours.sign(user, Role::Admin, now + Duration::HOUR);
     let parts: Vec<&str> = good.split('.').collect();
@@ -208,11 +201,8 @@ async fn a_token_that_is_not_good_is_refused() {
     }
     for seconds in [0, 1, 86_400] {
         let expired = ours.sign(user, Role::Buyer, now - Duration::seconds(seconds));
-        cases.add(
-            "an expired token",
-            buy(&stranger, &path).bearer_auth(expired),
-            (401, "token_expired"),
-        );
+        let request = buy(&stranger, &path).bearer_auth(expired);
+        cases.add("an expired token", request, (401, "token_expired"));
     }
     assert_refused(&shop, cases).await;
     assert_eq!(stranger.buy("default", item).await.headers["www-authenticate"], "Bearer");
@@ -243,13 +233,10 @@ async fn anothers_order_is_as_good_as_none() {
 
 #[tokio::test]
 async fn one_purchase_more_than_there_is_room_for_is_refused() {
-    let (shop, instance) = Shop::open_with(|config| config.purchase.in_flight_max = 1).await;
-    let item = instance.make_item(json!({})).await;
+    let one = |config: &mut Config| config.purchase.in_flight_max = 1;
+    let (shop, instance, item) = Shop::selling_with(json!({}), one).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    let first = tokio::spawn({
-        let buyer = instance.buyer(1);
-        async move { buyer.buy("mysql-atomic", item).await }
-    });
+    let first = instance.buyer(1).buying("mysql-atomic", item);
     until_in_flight(&instance, 1).await;
     let refused = instance.buyer(2).buy("mysql-atomic", item).await;
     assert_problem(&refused, (503, "overloaded"), "a purchase too many");

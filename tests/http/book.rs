@@ -53,10 +53,9 @@ async fn every_link_of_the_book_leads_somewhere() {
 /// address without the last slash leads to it.
 #[tokio::test]
 async fn the_book_is_beside_every_folder_of_pages() {
-    let folder = std::env::temp_dir().join(unique("pages"));
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = TestFolder::new("pages");
     fs::write(folder.join("index.html"), "<p>").expect("written");
-    for dir in [Path::new(""), folder.as_path()] {
+    for dir in [Path::new(""), &*folder] {
         let (_shop, instance) = Shop::open_with(|config| config.http.static_dir = dir.into()).await;
         let stranger = instance.stranger();
         if dir != Path::new("") {
@@ -73,7 +72,6 @@ async fn the_book_is_beside_every_folder_of_pages() {
         }
         assert_eq!(stranger.get("/book/nothing.html").await.status, 404, "{}", dir.display());
     }
-    fs::remove_dir_all(&folder).expect("removed");
     let (_shop, instance) =
         Shop::open_with(|config| config.http.static_dir = NO_PAGES.into()).await;
     for path in ["/", "/book", "/book/"] {

@@ -21,7 +21,7 @@ mod shop;
 mod silent;
 mod waiting;
 
-use driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page};
+use driver::{CHINESE_PHONE, DESKTOP, Look, PHONE, Page, signed_in};
 use thirtyfour::Key;
 use time::Duration;
 

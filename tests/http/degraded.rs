@@ -15,16 +15,17 @@ async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
     let (shop, whole) = Shop::open().await;
     let mysql = link_to_ledger(&shop).await;
     let redis = link_to(&redis_url().await).await;
-    let mut config: Config = shop.config.clone();
-    config.database_url = Secret::new(mysql.url());
-    config.redis_url = Secret::new(redis.url());
-    config.mysql.acquire_timeout_ms = 400;
-    config.redis.command_timeout_ms = 400;
-    // What is counted below are requests, and one look a second at who has signed out.
-    config.job.expire_period_ms = 60_000;
-    config.job.reconcile_period_ms = 60_000;
-    config.session.revocation_period_ms = 1_000;
-    let instance = Shop { config, pool: shop.pool.clone() }.start().await;
+    let by_links = |config: &mut Config| {
+        config.database_url = Secret::new(mysql.url());
+        config.redis_url = Secret::new(redis.url());
+        config.mysql.acquire_timeout_ms = 400;
+        config.redis.command_timeout_ms = 400;
+        // What is counted below are requests, and one look a second at who has signed out.
+        config.job.expire_period_ms = 60_000;
+        config.job.reconcile_period_ms = 60_000;
+        config.session.revocation_period_ms = 1_000;
+    };
+    let instance = shop.start_with(by_links).await;
     (shop, whole, instance, mysql, redis)
 }
 

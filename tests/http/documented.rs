@@ -27,12 +27,7 @@ async fn the_document_is_served_and_shown() {
         assert_eq!(stranger.get(script).await.status, 200, "{script}");
     }
     assert!(!page.text.contains("https://"), "{}", page.text);
-}
-
-#[tokio::test]
-async fn the_type_of_a_problem_leads_to_its_meaning() {
-    let (_shop, instance) = Shop::open().await;
-    let stranger = instance.stranger();
+    // The type of a problem leads to its meaning.
     let refused = stranger.get("/api/items/4711").await;
     let meaning = stranger.get(refused.json["type"].as_str().expect("an address")).await;
     let is_its_row = meaning.text.contains("| 404 | `item_not_found` |");

@@ -26,16 +26,13 @@ async fn first_account(instance: &Instance) {
 }
 
 async fn session(instance: &Instance, name: &str) -> Client {
-    let session = sign_in(&instance.stranger(), name, PASSWORD).await;
-    instance.stranger().with_token(session.json["token"].as_str().expect("a token"))
+    instance.signed_in(&sign_in(&instance.stranger(), name, PASSWORD).await)
 }
 
 /// Exchanges a token of the provider for a session; returns the user id and the session.
 async fn exchange(instance: &Instance, token: &str) -> (i64, Client) {
     let opened = instance.stranger().post("/api/session", &json!({ "token": token })).await;
-    let opened = opened.expect_status(200);
-    let id = opened.json["user_id"].as_i64().expect("an id");
-    (id, instance.stranger().with_token(opened.json["token"].as_str().expect("a token")))
+    (opened.json["user_id"].as_i64().expect("an id"), instance.signed_in(&opened))
 }
 
 fn waiting(item: i64) -> String {
@@ -146,25 +143,4 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     run_says(&shop, &erase, (0, "has no account")).await;
     assert_eq!(shop.number("SELECT COUNT(*) FROM users WHERE username = 'Grace'").await, 0);
     assert_clean(&instance, item).await;
-}
-
-#[tokio::test]
-async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
-    let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let (shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
-    let token = |subject: &str| provider.key(0).token(&provider.claims(subject));
-    let (id, client) = exchange(&instance, &token("one")).await;
-    exchange(&instance, &token("two")).await;
-    let password = delete(&client, json!({ "password": PASSWORD })).await;
-    let is_refused =
-        [(404, "account_not_found"), (403, "passwords_off")].contains(&password.brief());
-    assert!(is_refused, "{}", password.text);
-    for proof in [token("two"), token("nobody"), "forged".to_owned()] {
-        delete(&client, json!({ "token": proof })).await.expect_problem(401, "identity_refused");
-    }
-    assert_eq!(delete(&client, json!({ "token": token("one") })).await.status, 204);
-    assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "the session");
-    assert_eq!(shop.number("SELECT COUNT(*) FROM subjects").await, 1);
-    let (again, _) = exchange(&instance, &token("one")).await;
-    assert_eq!(again, id, "a sale may count the number");
 }

@@ -164,7 +164,7 @@ async fn a_restock_reopens_a_sold_out_item_everywhere() {
 }
 
 #[tokio::test]
-async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
+async fn units_that_come_back_and_nothing_else_end_the_memory_of_a_sold_out_item() {
     // Nobody looks again by itself for as long as this test runs.
     let (shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
@@ -179,13 +179,23 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
     assert_eq!(instance.buyer(1).step(&first, "cancellation").await.status, 200);
     let second = buy(2).await.expect_status(201);
     sold_out("it is held again").await;
+    // Who has nothing to give back sends no buyer to the ledger.
+    let refused_from_memory =
+        async || metric(&instance, "seckill_sold_out_from_memory_total").await;
+    let before = refused_from_memory().await;
+    let again = instance.buyer(1).step(&first, "cancellation").await;
+    assert_eq!(again.status, 200, "a repetition");
+    let left = instance.buyer(4).delete(&format!("/api/items/{item}/waiting")).await;
+    assert_eq!(left.status, 204, "a buyer who does not wait");
+    assert_problem(&buy(97).await, (409, "sold_out"), "it is still held");
+    assert!(refused_from_memory().await > before, "the ledger was asked again");
     assert_eq!(edit(&instance, item, json!({ "stock_delta": 1 })).await.status, 200);
     buy(3).await.expect_status(201);
     sold_out("both are held").await;
     let end = "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?";
     shop.change(sqlx::query(end).bind(order_id(&second))).await;
     until(BOUND, || buy(4), |fourth| fourth.status == 201).await;
-    let from_memory = metric(&instance, "seckill_sold_out_from_memory_total").await;
+    let from_memory = refused_from_memory().await;
     assert!(from_memory >= 3.0, "turned away from memory: {from_memory}");
     assert_clean(&instance, item).await;
 }
@@ -206,28 +216,6 @@ async fn an_edit_goes_on_when_its_operator_has_gone() {
     held.rollback().await.expect("rolled back");
     instance.until_available(item, 6).await;
     assert_clean(&instance, item).await;
-}
-
-/// Who has nothing to give back sends no buyer to the ledger.
-#[tokio::test]
-async fn what_brings_no_unit_back_leaves_the_memory_of_a_sold_out_item() {
-    let (_shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
-    let item = instance.make_item(json!({ "stock": 1 })).await;
-    let cancelled = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
-    let cancel = async || instance.buyer(1).step(&cancelled, "cancellation").await;
-    assert_eq!(cancel().await.status, 200);
-    order_id(&instance.buyer(2).buy("mysql-atomic", item).await);
-    let refused = async || {
-        let told = instance.buyer(3).buy("mysql-atomic", item).await;
-        assert_problem(&told, (409, "sold_out"), "the only unit is held");
-        metric(&instance, "seckill_sold_out_from_memory_total").await
-    };
-    let by_the_ledger = refused().await;
-    assert_eq!(cancel().await.status, 200, "a repetition");
-    let path = format!("/api/items/{item}/waiting");
-    let left = instance.buyer(4).delete(&path).await;
-    assert_eq!(left.status, 204, "a buyer who does not wait");
-    assert!(refused().await > by_the_ledger, "the ledger was asked again");
 }
 
 #[tokio::test]

@@ -2,44 +2,29 @@
 
 use crate::support::prelude::*;
 
-/// The rows of the ledger, to compare before and after.
+/// The rows of the ledger, as texts and counts.
+const ROWS: [&str; 5] = [
+    "GROUP_CONCAT(CONCAT_WS(':', id, revision, paused, strategy) ORDER BY id) FROM items",
+    "GROUP_CONCAT(CONCAT_WS(':', item_id, total, available) ORDER BY item_id) FROM stock",
+    "GROUP_CONCAT(CONCAT_WS(':', user_id, quantity, status) ORDER BY id) FROM orders",
+    "COUNT(*) FROM stock_movements",
+    "COUNT(*) FROM users",
+];
+
+/// What the ledger has, to compare before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ledger {
-    items: String,
-    stock: String,
-    orders: String,
-    movements: i64,
-    users: i64,
-}
+pub struct Ledger(Vec<Option<String>>);
 
 impl Ledger {
     /// Reads it.
     pub async fn of(shop: &Shop) -> Self {
-        let text = |statement: &'static str| async move {
-            let found: Option<String> = shop.read(sqlx::query_scalar(statement)).await;
-            found.unwrap_or_default()
-        };
-        let count =
-            |statement: &'static str| async move { shop.read(sqlx::query_scalar(statement)).await };
-        Self {
-            items: text(
-                "SELECT CAST(GROUP_CONCAT(CONCAT_WS(':', id, revision, paused, strategy) ORDER BY id) AS CHAR) \
-                 FROM items",
-            )
-            .await,
-            stock: text(
-                "SELECT CAST(GROUP_CONCAT(CONCAT_WS(':', item_id, total, available) ORDER BY item_id) AS CHAR) \
-                 FROM stock",
-            )
-            .await,
-            orders: text(
-                "SELECT CAST(GROUP_CONCAT(CONCAT_WS(':', user_id, quantity, status) ORDER BY id) AS CHAR) \
-                 FROM orders",
-            )
-            .await,
-            movements: count("SELECT COUNT(*) FROM stock_movements").await,
-            users: count("SELECT COUNT(*) FROM users").await,
+        let mut read: Vec<Option<String>> = Vec::new();
+        for row in ROWS {
+            let (value, table) = row.rsplit_once(" FROM ").expect("a table");
+            let statement = format!("SELECT CAST({value} AS CHAR) FROM {table}");
+            read.push(shop.read(sqlx::query_scalar(&statement)).await);
         }
+        Self(read)
     }
 }
 

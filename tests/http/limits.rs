@@ -2,6 +2,7 @@
 
 use tokio::time::Instant;
 
+use super::throttling::sign_in;
 use crate::support::prelude::*;
 use crate::support::raw::Raw;
 
@@ -59,14 +60,6 @@ fn strict(config: &mut Config) {
     config.limits.address_burst = BURST;
 }
 
-/// A sign-in with a name that is none, so that no password is hashed, and with a header that says
-/// where it comes from.
-async fn sign_in(client: &Client, forwarded_for: &str) -> Answer {
-    let credentials = json!({ "username": "no name", "password": "long enough" });
-    let request = client.request(Method::POST, "/api/session").json(&credentials);
-    Client::send(request.header("x-forwarded-for", forwarded_for)).await
-}
-
 #[tokio::test]
 async fn an_address_cannot_sign_in_without_end_whatever_it_says_of_itself() {
     let (_shop, instance) = Shop::open_with(strict).await;
@@ -74,7 +67,9 @@ async fn an_address_cannot_sign_in_without_end_whatever_it_says_of_itself() {
     let number = std::cell::Cell::new(0);
     let (passed, limited) = press(async || {
         number.set(number.get() + 1);
-        sign_in(&stranger, &format!("10.0.0.{}", number.get())).await
+        // A name that is none, so that no password is hashed.
+        let from = format!("10.0.0.{}", number.get());
+        sign_in(&stranger, &from, "no name", "long enough").await
     })
     .await;
     assert!(passed.iter().all(|answer| answer.brief() == (401, "invalid_credentials")));

@@ -4,8 +4,8 @@ use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_sale_is_seen_with_its_orders_outcomes_and_counters() {
-    let (_shop, instance, item) =
-        Shop::selling(json!({ "stock": 3, "strategy": "redis-lua" })).await;
+    let (_shop, instance, there) = Shop::new().await.opened_twice().await;
+    let item = instance.make_item(json!({ "stock": 3, "strategy": "redis-lua" })).await;
     let other = instance.make_item(json!({})).await;
     let look = async || instance.admin().get(&format!("/api/admin/items/{item}/live")).await;
     let before = look().await.expect_status(200);
@@ -31,17 +31,13 @@ async fn a_sale_is_seen_with_its_orders_outcomes_and_counters() {
     assert_eq!((&after.json["available"], &after.json["drift"]), (&json!(1), &json!(0)));
     assert_eq!(after.json["instance"], before.json["instance"]);
     assert!(after.json["server_time"].is_string());
-}
-
-#[tokio::test]
-async fn the_arbiters_refusals_and_the_instance_are_named() {
-    let (_shop, here, there) = Shop::new().await.opened_twice().await;
-    let item = here.make_item(json!({ "strategy": "mysql-atomic" })).await;
+    // The arbiter's refusals and the instance are named.
+    let item = instance.make_item(json!({ "strategy": "mysql-atomic" })).await;
     let path = format!("/api/admin/items/{item}/live");
     for _ in 0..2 {
-        here.buyer(1).buy("default", item).await;
+        instance.buyer(1).buy("default", item).await;
     }
-    let (here, there) = (here.admin().get(&path).await, there.admin().get(&path).await);
+    let (here, there) = (instance.admin().get(&path).await, there.admin().get(&path).await);
     assert_eq!(here.json["arbiter_refusals"], 1);
     assert_eq!(here.json["purchases"], json!({ "sold": 1, "limit_reached": 1 }));
     // The ledger is everyone's, the counts are each instance's own.

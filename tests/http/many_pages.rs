@@ -4,6 +4,7 @@
 use std::fs;
 use std::time::Instant;
 
+use loadtest::process::name_and_seconds;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -44,11 +45,9 @@ pub fn memory_kb(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number")
 }
 
-/// Processor time that a process has used, in hundredths of a second.
-fn processor_ticks(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
-    fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+/// Processor time that a process has used, in seconds.
+fn processor_seconds(pid: u32) -> f64 {
+    name_and_seconds(Path::new(&format!("/proc/{pid}"))).expect("it runs").1
 }
 
 /// Waits until every page has heard of `available`; answers how long it took.
@@ -84,18 +83,17 @@ async fn many_pages_watch_one_item() {
         pages.push(receiver);
     }
     let opened = all_hear(&mut pages, 10).await;
-    let ticks_before = processor_ticks(pid);
+    let used_before = processor_seconds(pid);
     tokio::time::sleep(WATCHED).await;
-    let idle = processor_ticks(pid) - ticks_before;
+    let idle = (processor_seconds(pid) - used_before) * 100.0 / WATCHED.as_secs_f64();
     let memory = memory_kb(pid).saturating_sub(memory_before);
 
-    let (mut heard, ticks_before, began) = (Duration::ZERO, processor_ticks(pid), Instant::now());
+    let (mut heard, used_before, began) = (Duration::ZERO, processor_seconds(pid), Instant::now());
     for left in (0..10).rev() {
         buyer.buy("default", item).await.expect_status(201);
         heard = heard.max(all_hear(&mut pages, left).await);
     }
-    let busy = (processor_ticks(pid) - ticks_before) as f64 / began.elapsed().as_secs_f64();
-    let idle = idle as f64 / WATCHED.as_secs_f64();
+    let busy = (processor_seconds(pid) - used_before) * 100.0 / began.elapsed().as_secs_f64();
     println!(
         "{count} pages on one item: opened in {opened:?}, {memory} kB more ({} kB each), \
          {idle:.1} % of a core while nothing changes and {busy:.1} % while the stock falls at every \

@@ -20,7 +20,6 @@ mod keys;
 mod ledger;
 mod limits;
 mod live;
-mod look_alikes;
 pub mod many_pages;
 mod one_line;
 mod operator;

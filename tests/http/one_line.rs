@@ -6,7 +6,7 @@ use shop_domain::SaleWindow;
 use time::Duration;
 
 use super::waiting_room::{
-    buy, item, leave, place, shop_with, stand, text, ticket, until_admitted, until_told,
+    buy, item, leave, place, shop_with, slow_shop, stand, text, ticket, until_admitted, until_told,
 };
 use crate::support::prelude::*;
 
@@ -225,8 +225,7 @@ async fn numbers(client: &Client, tokens: &[String], item: i64) -> Vec<Option<i6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_came_before_the_opening_gets_a_place_by_chance() {
     const BUYERS: i64 = 1_200;
-    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await;
-    let maker = shop.start().await;
+    let (shop, maker) = slow_shop().await.opened().await;
     // Other processes have the time of the ledger's server, which no test can move.
     let opens_at = OffsetDateTime::now_utc() + Duration::seconds(15);
     let sold = item(&maker, json!({ "starts_at": text(opens_at) })).await;
@@ -411,8 +410,7 @@ async fn no_place_is_given_twice_when_a_buyer_leaves_during_the_opening() {
 
 #[tokio::test]
 async fn the_places_of_two_sales_differ() {
-    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 9_000)).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = slow_shop().await.opened().await;
     let starts_at = text(instance.clock.now() + Duration::minutes(10));
     let mut orders = Vec::new();
     let mut sales = Vec::new();

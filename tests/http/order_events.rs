@@ -5,9 +5,8 @@ use super::*;
 /// How long a try waits for an event before it buys once more.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-async fn watch(client: &Client) -> Events {
-    Events::open(client.request(Method::GET, "/api/orders/events")).await
-}
+/// The stream.
+const PATH: &str = "/api/orders/events";
 
 fn tells(order: &str, status: &str) -> impl Fn(&Event) -> bool {
     move |event| {
@@ -21,8 +20,8 @@ async fn an_owner_hears_of_purchase_payment_and_expiry() {
     let (shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
     let buyer = here.buyer(1);
-    let mut streams = [watch(&buyer).await, watch(&there.buyer(1)).await];
-    let mut of_another = watch(&here.buyer(2)).await;
+    let mut streams = [buyer.events(PATH).await, there.buyer(1).events(PATH).await];
+    let mut of_another = here.buyer(2).events(PATH).await;
     // The instances may not have found each other yet: the first events may be lost. Any later one will do: on a busy
     // machine each may come only after the next order was made.
     let started = tokio::time::Instant::now();

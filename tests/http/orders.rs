@@ -55,9 +55,8 @@ async fn cancelling_twice_gives_back_once() {
 
 #[tokio::test]
 async fn an_unpaid_order_expires_and_gives_back_once() {
-    let shop = Shop::new().await;
     // Both sweep: a unit must not come back twice.
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (shop, here, there) = Shop::new().await.opened_twice().await;
     let item = here.make_item(json!({ "per_buyer_limit": 2, "hold_seconds": 300 })).await;
     let buyers: Vec<_> = (1..=4).map(|id| here.buyer(id)).collect();
     let mut orders = Vec::new();

@@ -6,20 +6,16 @@ use crate::support::send_and_leave;
 /// Nothing listens there.
 const NOWHERE: &str = "127.0.0.1:1";
 
-/// An instance of the same shop that does not find one of its servers.
-async fn without(shop: &Shop, change: impl FnOnce(&mut Config)) -> Instance {
-    let mut config = shop.config.clone();
-    config.mysql.acquire_timeout_ms = 500;
-    config.redis.command_timeout_ms = 500;
-    change(&mut config);
-    Shop { config, pool: shop.pool.clone() }.start().await
-}
-
+/// Beside it: an instance that starts without Redis.
 #[tokio::test]
 async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     let (shop, whole, item) = Shop::selling(json!({})).await;
     let url = Secret::new(format!("mysql://root:planted-password@{NOWHERE}/nowhere"));
-    let instance = without(&shop, |config| config.database_url = url).await;
+    let without = |config: &mut Config| {
+        config.database_url = url;
+        config.mysql.acquire_timeout_ms = 500;
+    };
+    let instance = shop.start_with(without).await;
     let buyer = instance.buyer(1);
     let credentials = json!({ "username": "somebody", "password": "long enough" });
     let mut answers = Vec::new();
@@ -41,14 +37,13 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     assert_eq!((ready.status, &ready.json["dependencies"]["redis"]), (200, &json!("ok")));
     assert_ne!(ready.json["dependencies"]["mysql"], "ok");
     assert_eq!(assert_clean(&whole, item).await["orders"], 0);
-}
-
-/// Redis is away at the start already, and no answer shows the password of its URL.
-#[tokio::test]
-async fn an_instance_that_starts_without_redis_sells_and_leaks_nothing() {
-    let (shop, whole, item) = Shop::selling(json!({})).await;
+    // Without Redis it sells, and shows no password of its URL.
     let url = Secret::new(format!("redis://:planted-password@{NOWHERE}"));
-    let instance = without(&shop, |config| config.redis_url = url).await;
+    let without = |config: &mut Config| {
+        config.redis_url = url;
+        config.redis.command_timeout_ms = 500;
+    };
+    let instance = shop.start_with(without).await;
     let refused = instance.buyer(1).buy("redis-watch", item).await;
     assert_problem(&refused, (503, "dependency_unavailable"), "redis-watch");
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);

@@ -3,6 +3,7 @@
 
 use loadtest::haproxy::{self, Haproxy};
 
+use super::throttling::sign_in;
 use crate::house::docs::read;
 use crate::support::prelude::*;
 
@@ -30,10 +31,8 @@ fn the_proxy_tells_the_address_itself_and_is_the_only_one_believed() {
 /// Starts HAProxy before `instances`, and answers a client of it once it has found them.
 async fn in_front_of(program: &Path, instances: &[&Instance]) -> (Haproxy, Client) {
     let addresses: Vec<SocketAddr> = instances.iter().map(|instance| instance.addr).collect();
-    let folder = std::env::temp_dir().join(unique("haproxy"));
-    std::fs::create_dir(&folder).expect("a folder");
+    let folder = TestFolder::new("haproxy");
     let proxy = Haproxy::start(program, &addresses, CONNECTIONS_MAX, &folder).await;
-    std::fs::remove_dir_all(folder).expect("it was read");
     let proxy = proxy.expect("HAProxy finds the instances");
     let client = Client::new(proxy.instance.address, None);
     (proxy, client)
@@ -56,10 +55,9 @@ async fn a_forged_address_does_not_get_past_the_proxy() {
     let started = tokio::time::Instant::now();
     let mut passed = 0;
     for number in 0..10 * BURST {
-        let credentials = json!({ "username": "no name", "password": "long enough" });
-        let request = client.request(Method::POST, "/api/session").json(&credentials);
-        let forged = request.header("x-forwarded-for", format!("198.51.100.{number}"));
-        passed += usize::from(Client::send(forged).await.status != 429);
+        let forged = format!("198.51.100.{number}");
+        let answer = sign_in(&client, &forged, "no name", "long enough").await;
+        passed += usize::from(answer.status != 429);
     }
     // One a second comes in beside the burst.
     let most = BURST + usize::try_from(started.elapsed().as_secs()).expect("few") + 1;

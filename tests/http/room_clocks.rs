@@ -2,7 +2,9 @@
 
 use time::Duration;
 
-use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
+use super::waiting_room::{
+    buy, item, place, shop_with, slow_shop, stand, text, ticket, until_admitted,
+};
 use crate::process::program::faketime;
 use crate::support::prelude::*;
 
@@ -31,8 +33,7 @@ async fn a_clock_of_redis_that_is_set_right_stops_no_line() {
 /// As before, with the rate alone: one buyer in a second.
 #[tokio::test]
 async fn a_clock_of_redis_that_is_set_right_does_not_stop_the_rate() {
-    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = slow_shop().await.opened().await;
     let sold = item(&instance, json!({ "stock": 10 })).await;
     instance.clock.shift(Duration::HOUR);
     ticket(&stand(&instance.buyer(1), sold, json!({})).await);

@@ -4,7 +4,7 @@ use gates::redis_store::room::PARTS;
 use serde_json::{Value, json};
 
 use super::one_line::redis_time;
-use super::waiting_room::{buy, item, leave, place, shop_with, stand, ticket};
+use super::waiting_room::{buy, item, leave, place, shop_with, slow_shop, stand, ticket};
 use crate::support::{Instance, Shop, redis_of, until};
 
 /// The keys of an item's room.
@@ -87,8 +87,7 @@ async fn an_older_copy_of_redis_gives_no_number_twice() {
 
 #[tokio::test]
 async fn a_queue_token_brings_the_number_back_when_redis_has_lost_it() {
-    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await;
-    let (one, two) = (shop.start().await, shop.start().await);
+    let (shop, one, two) = slow_shop().await.opened_twice().await;
     let sold = item(&one, json!({})).await;
     let good = ticket(&stand(&one.buyer(1), sold, json!({})).await).to_owned();
     let mut places = Vec::new();

@@ -1,5 +1,7 @@
 //! Accounts: signing up, signing in, and the limits on attempts.
 
+use argon2::Argon2;
+use argon2::password_hash::PasswordHasher;
 use ledger::rows::users::{self, NewAccount};
 use seckill::account::password;
 use shop_domain::Username;
@@ -23,6 +25,21 @@ async fn a_name_is_given_once_however_it_is_written() {
         let session = sign_in(&stranger, name, PASSWORD).await;
         assert_eq!((session.status, session.json["user_id"].as_i64()), (200, Some(user)), "{name}");
         assert_eq!(session.json["role"], "buyer");
+    }
+    // Names that look the same are one, too. Each is of one script: Cyrillic letters, a digit one, a zero.
+    for (name, look_alike) in
+        [("coco", "\u{441}\u{43e}\u{441}\u{43e}"), ("paul", "pau1"), ("bob", "B0B")]
+    {
+        assert_eq!(sign_up(&stranger, name, PASSWORD).await.status, 201, "{name}");
+        let second = sign_up(&stranger, look_alike, PASSWORD).await;
+        assert_problem(&second, (409, "username_taken"), look_alike);
+        let wrong = sign_in(&stranger, look_alike, PASSWORD).await;
+        assert_problem(&wrong, (401, "invalid_credentials"), look_alike);
+    }
+    for name in "user-2.b_c 王小明 Иван さくら 김철수 محمد สมชาย 王小明abc".split(' ')
+    {
+        assert_eq!(sign_up(&stranger, name, PASSWORD).await.status, 201, "{name}");
+        assert_eq!(sign_in(&stranger, name, PASSWORD).await.status, 200, "{name}");
     }
     // One of many who ask for it at once gets it.
     let twins = ["Twin", "twin", "TWIN"].map(|name| sign_up(&stranger, name, PASSWORD));
@@ -51,6 +68,28 @@ async fn names_and_passwords_that_are_not_acceptable_are_refused() {
     assert_eq!(shop.number("SELECT COUNT(*) FROM users").await, 0);
     assert_eq!(sign_up(&stranger, "name", &longest).await.status, 201);
     assert_eq!(sign_in(&stranger, "name", &longest).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_password_is_the_same_however_its_letters_are_composed() {
+    let (shop, instance) = Shop::open().await;
+    let stranger = instance.stranger();
+    let (composed, decomposed) = ("passwörd\u{a0}für Zoë", "passwo\u{308}rd fu\u{308}r Zoe\u{308}");
+    for (name, set, typed) in
+        [("composed", composed, decomposed), ("decomposed", decomposed, composed)]
+    {
+        assert_eq!(sign_up(&stranger, name, set).await.status, 201);
+        for password in [set, typed] {
+            let session = sign_in(&stranger, name, password).await;
+            assert_eq!(session.status, 200, "{name} with {password:?}: {}", session.text);
+        }
+    }
+    // A hash of a password as it was typed, from before passwords were normalised.
+    let hash = Argon2::default().hash_password(decomposed.as_bytes()).expect("a hash").to_string();
+    let older = "UPDATE users SET password_hash = ? WHERE username = 'composed'";
+    shop.change(sqlx::query(older).bind(hash)).await;
+    assert_eq!(sign_in(&stranger, "composed", decomposed).await.status, 200, "an older hash");
+    assert_eq!(sign_in(&stranger, "composed", PASSWORD).await.status, 401);
 }
 
 #[tokio::test]
@@ -119,6 +158,6 @@ async fn demo_accounts_work_only_where_they_are_allowed() {
     let instance = shop.start_with(|config| config.demo_accounts = true).await;
     let session = sign_in(&instance.stranger(), "admin", PASSWORD).await;
     session.assert_fields(200, json!({ "role": "admin" }));
-    let operator = instance.stranger().with_token(session.json["token"].as_str().expect("a token"));
+    let operator = instance.signed_in(&session);
     assert_eq!(operator.get("/api/admin/items/1/audit").await.brief(), (404, "item_not_found"));
 }

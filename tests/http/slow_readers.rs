@@ -29,7 +29,7 @@ async fn a_slow_reader_is_dropped_and_not_buffered() {
     .await;
     let stream_of_item = format!("/api/items/{item}/events");
     let mut slow = open(instance.addr, item).await;
-    let mut reading = Events::open(instance.stranger().request(Method::GET, &stream_of_item)).await;
+    let mut reading = instance.stranger().events(&stream_of_item).await;
     let streams = async || {
         let open = metric(&instance, "seckill_live_streams").await;
         (open, metric(&instance, "seckill_http_slow_readers_dropped_total").await)

@@ -5,8 +5,7 @@ use time::Duration;
 use super::*;
 
 async fn watch(instance: &Instance, item: i64) -> Events {
-    Events::open(instance.stranger().request(Method::GET, &format!("/api/items/{item}/events")))
-        .await
+    instance.stranger().events(&format!("/api/items/{item}/events")).await
 }
 
 fn stock(available: i64) -> impl Fn(&Event) -> bool {

@@ -2,9 +2,7 @@
 
 use crate::support::prelude::*;
 
-async fn watch(client: &Client, path: &str) -> Events {
-    Events::open(client.request(Method::GET, path)).await
-}
+const ORDERS: &str = "/api/orders/events";
 
 async fn sign_out(client: &Client) {
     client.delete("/api/session").await.expect_status(204);
@@ -17,13 +15,16 @@ async fn the_streams_of_a_session_end_with_it_and_no_others() {
     let (_shop, instance, there) = shop.opened_twice().await;
     let (leaving, staying) = (instance.buyer(1), instance.buyer(1));
     let abroad = there.stranger().with_token(leaving.token().expect("a token"));
-    let ending =
-        [watch(&leaving, "/api/orders/events").await, watch(&abroad, "/api/orders/events").await];
-    let mut other = watch(&staying, "/api/orders/events").await;
+    let ending = [leaving.events(ORDERS).await, abroad.events(ORDERS).await];
+    let mut other = staying.events(ORDERS).await;
+    assert_eq!(abroad.get("/api/orders").await.status, 200);
     sign_out(&leaving).await;
+    // The token ends here at once, and elsewhere soon.
+    leaving.get("/api/orders").await.expect_problem(401, "invalid_token");
     for mut events in ending {
         assert!(events.ends(BOUND).await, "the stream of a session that was signed out is open");
     }
+    abroad.until("/api/orders", |seen| seen.brief() == (401, "invalid_token")).await;
     // Another session of the same buyer goes on: it hears of a purchase that comes later.
     let item = instance.make_item(json!({})).await;
     assert_eq!(staying.buy("mysql-atomic", item).await.status, 201);
@@ -36,7 +37,7 @@ async fn the_streams_of_a_session_end_with_it_and_no_others() {
     let run = instance.admin().post("/api/lab/runs", &plan).await.expect_status(202);
     let run = format!("/api/lab/runs/{}", run.json["id"].as_str().expect("an id"));
     let operator = instance.admin();
-    let mut ending = watch(&operator, &format!("{run}/events")).await;
+    let mut ending = operator.events(&format!("{run}/events")).await;
     sign_out(&operator).await;
     assert!(ending.ends(BOUND).await, "the stream of an operator who signed out is open");
     assert_eq!(instance.admin().get(&run).await.json["state"], "running", "the run itself goes on");

@@ -10,7 +10,8 @@ fn behind_a_proxy(config: &mut Config) {
     config.http.trusted_proxies = "127.0.0.0/8, ::1".to_owned();
 }
 
-async fn sign_in(client: &Client, from: &str, username: &str, password: &str) -> Answer {
+/// Asks for a session, with a header that says where the request comes from.
+pub(super) async fn sign_in(client: &Client, from: &str, username: &str, password: &str) -> Answer {
     let credentials = json!({ "username": username, "password": password });
     let request = client.request(Method::POST, "/api/session").json(&credentials);
     Client::send(request.header("x-forwarded-for", from)).await

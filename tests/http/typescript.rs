@@ -116,19 +116,6 @@ async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
 }
 
 #[test]
-fn each_operation_has_an_id_of_its_own() {
-    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
-    let mut ids = BTreeSet::new();
-    for (path, item) in document["paths"].as_object().expect("paths") {
-        for (method, operation) in item.as_object().expect("operations") {
-            let id = operation["operationId"].as_str().expect("an id").to_owned();
-            assert!(ids.insert(id.clone()), "{method} {path}: {id} comes twice");
-        }
-    }
-    assert!(ids.contains("get_items_id"), "{ids:?}");
-}
-
-#[test]
 fn the_lock_file_names_no_registry() {
     let lock = std::fs::read_to_string(root().join("package-lock.json")).expect("a lock file");
     assert!(!lock.contains("\"resolved\""), "see .npmrc");

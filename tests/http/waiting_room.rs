@@ -52,7 +52,7 @@ pub(super) async fn shop_with(change: impl FnOnce(&mut RoomSettings)) -> Shop {
 }
 
 /// A shop that admits one buyer in a second: whoever is not first waits. Nobody is passed by.
-async fn slow_shop() -> Shop {
+pub(super) async fn slow_shop() -> Shop {
     shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await
 }
 
@@ -185,8 +185,7 @@ async fn when_nothing_is_left_the_whole_line_is_told() {
 async fn who_comes_late_stands_behind_a_list_whose_places_are_not_drawn() {
     const EARLY: [i64; 3] = [70_001, 70_002, 70_003];
     const LATE: i64 = 70_009;
-    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 9_000)).await;
-    let (here, there) = (shop.start().await, shop.start().await);
+    let (_shop, here, there) = slow_shop().await.opened_twice().await;
     let shift = |span| [&here, &there].map(|instance| instance.clock.shift(span));
     let starts_at = text(here.clock.now() + Duration::minutes(10));
     let sold = item(&here, json!({ "starts_at": starts_at })).await;

@@ -2,7 +2,7 @@
 
 use shop_domain::Currency;
 
-use super::exports::records;
+use super::exports::{import, records};
 use crate::support::prelude::*;
 
 const LATER: &str = "2030-01-01T00:00:00Z";
@@ -71,25 +71,7 @@ async fn an_order_is_in_the_currency_of_its_item_wherever_it_is_told() {
     let sales = instance.admin().get("/api/admin/export?table=sales").await.text;
     assert!(sales.lines().next().expect("a head").contains(",currency,"), "{sales}");
     assert!(sales.lines().nth(1).expect("a sale").contains(",JPY,"), "{sales}");
-    assert_clean(&instance, yen).await;
-    assert_clean(&instance, dollars).await;
-}
-
-#[tokio::test]
-async fn an_order_has_one_currency() {
-    let (_shop, instance) = Shop::open().await;
-    let mut items = Vec::new();
-    for currency in ["EUR", "EUR", "KWD"] {
-        items.push(item_in(&instance, currency).await);
-    }
-    let lines = |of: &[i64]| json!({ "lines": of.iter().map(|item| json!({ "item_id": item })).collect::<Vec<_>>() });
-    let buyer = instance.buyer(1);
-    let mixed = buyer.post("/api/reservations", &lines(&items)).await;
-    assert_problem(&mixed, (409, "other_currency"), "a cart");
-    mixed.assert_fields(409, json!({ "item_id": items[2], "outcome": "none" }));
-    assert_eq!(buyer.get("/api/orders").await.json["orders"], json!([]), "nothing is kept");
-    assert_eq!(buyer.post("/api/reservations", &lines(&items[..2])).await.status, 201);
-    assert_all_clean(&instance, &items).await;
+    assert_all_clean(&instance, &[yen, dollars]).await;
 }
 
 #[tokio::test]
@@ -105,17 +87,22 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
         Lamp,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,CHF\n\
         Mug,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,\n\
         Cup,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,FRANCS\n";
-    let import = async |table: &str| {
-        let request = admin.request(Method::POST, "/api/admin/import");
-        let request = request.header("content-type", "text/csv").body(table.to_owned());
-        Client::send(request).await
-    };
-    assert_eq!(import(table).await.json["faults"][0]["column"], "currency");
+    assert_eq!(import(&admin, "", table).await.json["faults"][0]["column"], "currency");
     let right: Vec<&str> = table.lines().take(3).collect();
-    let made = import(&right.join("\n")).await.json;
+    let made = import(&admin, "", &right.join("\n")).await.json;
     let of =
         async |at: usize| currency_of(&instance, made["items"][at].as_i64().expect("an id")).await;
     assert_eq!((of(0).await, of(1).await), (json!("CHF"), json!("USD")));
+    // An order has one currency.
+    let lines = [&made["items"][0], &made["items"][1]].map(|item| json!({ "item_id": item }));
+    let buyer = instance.buyer(1);
+    let mixed = buyer.post("/api/reservations", &json!({ "lines": lines })).await;
+    assert_problem(&mixed, (409, "other_currency"), "a cart");
+    mixed.assert_fields(409, json!({ "item_id": made["items"][1], "outcome": "none" }));
+    assert_eq!(buyer.get("/api/orders").await.json["orders"], json!([]), "nothing is kept");
+    for line in &lines {
+        assert_clean(&instance, line["item_id"].as_i64().expect("an id")).await;
+    }
 
     let later = json!({ "stock": 9, "starts_at": LATER, "ends_at": "2031-01-01T00:00:00Z" });
     let item = instance.make_item(later).await;

@@ -13,7 +13,7 @@ pub(super) async fn records(instance: &Instance, query: &str) -> Vec<Value> {
 }
 
 /// The lines of an export as CSV, by column.
-async fn csv_records(client: &Client, query: &str) -> Vec<BTreeMap<String, String>> {
+pub(super) async fn csv_records(client: &Client, query: &str) -> Vec<BTreeMap<String, String>> {
     let answer = client.get(&format!("/api/admin/export?{query}")).await.expect_status(200);
     parse_csv(&answer.text)
 }
@@ -228,7 +228,7 @@ fn with_column(name: &str, value: &str) -> String {
     lines.map(|(line, more)| format!("{line},{more}\n")).collect()
 }
 
-async fn import(client: &Client, query: &str, table: &str) -> Answer {
+pub(super) async fn import(client: &Client, query: &str, table: &str) -> Answer {
     let request = client.request(Method::POST, &format!("/api/admin/import{query}"));
     let request = request.header("content-type", "text/csv; charset=utf-8");
     Client::send(request.body(table.to_owned())).await

@@ -27,10 +27,6 @@ fn user(answer: &Answer) -> i64 {
     answer.json["user_id"].as_i64().expect("an id")
 }
 
-fn session_of(instance: &Instance, answer: &Answer) -> Client {
-    instance.stranger().with_token(answer.json["token"].as_str().expect("a token"))
-}
-
 #[tokio::test]
 async fn a_token_of_each_algorithm_becomes_a_session_that_buys() {
     let (provider, shop) = provider_and_shop().await;
@@ -40,7 +36,7 @@ async fn a_token_of_each_algorithm_becomes_a_session_that_buys() {
         let session = exchange(&instance, &provider.key(at).token(&provider.claims(subject))).await;
         let first = user(&session);
         assert_eq!(session.json["role"], "buyer");
-        let client = session_of(&instance, &session);
+        let client = instance.signed_in(&session);
         assert_eq!(client.buy("mysql-atomic", item).await.status, 201);
         let who = client.get("/api/session").await;
         assert_eq!((&who.json["user_id"], &who.json["role"]), (&json!(first), &json!("buyer")));
@@ -82,7 +78,7 @@ async fn roles_come_from_the_claim() {
         claims["realm"] = json!({ "roles": roles });
         let session = exchange(&instance, &provider.key(0).token(&claims)).await;
         assert_eq!(session.json["role"], expected, "{roles}: {}", session.text);
-        let audit = session_of(&instance, &session).get("/api/admin/actions").await;
+        let audit = instance.signed_in(&session).get("/api/admin/actions").await;
         assert_eq!(audit.status, if expected == "buyer" { 403 } else { 200 }, "{roles}");
     }
     // A claim at the top with the name of a role gives none.
@@ -110,14 +106,13 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
     // Two sessions of one subject; signing out everywhere ends both, and their streams.
     let token = provider.key(0).token(&provider.claims("many-devices"));
     let (here, there) = (exchange(&instance, &token).await, exchange(&instance, &token).await);
-    let (here, there) = (session_of(&instance, &here), session_of(&instance, &there));
-    let stream = there.request(Method::GET, "/api/orders/events");
-    let mut stream = Events::open(stream).await;
+    let (here, there) = (instance.signed_in(&here), instance.signed_in(&there));
+    let mut stream = there.events("/api/orders/events").await;
     here.delete("/api/sessions").await.expect_status(204);
     assert!(stream.ends(BOUND).await, "the stream of a session that was signed out is open");
     there.get("/api/orders").await.expect_problem(401, "invalid_token");
     // The provider's token still opens a new session.
-    let again = session_of(&instance, &exchange(&instance, &token).await);
+    let again = instance.signed_in(&exchange(&instance, &token).await);
     assert_eq!(again.get("/api/orders").await.status, 200);
 }
 
@@ -146,22 +141,19 @@ async fn keys_are_read_again_when_they_change_but_not_for_every_stranger() {
 #[tokio::test]
 async fn without_the_providers_keys_nobody_is_believed() {
     let (provider, shop) = provider_and_shop().await;
+    let token = provider.key(0).token(&provider.claims("early"));
+    // A provider in a private network is asked only if the settings name the network.
+    let elsewhere = "192.0.2.0/24";
+    let instance = shop
+        .start_with(|config| config.sections.set("identity", "private_networks", elsewhere))
+        .await;
+    exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
+    assert_eq!(provider.reads_of_keys(), 0);
     provider.be_away(true);
     let instance = shop.start().await;
-    let token = provider.key(0).token(&provider.claims("early"));
     exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
     provider.be_away(false);
     until("the keys", || exchange(&instance, &token), |answer| answer.status == 200).await;
-}
-
-#[tokio::test]
-async fn a_provider_in_a_private_network_is_asked_only_if_the_settings_name_the_network() {
-    let (provider, mut shop) = provider_and_shop().await;
-    shop.config.sections.set("identity", "private_networks", "192.0.2.0/24");
-    let instance = shop.start().await;
-    let token = provider.key(0).token(&provider.claims("1"));
-    exchange(&instance, &token).await.expect_problem(503, "dependency_unavailable");
-    assert_eq!(provider.reads_of_keys(), 0);
 }
 
 #[tokio::test]
@@ -210,7 +202,7 @@ async fn own_accounts_can_be_switched_off_and_tokens_are_off_by_default() {
     let session = exchange(&instance, &provider.key(0).token(&provider.claims("1"))).await;
     // A user of the provider has no password to change.
     let words = json!({ "current_password": "", "new_password": "correct horse battery" });
-    let change = session_of(&instance, &session).request(Method::PUT, "/api/session/password");
+    let change = instance.signed_in(&session).request(Method::PUT, "/api/session/password");
     assert_problem(&Client::send(change.json(&words)).await, (403, "passwords_off"), "a password");
 
     let (_shop, plain) = Shop::open().await;

@@ -1,6 +1,6 @@
 //! Imports and new items that are sent again, and our own export as an import.
 
-use super::exports::items;
+use super::exports::{csv_records, items};
 use crate::support::prelude::*;
 
 const TABLE: &str = "name,price_cents,stock,starts_at,ends_at\n\
@@ -120,10 +120,7 @@ async fn a_table_is_read_in_the_charset_of_its_request() {
 
 /// The rows of an export of sales, without what belongs to the sale and not to its form.
 async fn sales(client: &Client) -> Vec<BTreeMap<String, String>> {
-    let answer = client.get("/api/admin/export?table=sales").await;
-    let mut reader = csv::Reader::from_reader(answer.text.as_bytes());
-    let rows = reader.deserialize().map(|row| row.expect("a row"));
-    let mut rows: Vec<BTreeMap<String, String>> = rows.collect();
+    let mut rows = csv_records(client, "table=sales").await;
     rows.retain(|row| row["record"] == "sale");
     rows.iter_mut().for_each(|row| drop(row.remove("id")));
     rows.sort();

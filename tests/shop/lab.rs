@@ -144,11 +144,11 @@ async fn one_run_at_a_time_which_can_be_ended() {
 async fn a_run_is_told_as_it_goes() {
     let (_shop, instance) = Shop::open().await;
     let admin = instance.admin();
-    let events = |id: &str| admin.request(Method::GET, &format!("/api/lab/runs/{id}/events"));
     // A lock on everything, which is slow enough to be seen at work.
     let body = wanted(&["lock-redis?scope=market&wait=sleep-200"], json!({ "buyers": 60 }));
     let id = start(&instance, &body).await;
-    let mut stream = Events::open(events(&id)).await;
+    let events = format!("/api/lab/runs/{id}/events");
+    let mut stream = admin.events(&events).await;
     let first = stream.seek(BOUND, |event| event.name == "run").await.expect("the run at first");
     assert_eq!(first.data["id"], json!(id));
     let progress = stream.seek(BOUND, |event| event.name == "progress").await.expect("progress");
@@ -164,7 +164,7 @@ async fn a_run_is_told_as_it_goes() {
     assert_eq!(done.data, look(&instance, &id).await);
     assert!(stream.ends(BOUND).await, "it goes on after the end");
     // Who comes late is told how it ended.
-    let mut late = Events::open(events(&id)).await;
+    let mut late = admin.events(&events).await;
     late.seek(BOUND, |event| event.name == "run").await.expect("the run");
     let done = late.seek(BOUND, |event| event.name == "done").await.expect("its end");
     assert_eq!(done.data["state"], "done");

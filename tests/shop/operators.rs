@@ -26,11 +26,6 @@ async fn sign_in(instance: &Instance, name: &str, password: &str) -> Answer {
     http::sign_in(&instance.stranger(), name, password).await
 }
 
-fn with_token(instance: &Instance, session: &Answer) -> Client {
-    assert_eq!(session.status, 200, "{}", session.text);
-    instance.stranger().with_token(session.json["token"].as_str().expect("a token"))
-}
-
 async fn actions(client: &Client) -> Vec<String> {
     let answer = client.get("/api/admin/actions").await.expect_status(200);
     let actions = answer.json["actions"].as_array().expect("a list").iter();
@@ -46,7 +41,7 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
     assert!(!text.contains(PASSWORD), "{text}");
     let session = sign_in(&instance, "grace", PASSWORD).await;
     assert_eq!(session.json["role"], "operator", "{}", session.text);
-    let grace = with_token(&instance, &session);
+    let grace = instance.signed_in(&session);
     let item = item_body(json!({ "kind": "shop", "strategy": "mysql-atomic" }));
     grace.post("/api/admin/items", &item).await.expect_status(201);
     // An operator reads its own actions, an admin those of all.
@@ -63,7 +58,7 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
     run_says(&shop, &["operator", "grant", "GRACE", "--role", "admin"], (0, "")).await;
     let session = sign_in(&instance, "grace", PASSWORD).await;
     assert_eq!(session.json["role"], "admin", "{}", session.text);
-    let all = actions(&with_token(&instance, &session)).await;
+    let all = actions(&instance.signed_in(&session)).await;
     assert_eq!(all, ["role_changed", "role_changed", "item_created", "operator_created"]);
 
     let (code, text) = operator(&shop, &["password", "grace"], "another lamp that wakes").await;
@@ -103,10 +98,10 @@ async fn sign_up(instance: &Instance, name: &str) -> Answer {
 async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
     let (here, there) = (shop.start().await, shop.start().await);
-    let first = with_token(&here, &sign_up(&here, "ada").await);
+    let first = here.signed_in(&sign_up(&here, "ada").await);
     let second = sign_in(&there, "ada", PASSWORD).await;
-    let (second, second_here) = (with_token(&there, &second), with_token(&here, &second));
-    let other = with_token(&here, &sign_up(&here, "grace").await);
+    let (second, second_here) = (there.signed_in(&second), here.signed_in(&second));
+    let other = here.signed_in(&sign_up(&here, "grace").await);
     first.delete("/api/sessions").await.expect_status(204);
     for client in [&first, &second_here] {
         assert_eq!(client.get("/api/orders").await.brief(), (401, "invalid_token"));
@@ -117,7 +112,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     let again = sign_in(&here, "ada", PASSWORD).await;
     let late = shop.start().await;
     for instance in [&here, &there, &late] {
-        assert_eq!(with_token(instance, &again).get("/api/orders").await.status, 200);
+        assert_eq!(instance.signed_in(&again).get("/api/orders").await.status, 200);
     }
     until(BOUND, || second_at(&late, &second_here), |answer| *answer == 401).await;
     // A buyer without an account, whose token was minted, has sessions too.
@@ -156,8 +151,8 @@ async fn change(client: &Client, current: &str, new: &str) -> Answer {
 #[tokio::test]
 async fn a_changed_password_ends_all_sessions_but_the_new_one() {
     let (_shop, instance) = Shop::open().await;
-    let first = with_token(&instance, &sign_up(&instance, "ada").await);
-    let second = with_token(&instance, &sign_in(&instance, "ada", PASSWORD).await);
+    let first = instance.signed_in(&sign_up(&instance, "ada").await);
+    let second = instance.signed_in(&sign_in(&instance, "ada", PASSWORD).await);
     let new = "a lamp that stays awake";
     for (current, wanted, expected) in [
         ("a wrong password", new, (401, "invalid_credentials")),
@@ -168,7 +163,7 @@ async fn a_changed_password_ends_all_sessions_but_the_new_one() {
     }
     assert_eq!(second.get("/api/orders").await.status, 200, "nothing has changed yet");
     let changed = change(&first, PASSWORD, new).await;
-    let fresh = with_token(&instance, &changed);
+    let fresh = instance.signed_in(&changed);
     assert_eq!(fresh.get("/api/orders").await.status, 200);
     for client in [&first, &second] {
         assert_eq!(client.get("/api/orders").await.brief(), (401, "invalid_token"));
@@ -192,7 +187,7 @@ async fn a_sign_in_that_is_under_way_does_not_survive_a_changed_password() {
         config.mysql.lock_wait_timeout_seconds = 60;
     })
     .await;
-    let older = with_token(&instance, &sign_up(&instance, "ada").await);
+    let older = instance.signed_in(&sign_up(&instance, "ada").await);
     let mut holder = patient_transaction(&shop.pool).await;
     let counts = sqlx::query("SELECT account FROM sign_in_failures FOR UPDATE");
     counts.execute(&mut *holder).await.expect("the counts are locked");
@@ -211,5 +206,5 @@ async fn a_sign_in_that_is_under_way_does_not_survive_a_changed_password() {
     assert_eq!(late.brief(), (401, "invalid_credentials"), "{}", late.text);
     assert_eq!(shop.number(generation).await, begun, "it ended the sessions of the owner");
     let owner = sign_in(&instance, "ada", "another lamp that wakes").await;
-    assert_eq!(with_token(&instance, &owner).get("/api/orders").await.status, 200);
+    assert_eq!(instance.signed_in(&owner).get("/api/orders").await.status, 200);
 }

@@ -10,6 +10,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::event_stream::Events;
 use super::{Instance, eventually, until};
 
 /// How many answers a failure prints, and how much of each.
@@ -92,6 +93,11 @@ impl Client {
             Some(token) => request.bearer_auth(token),
             None => request,
         }
+    }
+
+    /// Opens a stream of events; it must be granted.
+    pub async fn events(&self, path: &str) -> Events {
+        Events::open(self.request(Method::GET, path)).await
     }
 
     /// Waits until the service answers.

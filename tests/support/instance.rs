@@ -208,6 +208,13 @@ impl Instance {
         Client::new(self.addr, None)
     }
 
+    /// Somebody with the token of a session that was opened.
+    #[track_caller]
+    pub fn signed_in(&self, session: &Answer) -> Client {
+        assert_eq!(session.status, 200, "{}", session.text);
+        self.stranger().with_token(session.json["token"].as_str().expect("a token"))
+    }
+
     /// A buyer with a token.
     pub fn buyer(&self, id: i64) -> Client {
         Client::new(self.addr, Some(self.token(id, Role::Buyer)))

@@ -14,7 +14,7 @@ async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
     let (shop, here, there) = shop().await.opened_twice().await;
     let item = here.make_item(json!({ "stock": 3 })).await;
     let (buyer, elsewhere) = (here.buyer(1), there.buyer(1));
-    let mut events = Events::open(elsewhere.request(Method::GET, "/api/orders/events")).await;
+    let mut events = elsewhere.events("/api/orders/events").await;
     let holder = hold_up(&shop, item).await;
 
     let queued = buyer.buy_with_key(STREAM, item, "k").await;

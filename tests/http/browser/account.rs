@@ -1,20 +1,19 @@
 //! The page of one's own account: a new password, and the end of all sessions.
 
 use super::*;
+use crate::http;
 
 const OLD: &str = "a quiet harbour at noon";
 const NEW: &str = "seven loud herons in may";
 
 /// Makes an account, and signs in beside the browser; answers that session.
 async fn account(instance: &Instance, name: &str) -> Client {
-    let credentials = json!({ "username": name, "password": OLD });
-    instance.stranger().post("/api/users", &credentials).await.expect_status(201);
+    http::sign_up(&instance.stranger(), name, OLD).await.expect_status(201);
     sign_in(instance, name, OLD).await.expect("signed in")
 }
 
 async fn sign_in(instance: &Instance, name: &str, password: &str) -> Option<Client> {
-    let credentials = json!({ "username": name, "password": password });
-    let answer = instance.stranger().post("/api/session", &credentials).await;
+    let answer = http::sign_in(&instance.stranger(), name, password).await;
     Some(instance.stranger().with_token(answer.json["token"].as_str()?))
 }
 

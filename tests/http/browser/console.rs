@@ -1,7 +1,6 @@
 //! An operator makes a sale, watches it, changes it, audits it.
 
 use super::*;
-use crate::support::nginx::Nginx;
 
 #[tokio::test]
 async fn an_operator_creates_and_watches_a_sale() {
@@ -68,18 +67,5 @@ async fn a_buyer_is_shown_the_door_and_an_operator_finds_the_account() {
     page.click("#account .who").await;
     page.until("the account", "location.pathname === '/account.html'").await;
     page.until_text("#signed-in", "user-1").await;
-    page.close().await;
-}
-
-/// The proxies that come with the service hide `/readyz`, and so does this one.
-#[tokio::test]
-async fn the_console_shows_the_service_behind_a_proxy() {
-    let (_shop, instance, _) = selling(json!({})).await;
-    let nginx = Nginx::before(instance.addr, "location = /readyz { return 404; }").await;
-    let page = Page::open(nginx.addr, DESKTOP).await;
-    page.visit_as(&instance, 1, Role::Operator, "/console.html").await;
-    page.until_text("#jobs", "expire").await;
-    page.until_text("#dependencies", "mysql").await;
-    page.until_text("#health-status", "Status: ready.").await;
     page.close().await;
 }

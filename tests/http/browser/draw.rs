@@ -23,7 +23,7 @@ async fn visit_drawn_sale(page: &Page, instance: &Instance, seconds: i64) -> i64
     item
 }
 
-async fn shop() -> (Shop, Instance) {
+pub(super) async fn shop() -> (Shop, Instance) {
     Shop::open_with(|config| {
         // The list must be published before the round, on a busy machine too.
         config.sections.set("draw", "round_after_seconds", 5);
@@ -79,7 +79,7 @@ async fn won_and_checked_alone() {
     let proof = proof.await;
     let path = proof.as_str().and_then(|address| address.split_once("/api/")).expect("an address");
     let proof = instance.stranger().get(&format!("/api/{}", path.1)).await.text;
-    let folder = new_folder();
+    let folder = TestFolder::new("verify");
     let alone = one_file(&instance, &folder).await;
     let proof = save(&folder, "proof.txt", &proof);
     let kept = save(&folder, "kept.txt", &kept);
@@ -143,7 +143,7 @@ async fn lost_and_told_why() {
     assert!(kept.contains("\nseckill draw head 3\n"), "{kept}");
     assert!(kept.contains(&format!("entry {}\n", entry["entry"].as_str().expect("an id"))));
     let proof = instance.stranger().get(&format!("/api/items/{item}/draw/entries")).await.text;
-    let folder = new_folder();
+    let folder = TestFolder::new("verify");
     let proof = save(&folder, "proof.txt", &proof);
     let kept = save(&folder, "kept.txt", &kept);
     check_alone(&page, &one_file(&instance, &folder).await, &proof, &kept).await;
@@ -189,21 +189,15 @@ async fn what_was_saved_stays() {
     page.close().await;
 }
 
-pub fn new_folder() -> PathBuf {
-    let folder = std::env::temp_dir().join(unique("verify"));
-    std::fs::create_dir(&folder).expect("a folder");
-    folder
-}
-
 /// Writes a file into a folder, and returns its path.
-pub fn save(folder: &Path, name: &str, text: &str) -> String {
+fn save(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, text).expect("written");
     path.to_string_lossy().into_owned()
 }
 
 /// Saves the checking page as a buyer does, into a folder where nothing else of the shop is; returns its address.
-pub async fn one_file(instance: &Instance, folder: &Path) -> String {
+async fn one_file(instance: &Instance, folder: &Path) -> String {
     let saved = instance.stranger().get("/verify.html").await.text;
     for outside in [" src=\"", "url(", "@import", "import(", "http-equiv"] {
         let mut found = saved.match_indices(outside).map(|(at, _)| &saved[at + outside.len()..]);
@@ -225,7 +219,8 @@ fn vectors() -> Value {
 #[tokio::test]
 async fn page_finds_every_fraud() {
     let (_shop, instance) = Shop::open().await;
-    let address = one_file(&instance, &new_folder()).await;
+    let folder = TestFolder::new("verify");
+    let address = one_file(&instance, &folder).await;
     instance.stop().await;
     let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), DESKTOP).await;
     page.visit_elsewhere(&address).await;
@@ -261,7 +256,7 @@ async fn page_finds_every_fraud() {
 #[tokio::test]
 async fn page_tells_what_is_proven() {
     let (_shop, instance) = shop().await;
-    let folder = new_folder();
+    let folder = TestFolder::new("verify");
     let address = one_file(&instance, &folder).await;
     let texts = vectors()["texts"].clone();
     let text = |name: &str| texts[name].as_str().expect("a text").to_owned();

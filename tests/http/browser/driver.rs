@@ -146,16 +146,9 @@ impl Page {
     /// Opens a page signed in without the form: sets the token cookie and the pages' own storage.
     pub async fn visit_as(&self, instance: &Instance, user: i64, role: Role, path: &str) {
         self.driver.goto(format!("{}/404.html", self.base)).await.expect("an address of ours");
-        let session = json!({
-            "username": format!("user-{user}"),
-            "user_id": user,
-            "role": role.as_str(),
-            "expires_at": "2100-01-01T00:00:00Z",
-        });
         let remember = "document.cookie = `seckill=${arguments[0]}; path=/`; \
              localStorage.setItem('seckill.session', arguments[1]);";
-        let token = instance.token(user, role);
-        self.run_with(remember, vec![json!(token), json!(session.to_string())]).await;
+        self.run_with(remember, signed_in(instance, user, role)).await;
         self.visit(path).await;
     }
 
@@ -389,6 +382,17 @@ impl Page {
     async fn find(&self, css: &str) -> WebElement {
         self.driver.find(By::Css(css)).await.unwrap_or_else(|error| panic!("{css}: {error}"))
     }
+}
+
+/// A token, and what the pages' storage has of its session.
+pub fn signed_in(instance: &Instance, user: i64, role: Role) -> Vec<Value> {
+    let session = json!({
+        "username": format!("user-{user}"),
+        "user_id": user,
+        "role": role.as_str(),
+        "expires_at": "2100-01-01T00:00:00Z",
+    });
+    vec![json!(instance.token(user, role)), json!(session.to_string())]
 }
 
 /// The program of the browser without windows, which takes half of the processor time. The command in `/usr/bin` is a

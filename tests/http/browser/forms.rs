@@ -3,7 +3,7 @@
 use super::*;
 
 /// Lets a test keep back the answers to requests for one path. `asked` counts them by path.
-const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = {}; \
+pub(super) const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = {}; \
      const ask = window.fetch; \
      window.fetch = async (path, options) => { \
        window.asked[path] = (window.asked[path] ?? 0) + 1; \
@@ -13,12 +13,12 @@ const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = 
      };";
 
 /// Keeps back the answers for `path` from now on.
-async fn keep_back(page: &Page, path: &str) {
+pub(super) async fn keep_back(page: &Page, path: &str) {
     page.run_with("window.keptBack = arguments[0]", vec![json!(path)]).await;
 }
 
 /// Waits until an answer is kept back.
-async fn until_kept_back(page: &Page) {
+pub(super) async fn until_kept_back(page: &Page) {
     page.until("an answer that is kept back", "window.held.length > 0").await;
 }
 
@@ -81,6 +81,19 @@ async fn what_is_typed_into_a_new_sale_stays_and_the_rest_is_filled_in() {
     page.until("a later start", &later).await;
     let ends = value(&page, "#new-ends").await;
     assert!(ends.starts_with("2099-01-01T00:00"), "{ends}");
+    // A form that was closed before the answer came may be another sale's by then, and is not emptied.
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour sock").await;
+    keep_back(&page, "/api/admin/items").await;
+    page.click("#new-form [type=submit]").await;
+    until_kept_back(&page).await;
+    page.click("#new-cancel").await;
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour cap").await;
+    let_come(&page).await;
+    page.until_text("#sale-name", "Harbour sock").await;
+    assert_eq!(value(&page, "#new-name").await, "Harbour cap");
+    page.click_until("#new-form [type=submit]", "#sale-name", "Harbour cap").await;
     page.close().await;
 }
 
@@ -136,26 +149,6 @@ async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_s
     let mut listed = listed["items"].as_array().expect("a list").iter();
     let made = listed.find(|item| item["name"] == "Harbour shirt, red").expect("the new one");
     assert_eq!(made["product"]["options"][1], json!({ "name": "Colour", "value": "red" }));
-    page.close().await;
-}
-
-/// A form that was closed before the answer came may be another sale's by then.
-#[tokio::test]
-async fn the_next_sale_is_not_emptied_with_the_one_that_was_sent() {
-    let (_shop, instance, _) = selling(json!({})).await;
-    let page = console(&instance).await;
-    page.click("#new").await;
-    page.fill("#new-name", "Harbour shirt").await;
-    keep_back(&page, "/api/admin/items").await;
-    page.click("#new-form [type=submit]").await;
-    until_kept_back(&page).await;
-    page.click("#new-cancel").await;
-    page.click("#new").await;
-    page.fill("#new-name", "Harbour cap").await;
-    let_come(&page).await;
-    page.until_text("#sale-name", "Harbour shirt").await;
-    assert_eq!(value(&page, "#new-name").await, "Harbour cap");
-    page.click_until("#new-form [type=submit]", "#sale-name", "Harbour cap").await;
     page.close().await;
 }
 

@@ -8,15 +8,6 @@ const BUYERS: [i64; 3] = [77, 78, 79];
 /// The states of a draw, as its panel names them.
 const ENTERED: &str = "#draw[data-status='entered']";
 
-async fn shop(change: impl FnOnce(&mut Config)) -> (Shop, Instance) {
-    Shop::open_with(|config| {
-        config.sections.set("draw", "round_after_seconds", 5);
-        config.sections.set("draw", "poll_ms", 50);
-        change(config);
-    })
-    .await
-}
-
 /// Loads the page again in this language.
 async fn choose(page: &Page, language: &str) {
     let choose = "localStorage.setItem('seckill.language', JSON.stringify(arguments[0]))";
@@ -54,7 +45,7 @@ async fn post(instance: &Instance, buyer: i64, path: &str) -> Value {
 
 #[tokio::test]
 async fn every_state_of_a_draw_and_its_order_can_be_looked_at() {
-    let (_shop, instance) = shop(|_| {}).await;
+    let (_shop, instance) = draw::shop().await;
     let upcoming =
         json!({ "mode": "draw", "starts_at": in_seconds(900), "draw_closes_at": in_seconds(1800) });
     let upcoming = make_sale(&instance, upcoming).await;
@@ -121,7 +112,7 @@ async fn every_state_of_a_draw_and_its_order_can_be_looked_at() {
 
 #[tokio::test]
 async fn every_state_of_a_line_can_be_looked_at() {
-    let (_shop, instance) = shop(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         let room = &mut config.waiting_room;
         (room.per_second, room.silent_seconds) = (1, 3_000);
     })

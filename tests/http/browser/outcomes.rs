@@ -1,5 +1,6 @@
 //! What a buyer is told when it does not go smoothly.
 
+use super::forms::{KEEP_BACK, keep_back, until_kept_back};
 use super::*;
 
 const BUYER: i64 = 78;
@@ -87,15 +88,6 @@ async fn each_answer_is_told_and_the_unit_is_bought_once() {
     page.close().await;
 }
 
-/// Once the hold of an order has ended, an item page that is still open no longer names a time to pay.
-#[tokio::test]
-async fn a_hold_that_has_ended_is_told_on_the_page_of_the_item() {
-    let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "hold_seconds": 1 })).await;
-    page.click_until("#buy", "#outcome", "Time is up").await;
-    page.close().await;
-}
-
 /// A lost answer to COMMIT is 503 with an unknown outcome, and a later try that did nothing says nothing about it.
 #[tokio::test]
 async fn a_payment_that_may_have_been_made_is_not_told_as_none() {
@@ -152,41 +144,49 @@ async fn a_second_tab_repeats_a_purchase_that_is_still_tried() {
     page.close().await;
 }
 
-/// Buyers who load the page again while it waits, or whose connection comes back, do not have to press again, and buy once.
+/// Buyers who press twice, who load the page again while it waits, or whose connection comes back, do not have to press
+/// again, and buy once.
 #[tokio::test]
 async fn a_purchase_goes_on_after_a_reload_and_after_a_lost_connection() {
     let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let page = item_page(&instance, json!({ "stock": 9, "per_buyer_limit": 9 })).await;
+    // Two presses in one go, and the page is gone before the answer.
+    let press_twice =
+        "const buy = document.getElementById('buy'); buy.click(); buy.click(); location.reload();";
+    page.run(press_twice).await;
+    // Whether the answer came before the page went or was asked for again after, it is known in
+    // the end, and the key is thrown away.
+    page.until_text("#stock", "8 of 9 left").await;
+    page.until("a forgotten key", NO_KEY).await;
+    page.reload_until("#mine", "You have 1 order of this item").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    // A new press, once the outcome is known, is a new purchase.
+    page.click_until("#buy", "#stock", "7 of 9 left").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 2);
+    page.reload_until("#buy", "Buy for").await;
     stage(&page, u32::MAX, &problem(503, "overloaded", "none", 9)).await;
     page.click_until("#buy", "#outcome", "Very busy right now").await;
     page.reload_until("#outcome", "It’s yours").await;
     page.until("a forgotten key", NO_KEY).await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 3);
     page.reload_until("#buy", "Buy for").await;
     page.offline(true).await;
     page.click_until("#buy", "#outcome", "Connection lost").await;
     page.offline(false).await;
     page.until_text("#outcome", "It’s yours").await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 2);
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 4);
     page.close_but_for(&["ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED"]).await;
 }
 
 /// Lets the page answer with `window.changeBuyer()`: another buyer is the one of this browser, as when another tab signs out
 /// and in. `window.dueMs` is when a pause of at most two seconds is over.
 async fn prepare_another_buyer(page: &Page, instance: &Instance, user: i64) {
-    let session = json!({
-        "username": format!("user-{user}"),
-        "user_id": user,
-        "role": "buyer",
-        "expires_at": "2100-01-01T00:00:00Z",
-    });
     let change = "const [token, session] = arguments; window.changeBuyer = () => { \
            document.cookie = `seckill=${token}; path=/`; \
            localStorage.setItem('seckill.session', session); \
            dispatchEvent(new StorageEvent('storage', { key: 'seckill.session' })); \
            window.dueMs = performance.now() + 2000; };";
-    let token = instance.token(user, Role::Buyer);
-    page.run_with(change, vec![json!(token), json!(session.to_string())]).await;
+    page.run_with(change, signed_in(instance, user, Role::Buyer)).await;
 }
 
 /// Stages one answer that asks for another try, in whose pause another buyer signs in, and presses a button.
@@ -269,14 +269,10 @@ async fn orders_and_an_account_go_with_their_buyer() {
     // The orders of an item are not shown to the next buyer, either.
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until("the first order", "!document.getElementById('mine').hidden").await;
-    let keep_back = "const real = window.fetch; window.held = []; \
-         window.fetch = async (path, options) => { \
-           const answer = await real(path, options); \
-           if (path === '/api/orders') await new Promise((go) => window.held.push(go)); \
-           return answer; };";
-    page.run(keep_back).await;
+    page.run(KEEP_BACK).await;
+    keep_back(&page, "/api/orders").await;
     page.click_until("#buy", "#outcome", "It’s yours").await;
-    page.until("an answer that is kept back", "window.held.length === 1").await;
+    until_kept_back(&page).await;
     prepare_another_buyer(&page, &instance, BUYER + 1).await;
     page.run("window.changeBuyer()").await;
     page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
@@ -288,32 +284,24 @@ async fn orders_and_an_account_go_with_their_buyer() {
     page.close_but_for(&["/api/orders/"]).await;
 }
 
-/// The browser sets a page aside with what it shows, and tells it nothing of a sign-out elsewhere in its tab.
+/// After Back the page is shown as it was: the order may be paid since, and the buyer may have signed out, of which the
+/// browser tells a page nothing that it has set aside.
 #[tokio::test]
-async fn a_page_that_comes_back_shows_nothing_of_the_buyer_before() {
+async fn a_page_that_comes_back_is_up_to_date() {
     let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5 })).await;
-    page.click_until("#buy", "#outcome", "It’s yours").await;
-    let come_back = "localStorage.removeItem('seckill.session'); \
-         dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));";
-    page.run(come_back).await;
-    page.until_text("#buy", "Sign in to buy").await;
-    page.until("no panel", "document.getElementById('outcome').hidden").await;
-    page.until("no name", "!document.getElementById('account').innerText.includes('user')").await;
-    page.close().await;
-}
-
-/// After Back the page is shown as it was, and the order may be paid since.
-#[tokio::test]
-async fn a_page_that_comes_back_asks_for_no_payment_twice() {
-    let (_shop, instance) = Shop::open().await;
-    let page = item_page(&instance, json!({ "stock": 5 })).await;
+    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 2 })).await;
     page.click_until("#buy", "#outcome", "It’s yours").await;
     let order = page.run("return document.querySelector('#outcome a').search.slice(4)").await;
     let order = order.as_str().expect("the id in the address of the order");
     instance.buyer(BUYER).step(order, "payment").await.expect_status(200);
-    page.run("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))").await;
+    let come_back = "dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));";
+    page.run(come_back).await;
     page.until_text("#mine", "Paid").await;
     page.until("no panel", "document.getElementById('outcome').hidden").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
+    page.run(&format!("localStorage.removeItem('seckill.session'); {come_back}")).await;
+    page.until_text("#buy", "Sign in to buy").await;
+    page.until("no panel", "document.getElementById('outcome').hidden").await;
+    page.until("no name", "!document.getElementById('account').innerText.includes('user')").await;
     page.close().await;
 }

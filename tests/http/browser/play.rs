@@ -9,9 +9,9 @@ fn address(schedule: &str) -> String {
     format!("file://{}/static/play.html#{schedule}", env!("CARGO_MANIFEST_DIR"))
 }
 
-async fn open(schedule: &str, look: Look) -> Page {
-    // The page asks no server.
-    let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), look).await;
+/// On a phone. The page asks no server.
+async fn open(schedule: &str) -> Page {
+    let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), PHONE).await;
     show(&page, schedule).await;
     page
 }
@@ -21,26 +21,35 @@ async fn show(page: &Page, schedule: &str) {
     page.until("the program", "'ready' in document.documentElement.dataset").await;
 }
 
-/// With the arbiter on every schedule is searched, and none oversells.
+/// A search brings the verdict and the units under it into the window of a phone. With the arbiter on every schedule is
+/// searched, and none oversells. Without a fault a lock holds: then the verdict says what was left out.
 #[tokio::test]
 async fn one_click_finds_the_first_oversell() {
-    let page = open("", DESKTOP).await;
+    let page = open("").await;
     page.click_until("#find", "#verdict", "Oversold: 2 orders for a stock of 1").await;
     page.until("red units", "document.querySelectorAll('#tiles [data-state=twice]').length === 2")
         .await;
+    let seen = "[...document.querySelectorAll('#verdict, #tiles')].map((one) => one.getBoundingClientRect())\
+         .every(({ top, bottom }) => top > -2 && bottom <= innerHeight)";
+    page.until("the verdict and the units", seen).await;
     let steps = page.run(STEPS).await;
     assert_eq!(steps.as_str().map(|steps| steps.split('.').count()), Some(8), "{steps}");
-    // Another schedule alone would load nothing.
-    page.visit_elsewhere("about:blank").await;
-    show(&page, "strategy=lock-redis&faults=lease,failover&arbiter=on").await;
-    page.click_until("#find", "#verdict", "No schedule oversells").await;
+    for (schedule, told) in [
+        ("strategy=lock-redis&faults=lease,failover&arbiter=on", "No schedule oversells"),
+        ("strategy=lock-redis", "without a fault: tick one above"),
+    ] {
+        // Another schedule alone would load nothing.
+        page.visit_elsewhere("about:blank").await;
+        show(&page, schedule).await;
+        page.click_until("#find", "#verdict", told).await;
+    }
     page.close().await;
 }
 
 #[tokio::test]
 async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
     let lost = "strategy=lock-redis-token&faults=lease&steps=0.0.e0.1.1.0.0.0.1.1.1";
-    let page = open(lost, PHONE).await;
+    let page = open(lost).await;
     page.until_text("#verdict", "Oversold").await;
     for _ in 0..11 {
         page.press("u").await;
@@ -57,21 +66,5 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
     let label = said[0].as_str().expect("a label");
     assert!(label.contains("Buyer 2: waits, step 1 of "), "{label}");
     assert_eq!(said[1], "decimal");
-    page.close().await;
-}
-
-/// A search brings the verdict and the units under it into the window of a phone. Without a fault a lock holds: then
-/// the verdict says what was left out.
-#[tokio::test]
-async fn a_phone_shows_the_units_under_the_verdict() {
-    let page = open("", PHONE).await;
-    page.click_until("#find", "#verdict", "Oversold: 2 orders for a stock of 1").await;
-    let seen = "[...document.querySelectorAll('#verdict, #tiles')].map((one) => one.getBoundingClientRect())\
-         .every(({ top, bottom }) => top > -2 && bottom <= innerHeight)";
-    page.until("the verdict and the units", seen).await;
-    // Another schedule alone would load nothing.
-    page.visit_elsewhere("about:blank").await;
-    show(&page, "strategy=lock-redis").await;
-    page.click_until("#find", "#verdict", "without a fault: tick one above").await;
     page.close().await;
 }

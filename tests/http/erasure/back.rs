@@ -11,8 +11,8 @@ fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> Stri
     provider.key(0).token(&claims)
 }
 
-/// One person of the provider gets one unit, however often the account is deleted while the sale runs. After the sale
-/// nobody can find the person by the number.
+/// One person of the provider, who shows a token of it once more, gets one unit, however often the account is deleted while
+/// the sale runs. After the sale nobody can find the person by the number.
 #[tokio::test]
 async fn a_deletion_gives_no_limit_back() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
@@ -24,12 +24,21 @@ async fn a_deletion_gives_no_limit_back() {
     let (id, client) = exchange(&instance, &shown).await;
     let bought = order_id(&client.buy("mysql-atomic", item).await);
     assert_eq!(client.step(&bought, "payment").await.status, 200);
+    let password = delete(&client, json!({ "password": PASSWORD })).await;
+    let is_refused =
+        [(404, "account_not_found"), (403, "passwords_off")].contains(&password.brief());
+    assert!(is_refused, "{}", password.text);
+    let others = ["first", "nobody"].map(|subject| token(&provider, subject, &[]));
+    for proof in others.into_iter().chain(["forged".to_owned()]) {
+        delete(&client, json!({ "token": proof })).await.expect_problem(401, "identity_refused");
+    }
     for _ in 0..3 {
         let (again, client) = exchange(&instance, &shown).await;
         assert_eq!(again, id, "the same number");
         client.buy("mysql-atomic", item).await.expect_problem(409, "limit_reached");
         assert_eq!(delete(&client, json!({ "token": shown })).await.status, 204);
         assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "its session");
+        assert_eq!(shop.number("SELECT COUNT(*) FROM subjects").await, 1);
     }
     assert_clean(&instance, item).await;
     // Nor does a change of the secret after the deletion.

@@ -3,6 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
 use crate::support::{self, SEED_VARIABLE};
 
 /// Words that programs trip over.
@@ -31,22 +34,13 @@ const WORDS: [&[u8]; 20] = [
 /// No input is longer.
 const LENGTH_MAX: usize = 6_000;
 
-/// A pseudo-random sequence (SplitMix64).
-pub struct Dice(u64);
+/// A pseudo-random sequence.
+pub struct Dice(StdRng);
 
 impl Dice {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// A number below `most`; 0 when there is none.
     pub fn below(&mut self, most: usize) -> usize {
-        usize::try_from(self.next() % (most.max(1) as u64)).expect("small")
+        self.0.random_range(0..most.max(1))
     }
 
     /// A part of `bytes`.
@@ -62,7 +56,7 @@ impl Dice {
             let at = self.below(bytes.len() + 1);
             match self.below(6) {
                 0 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
-                1 if at < bytes.len() => bytes[at] = self.next().to_le_bytes()[0],
+                1 if at < bytes.len() => bytes[at] = self.0.random(),
                 2 => {
                     let end = at + self.below(bytes.len() - at + 1);
                     bytes.drain(at..end);
@@ -96,7 +90,8 @@ pub fn throw(what: &str, mut once: impl FnMut(&mut Dice)) {
     let mut count = 0_u64;
     // At least one throw, however slow the machine.
     while count == 0 || Instant::now() < until {
-        let thrown = catch_unwind(AssertUnwindSafe(|| once(&mut Dice(seed))));
+        let mut dice = Dice(StdRng::seed_from_u64(seed));
+        let thrown = catch_unwind(AssertUnwindSafe(|| once(&mut dice)));
         if let Err(panic) = thrown {
             eprintln!("{what}: {SEED_VARIABLE}={seed} repeats it");
             resume_unwind(panic);

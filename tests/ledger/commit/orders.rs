@@ -118,7 +118,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
     let others = instance.make_items(2, &json!({})).await;
     let cart = json!({ "lines": [{ "item_id": others[0] }, { "item_id": others[1] }] });
     let buyer = instance.buyer(1);
-    let mut events = Events::open(buyer.request(Method::GET, "/api/orders/events")).await;
+    let mut events = buyer.events("/api/orders/events").await;
     let cancelled = ("cancellation", "cancelled");
     let steps = [("payment", "paid"), cancelled, ("expiry", "expired"), cancelled];
     for (number, (step, status)) in (1..).zip(steps) {

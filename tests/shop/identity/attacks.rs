@@ -7,9 +7,9 @@ use crate::support::identity_provider::CLIENT_ID;
 /// A token that must be refused, and what it tries.
 type Attack = (String, String);
 
-fn changed(mut claims: Value, name: &str, value: Value) -> Value {
-    claims[name] = value;
-    claims
+/// A token whose header differs from an honest one in these fields.
+fn signed(key: &TestKey, header: Value, claims: &Value) -> String {
+    key.sign(&changed(key.header(), header).to_string(), &claims.to_string())
 }
 
 fn without(mut claims: Value, name: &str) -> Value {
@@ -37,33 +37,23 @@ fn on_signatures(provider: &TestIdentityProvider) -> Vec<Attack> {
         }
     }
     for (key, algorithm) in [(&rsa, "ES256"), (&rsa, "EdDSA"), (&ec, "RS256"), (&ec, "EdDSA")] {
-        let mut header = key.header();
-        header["alg"] = json!(algorithm);
-        add("the key of another kind", key.sign(&header.to_string(), &claims.to_string()));
+        add("the key of another kind", signed(key, json!({ "alg": algorithm }), &claims));
     }
     for algorithm in ["RS512", "PS256", "RS384", "ES384"] {
-        let mut header = rsa.header();
-        header["alg"] = json!(algorithm);
-        add("another algorithm of the key", rsa.sign(&header.to_string(), &claims.to_string()));
+        add("another algorithm of the key", signed(&rsa, json!({ "alg": algorithm }), &claims));
     }
     add("a stranger with the id of our key", stranger.token(&claims));
-    let mut header = stranger.header();
-    header["jwk"] = stranger.jwk();
-    add("a key in the token", stranger.sign(&header.to_string(), &claims.to_string()));
-    let mut header = TestKey::ec("theirs").header();
-    header["jku"] = json!("https://evil.example/keys");
-    header["x5u"] = json!("https://evil.example/cert");
-    add("an address of keys in the token", stranger.sign(&header.to_string(), &claims.to_string()));
+    add("a key in the token", signed(&stranger, json!({ "jwk": stranger.jwk() }), &claims));
+    let addresses = json!({
+        "kid": "theirs", "jku": "https://evil.example/keys", "x5u": "https://evil.example/cert",
+    });
+    add("an address of keys in the token", signed(&stranger, addresses, &claims));
     for id in ["../../../../dev/null", "ec-1' OR '1'='1", "", "EC-1", "ec-1\u{0}", &"k".repeat(300)]
     {
-        let mut header = ec.header();
-        header["kid"] = json!(id);
-        add("an id that is no key's", ec.sign(&header.to_string(), &claims.to_string()));
+        add("an id that is no key's", signed(&ec, json!({ "kid": id }), &claims));
     }
     for id in [json!(7), json!(["ec-1"])] {
-        let mut header = ec.header();
-        header["kid"] = id;
-        add("an id that is no text", ec.sign(&header.to_string(), &claims.to_string()));
+        add("an id that is no text", signed(&ec, json!({ "kid": id }), &claims));
     }
     let (message, signature) = honest.rsplit_once('.').expect("three parts");
     add("an empty signature", format!("{message}."));
@@ -83,15 +73,11 @@ fn on_form(provider: &TestIdentityProvider) -> Vec<Attack> {
     let mut attacks = Vec::new();
     let mut add = |what: &str, token: String| attacks.push((what.to_owned(), token));
     for crit in [json!(["exp"]), json!(["b64"]), json!(["unknown"]), json!([]), json!("exp")] {
-        let mut header = ec.header();
-        header["crit"] = crit;
-        header["b64"] = json!(false);
-        add("a header that must be understood", ec.sign(&header.to_string(), &claims.to_string()));
+        let header = json!({ "crit": crit, "b64": false });
+        add("a header that must be understood", signed(&ec, header, &claims));
     }
     for kind in ["logout+jwt", "secevent+jwt", "dpop+jwt", "JOSE"] {
-        let mut header = ec.header();
-        header["typ"] = json!(kind);
-        add("a token of another type", ec.sign(&header.to_string(), &claims.to_string()));
+        add("a token of another type", signed(&ec, json!({ "typ": kind }), &claims));
     }
     for twice in [
         r#"{"alg":"ES256","alg":"none","kid":"ec-1"}"#,
@@ -105,7 +91,7 @@ fn on_form(provider: &TestIdentityProvider) -> Vec<Attack> {
     add("a claim that comes twice", ec.sign(&ec.header().to_string(), &twice));
     add("claims that are a list", ec.sign(&ec.header().to_string(), "[]"));
     add("claims that are no JSON", ec.sign(&ec.header().to_string(), "sub=victim"));
-    let long = changed(claims.clone(), "pad", json!("x".repeat(25_000)));
+    let long = changed(claims.clone(), json!({ "pad": "x".repeat(25_000) }));
     add("a token that is too long", ec.token(&long));
     for form in ["", ".", "..", "...", "a.b", "a.b.c", "a.b.c.d.e", "Bearer x", "\u{0}.\u{0}.\u{0}"]
     {
@@ -147,7 +133,7 @@ fn on_claims(provider: &TestIdentityProvider) -> Vec<Attack> {
     ];
     let wrong = wrong.into_iter().map(|(name, value)| {
         let what = format!("{name} {}", value.to_string().chars().take(60).collect::<String>());
-        (what, ec.token(&changed(claims.clone(), name, value)))
+        (what, ec.token(&changed(claims.clone(), json!({ name: value }))))
     });
     let foreign = [
         // OpenID Connect Back-Channel Logout 1.0, section 2.4; the type of its header may be that of any token.
@@ -164,22 +150,18 @@ fn on_claims(provider: &TestIdentityProvider) -> Vec<Attack> {
         ("token_use", Value::Null),
     ];
     let foreign = foreign.into_iter().map(|(name, value)| {
-        (
-            format!("a token for something else: {name} {value}"),
-            ec.token(&changed(claims.clone(), name, value)),
-        )
+        let what = format!("a token for something else: {name} {value}");
+        (what, ec.token(&changed(claims.clone(), json!({ name: value }))))
     });
     // The client takes the place of the audience in access tokens of Amazon Cognito alone.
-    let client = changed(without(claims.clone(), "aud"), "client_id", json!(CLIENT_ID));
+    let client = changed(without(claims.clone(), "aud"), json!({ "client_id": CLIENT_ID }));
+    let other = json!({ "token_use": "access", "client_id": "another" });
     let clients = [
         ("a client without a use", client.clone()),
-        ("a client of an ID token", changed(client.clone(), "token_use", json!("id"))),
-        (
-            "another client",
-            changed(changed(client, "token_use", json!("access")), "client_id", json!("another")),
-        ),
-        ("a list with more than texts", changed(claims.clone(), "aud", json!([CLIENT_ID, 7]))),
-        ("Google's other name", changed(claims.clone(), "iss", json!("accounts.google.com"))),
+        ("a client of an ID token", changed(client.clone(), json!({ "token_use": "id" }))),
+        ("another client", changed(client, other)),
+        ("a list with more than texts", changed(claims.clone(), json!({ "aud": [CLIENT_ID, 7] }))),
+        ("Google's other name", changed(claims.clone(), json!({ "iss": "accounts.google.com" }))),
     ];
     let clients = clients.map(|(what, claims)| (what.to_owned(), ec.token(&claims)));
     let missing = ["aud", "iss", "exp", "sub"]
@@ -208,7 +190,7 @@ async fn each_attack_on_a_token_is_refused() {
     // Within the clocks' difference a token is good.
     let now = OffsetDateTime::now_utc().unix_timestamp();
     for (name, at) in [("exp", now - 30), ("nbf", now + 30), ("iat", now + 30)] {
-        let token = provider.key(1).token(&changed(provider.claims("victim"), name, json!(at)));
+        let token = provider.key(1).token(&changed(provider.claims("victim"), json!({ name: at })));
         assert_eq!(user(&exchange(&instance, &token).await), victim, "{name}");
     }
 }

@@ -20,10 +20,7 @@ impl Browser {
 
     /// Loads an address of the shop; answers where it leads, or an empty text.
     async fn visit(&mut self, path: &str) -> String {
-        let cookies = self.cookies.iter().map(|(name, value)| format!("{name}={value}"));
-        let request = self.http.get(format!("http://{}{path}", self.shop));
-        let request = request.header("cookie", cookies.collect::<Vec<_>>().join("; "));
-        let answer = request.send().await.expect("an answer");
+        let answer = self.get(path).await;
         for set in answer.headers().get_all("set-cookie") {
             let set = set.to_str().expect("text");
             assert!(set.contains("HttpOnly") && set.contains("SameSite=Lax"), "{set}");
@@ -63,10 +60,14 @@ impl Browser {
 
     /// Whose session the browser has.
     async fn who(&self) -> Value {
+        self.get("/api/session").await.json().await.expect("JSON")
+    }
+
+    async fn get(&self, path: &str) -> reqwest::Response {
         let cookies = self.cookies.iter().map(|(name, value)| format!("{name}={value}"));
-        let request = self.http.request(Method::GET, format!("http://{}/api/session", self.shop));
+        let request = self.http.get(format!("http://{}{path}", self.shop));
         let request = request.header("cookie", cookies.collect::<Vec<_>>().join("; "));
-        request.send().await.expect("an answer").json().await.expect("JSON")
+        request.send().await.expect("an answer")
     }
 }
 

@@ -79,7 +79,7 @@ async fn assert_taken(documented: Documented) {
         let session = exchange(&instance, &token).await;
         assert_eq!(session.status, 200, "{what}: {}", session.text);
         assert_eq!(session.json["role"], role, "{what}");
-        let client = session_of(&instance, &session);
+        let client = instance.signed_in(&session);
         let seen = client.get("/api/session").await.json;
         assert_eq!(seen["username"], name, "{what}");
         assert_eq!(seen["user_id"], user(&session), "{what}");
