@@ -154,22 +154,14 @@ async fn ashops_token_has_no_other_rights() {
         let answer = program.as_guest(reference, Method::GET, "/api/orders", None).await;
         assert_problem(&answer, (400, "buyer_reference_invalid"), reference);
     }
-    // What needs an account, or an operator.
+    // What needs an account; `http::access` asks for what needs an operator.
     for (method, path) in [
-        (Method::GET, "/api/session".to_owned()),
-        (Method::DELETE, "/api/sessions".to_owned()),
-        (Method::DELETE, "/api/users/me".to_owned()),
-        (Method::POST, "/api/admin/items".to_owned()),
-        (Method::PATCH, format!("/api/admin/items/{item}")),
-        (Method::GET, format!("/api/admin/items/{item}/audit")),
-        (Method::GET, "/api/admin/export?table=orders".to_owned()),
-        (Method::GET, "/api/admin/actions".to_owned()),
-        (Method::GET, "/api/admin/payments".to_owned()),
-        (Method::GET, "/api/admin/endpoints".to_owned()),
-        (Method::POST, "/api/lab/runs".to_owned()),
+        (Method::GET, "/api/session"),
+        (Method::DELETE, "/api/sessions"),
+        (Method::DELETE, "/api/users/me"),
     ] {
-        let request = program.request(method, &path).header("Buyer-Reference", "anna");
-        assert_problem(&Client::send(request.json(&json!({}))).await, (403, "forbidden"), &path);
+        let request = program.request(method, path).header("Buyer-Reference", "anna");
+        assert_problem(&Client::send(request.json(&json!({}))).await, (403, "forbidden"), path);
     }
     // And a batch is for shops alone; a buyer's reference is for nobody else.
     let batch = line("anna", "k", &[(item, 1)]);
