@@ -189,14 +189,13 @@ const SHOP_CURRENCY: &str = "CREATE TABLE shop_currency (id TINYINT NOT NULL PRI
 async fn an_item_without_a_currency_gets_the_shops() {
     let (shop, instance) = Shop::open().await;
     instance.make_item(json!({})).await;
-    for statement in [
+    let without = [
         SHOP_CURRENCY,
         "INSERT INTO shop_currency (id, code) VALUES (1, 'CHF')",
         "UPDATE items SET currency = NULL",
         "DELETE FROM _sqlx_migrations WHERE version = 51",
-    ] {
-        shop.pool.execute(statement).await.expect("as before");
-    }
+    ];
+    execute_all(&shop, &without).await;
     schema::migrate(&shop.config, &shop.pool).await.expect("migrated");
     assert_eq!(shop.number("SELECT COUNT(*) FROM items WHERE currency = 'CHF'").await, 1);
 }
@@ -205,14 +204,13 @@ async fn an_item_without_a_currency_gets_the_shops() {
 #[tokio::test]
 async fn migrations_that_were_broken_off_go_on() {
     let shop = Shop::new().await;
-    for statement in [
+    let broken_off = [
         "ALTER TABLE items DROP COLUMN first_stock",
         OF_SEVERAL_LEDGERS[0],
         SHOP_CURRENCY,
         "UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 40 OR version = 18",
-    ] {
-        shop.pool.execute(statement).await.expect("broken off");
-    }
+    ];
+    execute_all(&shop, &broken_off).await;
     schema::migrate(&shop.config, &shop.pool).await.expect("they go on");
     assert_eq!(schema::schema_state(&shop.pool).await.expect("read"), schema::SchemaState::Current);
     for done in ["SELECT first_stock FROM items", "SELECT home_epoch FROM stock"] {
@@ -224,12 +222,11 @@ async fn migrations_that_were_broken_off_go_on() {
 #[tokio::test]
 async fn a_migration_that_waits_for_a_table_holds_nobody_else() {
     let shop = Shop::new().await;
-    for statement in [
+    let undo = [
         "ALTER TABLE outbox DROP COLUMN item_id",
         "DELETE FROM _sqlx_migrations WHERE version = 50",
-    ] {
-        shop.pool.execute(statement).await.expect("undone");
-    }
+    ];
+    execute_all(&shop, &undo).await;
     let mut holder = patient_transaction(&shop.pool).await;
     let using = "SELECT COUNT(*) FROM outbox";
     sqlx::query(using).fetch_one(&mut *holder).await.expect("the table is used");
