@@ -113,22 +113,18 @@ async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
     let other = shop.start().await;
     let item = instance.make_item(json!({ "stock": 10_000, "per_buyer_limit": 10_000 })).await;
     let buyer = instance.buyer(1);
-    let mut events =
-        buyer.request(Method::GET, "/api/orders/events").send().await.expect("a stream");
-    assert!(events.status().is_success(), "{}", events.status());
+    let mut events = Events::open(buyer.request(Method::GET, "/api/orders/events")).await;
     redis.strand();
     let stranded = redis.connections();
     // Until the connection on which events come is made anew, they are lost.
     let until = Instant::now() + RECOVERY_MAX;
-    let (mut orders, mut text) = (Vec::new(), String::new());
-    while !orders.iter().any(|id: &String| text.contains(id)) {
-        assert!(Instant::now() < until, "the stream tells of none of {} orders", orders.len());
-        let order = other.buyer(1).buy("mysql-atomic", item).await;
-        orders.push(order.json["id"].as_str().expect("an order").to_owned());
-        if let Ok(piece) = tokio::time::timeout(PAUSE, events.chunk()).await {
-            let piece = piece.expect("it goes on").expect("it has not ended");
-            text.push_str(&String::from_utf8_lossy(&piece));
+    let mut orders = Vec::new();
+    loop {
+        orders.push(json!(order_id(&other.buyer(1).buy("mysql-atomic", item).await)));
+        if events.seek(PAUSE, |event| orders.contains(&event.data["id"])).await.is_ok() {
+            break;
         }
+        assert!(Instant::now() < until, "the stream tells of none of {} orders", orders.len());
     }
     assert_ne!(redis.connections(), stranded, "the link was not left");
 }

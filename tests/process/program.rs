@@ -194,20 +194,17 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
 #[tokio::test]
 async fn a_database_that_ignores_its_checks_is_refused() {
     let shop = Shop::new().await;
-    let refused = async |shop: &Shop| {
-        let mut serve = program(shop, &["serve"]);
-        let output = tokio::time::timeout(Duration::from_secs(30), serve.output()).await;
-        let (code, text) = told(&output.expect("it serves all the same").expect("runs"));
-        assert_eq!(code, 2, "{text}");
-        assert!(text.contains("MySQL >= 8.0.16") && text.contains("MariaDB >= 10.6"), "{text}");
-        assert!(!text.contains("panicked"), "{text}");
-    };
     // As such a server made the table: it reads the constraint and forgets it.
     for name in ["buyer_limits_within", "buyer_limits_positive"] {
         let statement = format!("ALTER TABLE buyer_limits DROP CONSTRAINT {name}");
         sqlx::query(&statement).execute(&shop.pool).await.expect("dropped");
     }
-    refused(&shop).await;
+    let mut serve = program(&shop, &["serve"]);
+    let output = tokio::time::timeout(Duration::from_secs(30), serve.output()).await;
+    let (code, text) = told(&output.expect("it serves all the same").expect("runs"));
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("MySQL >= 8.0.16") && text.contains("MariaDB >= 10.6"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
     let rows = shop.number("SELECT COUNT(*) FROM buyer_limits").await;
     assert_eq!(rows, 0, "the forbidden row stayed");
 }
