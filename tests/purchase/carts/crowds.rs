@@ -223,25 +223,6 @@ async fn until_statuses(shop: &Shop, order: &str, expected: &[&str]) {
     until("the order to end", || statuses(shop, order), |found| *found == expected).await;
 }
 
-/// As many overdue carts as one transaction takes wait for a held item. The orders behind them still expire.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn orders_behind_overdue_carts_that_wait_still_expire() {
-    let (shop, instance, items) = selling(2, |config| {
-        config.job.expire_period_ms = 50;
-        config.job.expire_batch_max = 1;
-    })
-    .await;
-    let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
-    let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
-    let holder = hold_stock_row(&shop.pool, items[1]).await;
-    shop.let_holds_pass(301).await;
-    until_statuses(&shop, &single, &["expired"]).await;
-    assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "it waits for the held item");
-    holder.rollback().await.expect("the row is free");
-    until_statuses(&shop, &cart, &["expired"; 2]).await;
-    assert_all_clean(&instance, &items).await;
-}
-
 /// Holds the stock row of an item, and the limit of buyer 1, which a purchase has while it waits for that row.
 async fn hold_row_and_limit(shop: &Shop, item: i64) -> Transaction<'static, MySql> {
     let mut holder = hold_stock_row(&shop.pool, item).await;
@@ -250,25 +231,34 @@ async fn hold_row_and_limit(shop: &Shop, item: i64) -> Transaction<'static, MySq
     holder
 }
 
-/// A purchase has the limit of its buyer while it waits for the row of a held item. Orders of other buyers still expire.
+/// As many overdue carts as one transaction takes wait for a held item. Or they wait for the limit of their buyer, which a
+/// purchase has while it waits for that item. Orders of other buyers still expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
-    let (shop, instance, items) = selling(2, |config| {
-        config.job.expire_period_ms = 50;
-        config.mysql.lock_wait_timeout_seconds = 1;
-    })
-    .await;
-    let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
-    let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
-    let holder = hold_row_and_limit(&shop, items[1]).await;
-    shop.let_holds_pass(301).await;
-    let expired = until_statuses(&shop, &single, &["expired"]);
-    let ((), waits) = beside_lock_waits(&shop, expired).await;
-    assert_eq!(waits.after_changes, 0, "the sweep waits for a limit with rows in hand");
-    assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "its buyer's limit is locked");
-    holder.rollback().await.expect("the rows are free");
-    until_statuses(&shop, &cart, &["expired"; 2]).await;
-    assert_all_clean(&instance, &items).await;
+async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
+    for (is_limit_held, batch_max) in [(false, 1), (true, 100)] {
+        let (shop, instance, items) = selling(2, |config| {
+            config.job.expire_period_ms = 50;
+            config.job.expire_batch_max = batch_max;
+            config.mysql.lock_wait_timeout_seconds = 1;
+        })
+        .await;
+        let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
+        let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
+        let holder = if is_limit_held {
+            hold_row_and_limit(&shop, items[1]).await
+        } else {
+            hold_stock_row(&shop.pool, items[1]).await
+        };
+        shop.let_holds_pass(301).await;
+        let expired = until_statuses(&shop, &single, &["expired"]);
+        let ((), waits) = beside_lock_waits(&shop, expired).await;
+        let is_in_hand = is_limit_held && waits.after_changes > 0;
+        assert!(!is_in_hand, "the sweep waits for a limit with rows in hand");
+        assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "it waits");
+        holder.rollback().await.expect("the rows are free");
+        until_statuses(&shop, &cart, &["expired"; 2]).await;
+        assert_all_clean(&instance, &items).await;
+    }
 }
 
 /// A step of such a buyer's cart waits for the held item alone: buyers of its other item go on.
