@@ -193,8 +193,9 @@ async fn migrations_that_were_broken_off_go_on() {
     }
 }
 
-/// A change of a table waits for whoever uses it, and purchases would wait behind the change. However long it takes, the
-/// migration keeps the lock by which it is alone: the lock's session is never silent for as long as the server allows.
+/// A change of a table waits for whoever uses it, and purchases would wait behind the change. However long it takes,
+/// the migration keeps the lock by which it is alone: the lock's session is never silent for as long as the server
+/// allows.
 #[tokio::test]
 async fn a_migration_that_waits_for_a_table_holds_nobody_else_and_keeps_its_lock() {
     let shop = Shop::new().await;

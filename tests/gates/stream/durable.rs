@@ -1,5 +1,5 @@
-//! How durable a 202 is, as the card says. Rows of the fault matrix show it: `redis-killed-...`, `redis-emptied-reconciled`,
-//! `power-cut-redis-...` and `queue-consumer-killed`.
+//! How durable a 202 is, as the card says. Rows of the fault matrix show it: `redis-killed-...`,
+//! `redis-emptied-reconciled`, `power-cut-redis-...` and `queue-consumer-killed`.
 
 use dev_servers::{RedisOptions, RedisServer};
 

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::*;
 use crate::support::own_redis;
 
-/// Orders are promised with the replicas, in doubt or refused without them, and promised again. In a cluster rows of the
-/// fault matrix show it.
+/// Orders are promised with the replicas, in doubt or refused without them, and promised again. Rows of the fault matrix
+/// show that a cluster loses none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_sentinels_a_202_means_that_the_replicas_have_the_order() {
     let group = RedisSentinels::start(None).await.expect("the group starts");

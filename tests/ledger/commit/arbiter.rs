@@ -123,8 +123,8 @@ async fn a_unit_that_comes_back_during_a_refusal_is_sold() {
     assert_eq!(instance.audit(item).await["held"], 1);
 }
 
-/// A name proves nothing: whoever may make procedures could have made one of ours. Without one, as where an engine or an
-/// account has none, an order is sold by its statements, too.
+/// A name proves nothing: whoever may make procedures could have made one of ours. Without one, as where an engine or
+/// an account has none, an order is sold by its statements, too.
 #[tokio::test]
 async fn a_procedure_of_our_name_with_another_text_is_not_called() {
     let (shop, instance, item) = Shop::selling(json!({ "stock": 4, "per_buyer_limit": 4 })).await;

@@ -90,7 +90,7 @@ fn options(shop: &Shop) -> MySqlConnectOptions {
     options.ssl_mode(MySqlSslMode::Disabled)
 }
 
-/// It was called, or sent the statements one by one.
+/// The order is one call, or its statements one by one.
 #[tokio::test]
 async fn a_replaced_server_does_not_answer_for_an_order() {
     for is_called in [true, false] {

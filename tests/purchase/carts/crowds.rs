@@ -231,8 +231,8 @@ async fn hold_row_and_limit(shop: &Shop, item: i64) -> Transaction<'static, MySq
     holder
 }
 
-/// As many overdue carts as one transaction takes wait for a held item. Or they wait for the limit of their buyer, which a
-/// purchase has while it waits for that item. Orders of other buyers still expire.
+/// As many overdue carts as one transaction takes wait for a held item. Or they wait for the limit of their buyer, which
+/// a purchase has while it waits for that item. Orders of other buyers still expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
     for (is_limit_held, batch_max) in [(false, 1), (true, 100)] {
