@@ -209,13 +209,10 @@ async fn waits_with_nothing_in_hand(locked: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_waits_for_its_first_item_with_nothing_in_hand() {
-    waits_with_nothing_in_hand(0).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_waits_for_its_last_item_with_nothing_in_hand() {
-    waits_with_nothing_in_hand(2).await;
+async fn an_order_waits_for_its_first_or_last_item_with_nothing_in_hand() {
+    for locked in [0, 2] {
+        waits_with_nothing_in_hand(locked).await;
+    }
 }
 
 /// Waits until the lines of an order have these states.
