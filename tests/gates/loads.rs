@@ -42,7 +42,7 @@ async fn unlock(mut holder: PoolConnection<MySql>) {
 }
 
 /// The shop, with its Redis behind a link.
-fn by_way_of(link: &FaultyLink, shop: &Shop) -> Shop {
+pub fn by_way_of(link: &FaultyLink, shop: &Shop) -> Shop {
     let config = Config { redis_url: Secret::new(link.url()), ..shop.config.clone() };
     Shop { config, pool: shop.pool.clone() }
 }

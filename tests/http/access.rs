@@ -176,6 +176,7 @@ impl Testbed {
 async fn each_operation_is_for_those_it_is_for() {
     let (shop, testbed) = Testbed::open().await;
     let instance = &testbed.instance;
+    let program = shop.make_program(instance, "other").await;
     for operation in operations() {
         let what = format!("{} {}", operation.method, operation.path);
         let before = Ledger::of(&shop).await;
@@ -212,12 +213,14 @@ async fn each_operation_is_for_those_it_is_for() {
             Who::Shop => {
                 assert_problem(&buyer, (403, "forbidden"), &what);
                 assert_problem(&by_admin, (403, "forbidden"), &what);
-                let program = shop.make_program(instance, "other").await;
                 let by_shop = testbed.ask(&operation, &program).await;
                 assert_eq!(by_shop.status, operation.status, "{what}: {}", by_shop.text);
             }
             Who::Admin => {
                 assert_problem(&buyer, (403, "forbidden"), &what);
+                let of_guest = testbed.request(&operation, &program).await;
+                let of_guest = Client::send(of_guest.header("buyer-reference", "anna")).await;
+                assert_problem(&of_guest, (403, "forbidden"), &what);
                 assert_eq!(by_admin.status, operation.status, "{what}: {}", by_admin.text);
             }
         }

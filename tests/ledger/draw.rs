@@ -84,7 +84,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     let item = drawn_item(&instance, 2, 15).await;
     let stranger = instance.stranger();
     let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
-    assert_eq!((&draw["state"], &draw["proof"]), (&json!("open"), &json!("local")));
+    assert_has(&draw, json!({ "state": "open", "proof": "local", "party_max": 1 }));
     let announced = announcement(&stranger, item).await;
     assert_eq!((draw["rules"].as_str(), &draw["head"]), (Some(announced.as_str()), &Value::Null));
 
@@ -94,6 +94,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     for buyer in 1..=5 {
         let entered = enter(&instance.buyer(buyer), item).await;
         assert_eq!((entered.status, &entered.json["status"]), (200, &json!("entered")));
+        assert_eq!(entered.json["party"], Value::Null, "each is alone");
         let promise = entered.json["promise"].as_str().expect("a promise").to_owned();
         for again in
             [enter(&instance.buyer(buyer), item).await, instance.buyer(buyer).get(&path).await]
@@ -104,6 +105,8 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
         promises.push(promise);
         entries.push(entered.json["entry"].as_str().expect("an id").to_owned());
     }
+    let party = instance.buyer(9).post(&path, &json!({ "party": "new" })).await;
+    assert_problem(&party, (409, "party_full"), "no parties were promised");
     let gone = instance.buyer(5);
     for _ in 0..2 {
         gone.delete(&path).await.expect_status(204);
@@ -174,16 +177,6 @@ async fn no_place_is_written_by_another_list_than_the_signed_one() {
 }
 
 #[tokio::test]
-async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
-    let (_shop, instance) = shop().await.opened().await;
-    let item = drawn_item(&instance, 3, 3).await;
-    assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
-    until_drawn(&instance.stranger(), item).await;
-    instance.buyer(2).until_sold("default", item).await;
-    assert_clean(&instance, item).await;
-}
-
-#[tokio::test]
 async fn what_cannot_be_drawn_is_refused() {
     let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_problem(&enter(&instance.buyer(1), item).await, (409, "no_draw"), "of a draw");
@@ -209,6 +202,8 @@ async fn what_cannot_be_drawn_is_refused() {
         // The offers of the first places would end with the sale.
         json!({ "ends_at": from_now(900) }),
         json!({ "arbiter": "off", "strategy": "mysql-naive" }),
+        json!({ "draw_party_max": 0 }),
+        json!({ "draw_party_max": 5 }),
     ] {
         let body = item_body(changed(right.clone(), change.clone()));
         let refused = instance.admin().post("/api/admin/items", &body).await;
@@ -229,20 +224,25 @@ async fn what_cannot_be_drawn_is_refused() {
     assert_eq!(instance.admin().edit(item, json!({ "ends_at": from_now(700) })).await.status, 200);
 }
 
-/// The answer was lost, and the close has passed meanwhile.
+/// The answer was lost, and the close has passed meanwhile. Units that nobody entered for are sold after the draw.
 #[tokio::test]
 async fn a_draw_that_is_made_again_is_the_same() {
     let (_shop, instance) = shop().await.opened().await;
-    let body = item_body(json!({ "mode": "draw", "draw_closes_at": from_now(4) }));
+    let body = item_body(json!({
+        "kind": "shop", "stock": 3, "strategy": "mysql-batch", "mode": "draw", "draw_closes_at": from_now(4),
+    }));
     let make = || {
         let request = instance.admin().request(Method::POST, "/api/admin/items");
         Client::send(request.header("idempotency-key", "one").json(&body))
     };
     let item = make().await.expect_status(201).json["id"].as_i64().expect("an id");
+    assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     until_drawn(&instance.stranger(), item).await;
     let again = make().await;
     assert_eq!((again.status, again.json["id"].as_i64()), (201, Some(item)), "{}", again.text);
     assert_eq!(again.headers["idempotency-replayed"], "true");
+    instance.buyer(2).until_sold("default", item).await;
+    assert_clean(&instance, item).await;
 }
 
 /// Entries without requests, with ids of their own; one in four is followed by friends, two to four with it.

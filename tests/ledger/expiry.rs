@@ -19,6 +19,11 @@ const LATE_SECONDS: i64 = 120;
 /// A buyer whose id, as a parameter, is found in no request of others.
 const SILENT: i64 = 0x0001_0203_0405_0607;
 
+/// Lets instances end no hold while a test runs.
+fn never_swept(config: &mut Config) {
+    config.job.expire_period_ms = 3_600_000;
+}
+
 /// Buys one unit; answers the order.
 async fn buy(instance: &Instance, buyer: i64, item: i64) -> Value {
     let bought = instance.buyer(buyer).buy("mysql-atomic", item).await.expect_status(201);
@@ -166,9 +171,7 @@ async fn an_order_behind_many_stuck_ones_expires() {
 /// A batch is too slow for one transaction. Only its first statement is held: that of a single order has another text.
 #[tokio::test]
 async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
-    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
-    let beside = shop.start().await;
-    let item = beside.make_item(json!({})).await;
+    let (mut shop, beside, item) = Shop::selling_with(json!({}), never_swept).await;
     for buyer in [1, 2] {
         buy(&beside, buyer, item).await;
     }
@@ -186,9 +189,7 @@ async fn orders_of_a_batch_that_is_too_slow_expire_one_by_one() {
 /// Buyer 1 has the batch fail at once. The order behind never gets an answer, whenever its buyer's limit is asked for.
 #[tokio::test]
 async fn an_order_without_an_answer_stops_none_behind_it() {
-    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
-    let beside = shop.start().await;
-    let item = beside.make_item(json!({})).await;
+    let (mut shop, beside, item) = Shop::selling_with(json!({}), never_swept).await;
     buy(&beside, 1, item).await;
     let silent = buy(&beside, SILENT, item).await;
     buy(&beside, 3, item).await;
@@ -209,15 +210,12 @@ async fn an_order_without_an_answer_stops_none_behind_it() {
 /// An order of one item never gets an answer. The next sweep ends the holds of other items before this one is given up.
 #[tokio::test]
 async fn an_item_without_an_answer_delays_no_later_sweep() {
-    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
-    let beside = shop.start().await;
-    let silent = beside.make_item(json!({})).await;
+    let (mut shop, beside, silent) = Shop::selling_with(json!({}), never_swept).await;
     let item = beside.make_item(json!({})).await;
     let unanswered = buy(&beside, SILENT, silent).await;
     shop.let_holds_pass(HOLD_SECONDS).await;
-    let link = link_to_ledger(&shop).await;
+    let link = link_before(&mut shop).await;
     link.trap(Trap::at(&SILENT.to_le_bytes()).cut_server_in_silence().always());
-    shop.config.database_url = Secret::new(link.url());
     shop.config.job.expire_period_ms = 20;
     let _sweeping = shop.start().await;
     eventually("the sweep to get no answer", || async { (link.caught() > 0).then_some(()) }).await;
@@ -313,9 +311,7 @@ async fn a_payment_is_stamped_by_the_databases_clock() {
 
 #[tokio::test]
 async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
-    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
-    let beside = shop.start().await;
-    let item = beside.make_item(json!({})).await;
+    let (mut shop, beside, item) = Shop::selling_with(json!({}), never_swept).await;
     let (paid, unpaid) = (buy(&beside, 1, item).await, buy(&beside, 2, item).await);
     shop.let_holds_pass(HOLD_SECONDS).await;
     // An engine without SKIP LOCKED: the sweep reads, and locks nothing.

@@ -26,7 +26,7 @@ async fn run(session: &mut MySqlConnection, statement: &str) {
     session.execute(sqlx::raw_sql(statement)).await.expect(statement);
 }
 
-async fn execute(pair: &MysqlSet, place: usize, statement: &str) {
+pub async fn execute(pair: &MysqlSet, place: usize, statement: &str) {
     run(&mut pair.operator(place).await.expect("it answers"), statement).await;
 }
 
@@ -156,34 +156,6 @@ async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
     let stored = eventually(RECOVERY_MAX, || arbiter.reject(&refused)).await;
     assert_eq!(stored.status, OrderStatus::Rejected);
     assert_eq!(shop.number("SELECT COUNT(*) FROM orders WHERE status = 'rejected'").await, 1);
-}
-
-/// The old writer lives on as a server that takes no writes, and still has its old rows.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
-    let (mut pair, shop, instance) = on(Replication::SemiSync).await;
-    let once = json!({ "stock": 1, "per_buyer_limit": 1 });
-    let (before, after) =
-        (instance.make_item(once.clone()).await, instance.make_item(once.clone()).await);
-    let key = |number: u128| format!("{number:032x}");
-    assert_eq!(instance.buyer(1).buy_with_key("mysql-atomic", before, &key(1)).await.status, 201);
-    // The refusal looks the key up, and the service keeps the connection for the next look.
-    let refused = instance.buyer(2).buy_with_key("mysql-atomic", before, &key(2)).await;
-    assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
-    pair.switch_over().await.expect("the replica takes over");
-    is_followed(&instance, 2.0).await;
-    let key_3 = key(3);
-    let buy = || async { instance.buyer(3).buy_with_key("mysql-atomic", after, &key_3).await };
-    let sold = until(RECOVERY_MAX, buy, |answer| answer.status == 201).await.json;
-    // Other buyers find it sold out: from now on the service knows that.
-    let refused = instance.buyer(4).buy_with_key("mysql-atomic", after, &key(4)).await;
-    assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
-    // An instance that knows nothing of this request but what the ledger tells.
-    for asked in [&instance, &shop.start().await] {
-        let again = asked.buyer(3).buy_with_key("mysql-atomic", after, &key(3)).await;
-        assert_eq!((again.status, &again.json["id"]), (201, &sold["id"]), "{}", again.text);
-    }
-    assert_clean(&instance, after).await;
 }
 
 /// Another instance found the new writer sooner, and has answered a buyer. This one has not looked since.

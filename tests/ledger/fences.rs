@@ -1,25 +1,19 @@
 //! The record of accepted fences, as the command of the load test reads it.
 
-use std::process::Stdio;
-
 use sqlx::Executor;
-use tokio::process::Command;
 
-use crate::process::program::{PROGRAM, loadtest};
+use crate::process::program::load_test;
 use crate::support::prelude::*;
 
 /// The load test reads with statements of its own. A trigger turns the order of the fences round.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_load_test_names_stale_writes() {
     let (shop, instance) = Shop::open().await;
+    let url = format!("http://{}", instance.addr);
     let fire = async || {
-        let output = Command::new(loadtest())
-            .args(["run", "--stock", "20", "--buyers", "60", "--requests", "60"])
-            .args(["--concurrency", "10", "--strategy", "lock-redis", "--seckill", PROGRAM])
-            .args(["--url", &format!("http://{}", instance.addr)])
-            .env("DATABASE_URL", shop.config.database_url.reveal())
-            .env("SECKILL_SECRET", shop.config.secret.reveal())
-            .stdin(Stdio::null())
+        let output = load_test(&shop)
+            .args(["--stock", "20", "--buyers", "60", "--requests", "60"])
+            .args(["--concurrency", "10", "--strategy", "lock-redis", "--url", &url])
             .output();
         told(&output.await.expect("the load test runs"))
     };

@@ -73,26 +73,22 @@ async fn a_number_that_is_taken_is_made_again_and_a_name_is_not() {
         inserted.execute(&shop.pool).await.map(|_| id)
     };
     insert(7, "ada").await.expect("free");
-    let tries = Cell::new(0);
-    let free_at_third = with_new_id(|| {
-        tries.set(tries.get() + 1);
-        insert(if tries.get() < 3 { 7 } else { 8 }, "grace")
-    });
-    assert_eq!((free_at_third.await.expect("free"), tries.get()), (8, 3));
-    tries.set(0);
-    let never_free = with_new_id(|| {
-        tries.set(tries.get() + 1);
-        insert(7, "hedy")
-    });
-    assert!(never_free.await.is_err());
-    assert_eq!(tries.get(), 4, "the tries are bounded");
-    tries.set(0);
-    let name_taken = with_new_id(|| {
-        tries.set(tries.get() + 1);
-        insert(9, "ada")
-    });
-    assert!(name_taken.await.is_err());
-    assert_eq!(tries.get(), 1, "another id would not help");
+    // The ids that come one after the other, the name, the row that is made, and the tries.
+    for (ids, name, made, tried) in [
+        ([7, 7, 8, 9], "grace", Some(8), 3),
+        // The tries are bounded.
+        ([7; 4], "hedy", None, 4),
+        // Another id would not help.
+        ([9; 4], "ada", None, 1),
+    ] {
+        let tries = Cell::new(0_usize);
+        let inserted = with_new_id(|| {
+            let id = ids[tries.get()];
+            tries.set(tries.get() + 1);
+            insert(id, name)
+        });
+        assert_eq!((inserted.await.ok(), tries.get()), (made, tried), "{name}");
+    }
 }
 
 #[tokio::test]

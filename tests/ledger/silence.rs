@@ -22,11 +22,12 @@ async fn linked_shop() -> (Shop, Instance, FaultyLink, FaultyLink) {
     let shop = Shop::new().await;
     let mysql = link_to_ledger(&shop).await;
     let redis = link_to(&redis_url().await).await;
-    let mut config: Config = shop.config.clone();
-    config.database_url = Secret::new(mysql.url());
-    config.redis_url = Secret::new(redis.url());
-    config.redis.command_timeout_ms = 400;
-    let instance = Shop { config, pool: shop.pool.clone() }.start().await;
+    let set_up = |config: &mut Config| {
+        config.database_url = Secret::new(mysql.url());
+        config.redis_url = Secret::new(redis.url());
+        config.redis.command_timeout_ms = 400;
+    };
+    let instance = shop.start_with(set_up).await;
     (shop, instance, mysql, redis)
 }
 
@@ -112,22 +113,18 @@ async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
     let other = shop.start().await;
     let item = instance.make_item(json!({ "stock": 10_000, "per_buyer_limit": 10_000 })).await;
     let buyer = instance.buyer(1);
-    let mut events =
-        buyer.request(Method::GET, "/api/orders/events").send().await.expect("a stream");
-    assert!(events.status().is_success(), "{}", events.status());
+    let mut events = Events::open(buyer.request(Method::GET, "/api/orders/events")).await;
     redis.strand();
     let stranded = redis.connections();
     // Until the connection on which events come is made anew, they are lost.
     let until = Instant::now() + RECOVERY_MAX;
-    let (mut orders, mut text) = (Vec::new(), String::new());
-    while !orders.iter().any(|id: &String| text.contains(id)) {
-        assert!(Instant::now() < until, "the stream tells of none of {} orders", orders.len());
-        let order = other.buyer(1).buy("mysql-atomic", item).await;
-        orders.push(order.json["id"].as_str().expect("an order").to_owned());
-        if let Ok(piece) = tokio::time::timeout(PAUSE, events.chunk()).await {
-            let piece = piece.expect("it goes on").expect("it has not ended");
-            text.push_str(&String::from_utf8_lossy(&piece));
+    let mut orders = Vec::new();
+    loop {
+        orders.push(json!(order_id(&other.buyer(1).buy("mysql-atomic", item).await)));
+        if events.seek(PAUSE, |event| orders.contains(&event.data["id"])).await.is_ok() {
+            break;
         }
+        assert!(Instant::now() < until, "the stream tells of none of {} orders", orders.len());
     }
     assert_ne!(redis.connections(), stranded, "the link was not left");
 }
@@ -155,11 +152,9 @@ async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_ba
 /// A caller that goes away while the server prepares its statement leaves an answer of which sqlx does not know.
 #[tokio::test]
 async fn an_answer_that_nobody_waits_for_is_nobody_elses() {
-    let shop = Shop::new().await;
-    let link = link_to_ledger(&shop).await;
-    let mut config: Config = shop.config.clone();
-    config.database_url = Secret::new(link.url());
-    let pool = mysql_connection::pool_of(&config, 1).expect("a pool");
+    let mut shop = Shop::new().await;
+    let link = link_before(&mut shop).await;
+    let pool = mysql_connection::pool_of(&shop.config, 1).expect("a pool");
     let statements =
         ["SELECT user_id, id FROM orders WHERE id IN (''", "DELETE FROM orders WHERE id IN (''"];
     for (statement, parameters) in
@@ -188,11 +183,9 @@ async fn an_answer_that_nobody_waits_for_is_nobody_elses() {
 /// The work has had half of a transaction's time when its COMMIT is sent, and nobody answers: the change may be made.
 #[tokio::test]
 async fn a_commit_after_long_work_has_a_time_of_its_own() {
-    let shop = Shop::new().await;
-    let link = link_to_ledger(&shop).await;
-    let mut config: Config = shop.config.clone();
-    config.database_url = Secret::new(link.url());
-    let pool = mysql_connection::pool_of(&config, 1).expect("a pool");
+    let mut shop = Shop::new().await;
+    let link = link_before(&mut shop).await;
+    let pool = mysql_connection::pool_of(&shop.config, 1).expect("a pool");
     link.trap(Trap::at(b"\x03COMMIT").hold());
     let ended = transact(&pool, |_| {
         Box::pin(async {

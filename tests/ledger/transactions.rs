@@ -21,25 +21,3 @@ async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
     assert_eq!(instance.buyer(2).buy("lock-redis", item).await.status, 201);
     assert_eq!(instance.audit(item).await["clean"], true);
 }
-
-#[tokio::test]
-async fn an_emptied_redis_is_noticed_and_loaded_from_the_ledger() {
-    let (shop, instance, item) = Shop::selling(json!({ "stock": 5 })).await;
-    assert_eq!(instance.buyer(1).buy("redis-watch", item).await.status, 201);
-    let key = format!("{}{{item:{item}}}:stock", shop.config.redis.prefix);
-    for round in 0..2 {
-        if round == 0 {
-            let () = shop.redis(&["DEL", &key]).await;
-        } else {
-            // An older copy: a lower epoch, with stock that was sold since.
-            let () = shop.redis(&["HSET", &key, "epoch", "1", "available", "500"]).await;
-        }
-        let buyer = instance.buyer(2 + round);
-        assert_eq!(buyer.buy("redis-watch", item).await.status, 201, "round {round}");
-        let audit = instance.audit(item).await;
-        assert_eq!(audit["redis_available"], audit["available"], "{audit}");
-    }
-    assert_eq!(instance.buyer(4).buy("redis-watch", item).await.status, 201);
-    assert_eq!(instance.buyer(5).buy("redis-watch", item).await.status, 201);
-    assert_eq!(instance.buyer(6).buy("redis-watch", item).await.brief(), (409, "sold_out"));
-}

@@ -5,7 +5,6 @@ use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_loc
 
 use super::draw::{drawn_item, enter};
 use crate::support::crowd::until_figure;
-use crate::support::own_redis;
 use crate::support::prelude::*;
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -107,20 +106,21 @@ async fn a_held_row_makes_every_change_of_its_item_contended() {
     let (shop, instance) =
         Shop::open_with(|config| config.mysql.lock_wait_timeout_seconds = 1).await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
+    let others = instance.make_items(2, &json!({})).await;
     let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
-    let drawn = drawn_item(&instance, 1, 300).await;
     let admin = instance.admin();
     let held = hold_stock_row(&shop.pool, item).await;
-    let beside = hold_stock_row(&shop.pool, drawn).await;
+    let beside = hold_stock_row(&shop.pool, others[1]).await;
     let path = format!("/api/items/{item}/waiting");
+    let cart = json!({ "lines": [{ "item_id": others[0] }, { "item_id": others[1] }] });
     let buyer = instance.buyer(2);
-    let (cancelled, joined, edited, entered) = tokio::join!(
+    let (cancelled, joined, edited, reserved) = tokio::join!(
         async { instance.buyer(1).step(&order, "cancellation").await },
         async { buyer.post(&path, &json!({})).await },
         async { admin.edit(item, json!({ "stock_delta": 1 })).await },
-        async { enter(&buyer, drawn).await },
+        async { instance.buyer(3).post("/api/reservations", &cart).await },
     );
-    assert_contended(&[cancelled, joined, edited, entered]);
+    assert_contended(&[cancelled, joined, edited, reserved]);
     assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
     held.rollback().await.expect("the row is free");
     beside.rollback().await.expect("the row is free");
@@ -287,23 +287,4 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
     assert_all_clean(&instance, &items).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_redis_is_not_the_ledgers_fault() {
-    let redis = own_redis(1, &[]).await.pop().expect("one Redis");
-    let (_shop, instance, item) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
-        impatient(config);
-        config.redis.command_timeout_ms = 500;
-        config.redis_url = Secret::new(redis.url());
-    })
-    .await;
-    assert_eq!(instance.buyer(1).buy_for_good("redis-stream", item).await.status, 201);
-    assert!(redis.pause(), "Redis was not stopped");
-    let answers = others_go_on(&instance, many_buyers(&instance, "redis-stream", item, 100)).await;
-    // Whether the first ones are queued is unknown; the later ones were refused before Redis.
-    assert_told(&answers, &[(504, "outcome_unknown"), (503, "dependency_unavailable")]);
-    assert!(is_breaker_open(&instance, "redis").await, "Redis does not answer, and nobody noticed");
-    assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
-    assert!(redis.resume(), "Redis was not continued");
 }

@@ -156,31 +156,6 @@ async fn the_indexes_of_orders_are_replaced_during_a_sale() {
     assert_clean(&instance, item).await;
 }
 
-/// A migration that takes long keeps the lock by which it is alone: the lock's session is never silent for as long as
-/// the server allows.
-#[tokio::test]
-async fn a_long_migration_keeps_its_lock() {
-    let shop = Shop::new().await;
-    shop.pool.execute("ALTER TABLE orders DROP KEY orders_buyer").await.expect("undone");
-    let mut holder = patient_transaction(&shop.pool).await;
-    let using = "SELECT COUNT(*) FROM orders";
-    sqlx::query(using).fetch_one(&mut *holder).await.expect("the table is used");
-    let release = async {
-        let silent = "SELECT CAST(COALESCE(MAX(TIME), -1) AS SIGNED) FROM information_schema.PROCESSLIST \
-             WHERE ID = IS_USED_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)))";
-        let before = AtomicI64::new(-1);
-        eventually("a sign of life of the lock's session", || async {
-            let seconds = shop.number(silent).await;
-            when((0..before.swap(seconds, Ordering::Relaxed)).contains(&seconds), seconds)
-        })
-        .await;
-        holder.rollback().await.expect("no longer used");
-    };
-    let (migrated, ()) = tokio::join!(schema::migrate(&shop.config, &shop.pool), release);
-    migrated.expect("the index is made");
-    assert!(indexes(&shop).await.contains(&"orders_buyer".to_owned()));
-}
-
 /// What a build with a currency of the shop for items of earlier ones has.
 const SHOP_CURRENCY: &str = "CREATE TABLE shop_currency (id TINYINT NOT NULL PRIMARY KEY, \
      code CHAR(3) CHARACTER SET ascii NOT NULL) ENGINE = InnoDB";
@@ -189,14 +164,13 @@ const SHOP_CURRENCY: &str = "CREATE TABLE shop_currency (id TINYINT NOT NULL PRI
 async fn an_item_without_a_currency_gets_the_shops() {
     let (shop, instance) = Shop::open().await;
     instance.make_item(json!({})).await;
-    for statement in [
+    let without = [
         SHOP_CURRENCY,
         "INSERT INTO shop_currency (id, code) VALUES (1, 'CHF')",
         "UPDATE items SET currency = NULL",
         "DELETE FROM _sqlx_migrations WHERE version = 51",
-    ] {
-        shop.pool.execute(statement).await.expect("as before");
-    }
+    ];
+    execute_all(&shop, &without).await;
     schema::migrate(&shop.config, &shop.pool).await.expect("migrated");
     assert_eq!(shop.number("SELECT COUNT(*) FROM items WHERE currency = 'CHF'").await, 1);
 }
@@ -205,14 +179,13 @@ async fn an_item_without_a_currency_gets_the_shops() {
 #[tokio::test]
 async fn migrations_that_were_broken_off_go_on() {
     let shop = Shop::new().await;
-    for statement in [
+    let broken_off = [
         "ALTER TABLE items DROP COLUMN first_stock",
         OF_SEVERAL_LEDGERS[0],
         SHOP_CURRENCY,
         "UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 40 OR version = 18",
-    ] {
-        shop.pool.execute(statement).await.expect("broken off");
-    }
+    ];
+    execute_all(&shop, &broken_off).await;
     schema::migrate(&shop.config, &shop.pool).await.expect("they go on");
     assert_eq!(schema::schema_state(&shop.pool).await.expect("read"), schema::SchemaState::Current);
     for done in ["SELECT first_stock FROM items", "SELECT home_epoch FROM stock"] {
@@ -220,22 +193,31 @@ async fn migrations_that_were_broken_off_go_on() {
     }
 }
 
-/// A change of a table waits for whoever uses it, and purchases would wait behind the change.
+/// A change of a table waits for whoever uses it, and purchases would wait behind the change. However long it takes,
+/// the migration keeps the lock by which it is alone: the lock's session is never silent for as long as the server
+/// allows.
 #[tokio::test]
-async fn a_migration_that_waits_for_a_table_holds_nobody_else() {
+async fn a_migration_that_waits_for_a_table_holds_nobody_else_and_keeps_its_lock() {
     let shop = Shop::new().await;
-    for statement in [
+    let undo = [
         "ALTER TABLE outbox DROP COLUMN item_id",
         "DELETE FROM _sqlx_migrations WHERE version = 50",
-    ] {
-        shop.pool.execute(statement).await.expect("undone");
-    }
+    ];
+    execute_all(&shop, &undo).await;
     let mut holder = patient_transaction(&shop.pool).await;
     let using = "SELECT COUNT(*) FROM outbox";
     sqlx::query(using).fetch_one(&mut *holder).await.expect("the table is used");
     let read = async {
         until_running(&shop.pool, "%ALTER TABLE outbox%", 1).await;
         let read = timeout(BOUND, shop.pool.execute(using)).await;
+        let silent = "SELECT CAST(COALESCE(MAX(TIME), -1) AS SIGNED) FROM information_schema.PROCESSLIST \
+             WHERE ID = IS_USED_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)))";
+        let before = AtomicI64::new(-1);
+        eventually("a sign of life of the lock's session", || async {
+            let seconds = shop.number(silent).await;
+            when((0..before.swap(seconds, Ordering::Relaxed)).contains(&seconds), seconds)
+        })
+        .await;
         holder.rollback().await.expect("no longer used");
         read
     };

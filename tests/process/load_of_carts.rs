@@ -1,25 +1,17 @@
 //! The load test of orders of several items tells the truth: in its report, and by its exit code.
 
-use std::process::Stdio;
-
-use tokio::process::Command;
-
-use super::program::{PROGRAM, loadtest};
+use super::program::load_test;
 use crate::support::prelude::*;
 
 /// Sends 600 orders of three of twelve items.
 async fn fire(shop: &Shop, instance: Option<&Instance>, more: &[&str]) -> (i32, String) {
     let url = instance.map(|instance| format!("http://{}", instance.addr));
-    let output = Command::new(loadtest())
-        .args(["run", "--lines", "3", "--items", "12", "--buyers", "600", "--requests", "600"])
-        .args(["--seckill", PROGRAM])
+    let output = load_test(shop)
+        .args(["--lines", "3", "--items", "12", "--buyers", "600", "--requests", "600"])
         .args(url.iter().flat_map(|url| ["--url", url]))
         .args(more)
-        .env("DATABASE_URL", shop.config.database_url.reveal())
         .env("REDIS_URL", shop.config.redis_url.reveal())
         .env("SECKILL_REDIS_PREFIX", &shop.config.redis.prefix)
-        .env("SECKILL_SECRET", shop.config.secret.reveal())
-        .stdin(Stdio::null())
         .output();
     told(&output.await.expect("the load test runs"))
 }

@@ -1,4 +1,5 @@
-//! The program as a process: killed, stopped, started wrongly, and judged by the load test.
+//! The program as a process: started wrongly, run as a command, and judged by the load test. Rows of the fault matrix
+//! kill and stop it.
 
 use std::ffi::OsStr;
 use std::process::{Output, Stdio};
@@ -142,45 +143,6 @@ pub async fn press(client: Client, path: String, key: String) -> (Option<String>
     (None, 0)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice() {
-    let shop = Arc::new(Shop::new().await);
-    let maker = shop.start().await;
-    let strategies =
-        ["lock-redis", "mysql-atomic", "redis-watch", "lock-redis?store=redis", "mysql-version"];
-    for strategy in &strategies[..if is_whole() { 5 } else { 3 }] {
-        let item = maker.make_item(json!({ "stock": 60 })).await;
-        let addr = free_addr();
-        let mut service = serve(&shop, &addr, &[]).await;
-        let path = purchase_path(strategy, item);
-        let presses = (1..=150).map(|id| {
-            let token = maker.token(id, Role::Buyer);
-            let client = Client::new(addr.parse().expect("an address"), Some(token));
-            tokio::spawn(press(client, path.clone(), format!("key-{id}")))
-        });
-        let presses: Vec<_> = presses.collect();
-        // Somewhere in the middle: once a few are sold and many are not.
-        until("the first sales", || maker.audit(item), |it| it["held"].as_i64() >= Some(5)).await;
-        service.kill().await.expect("killed");
-        service.wait().await.expect("gone");
-        let _service = serve(&shop, &addr, &[]).await;
-        let ended = join_all(presses).await;
-        let ended: Vec<_> = ended.into_iter().map(|press| press.expect("no panic")).collect();
-        let accepted: Vec<&String> = ended.iter().filter_map(|(id, _)| id.as_ref()).collect();
-        let mut codes = BTreeMap::new();
-        for (_, status) in &ended {
-            *codes.entry(*status).or_insert(0) += 1;
-        }
-        let statement = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
-        let ledger: Vec<String> = shop.read_all(statement).await;
-        assert!(accepted.iter().all(|id| ledger.contains(id)), "{strategy}: lost an order");
-        assert_eq!(ledger.len(), 60, "{strategy}: {codes:?}");
-        let lacks = "an order without an answer to its buyer";
-        assert_eq!(accepted.len(), 60, "{strategy}: {lacks}: {codes:?}");
-        assert_clean(&maker, item).await;
-    }
-}
-
 /// Stops a process of ours, within a limit and with a clean end.
 pub async fn stop(mut child: Child) {
     signal(child.id().expect("running"), "TERM").await;
@@ -232,20 +194,17 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
 #[tokio::test]
 async fn a_database_that_ignores_its_checks_is_refused() {
     let shop = Shop::new().await;
-    let refused = async |shop: &Shop| {
-        let mut serve = program(shop, &["serve"]);
-        let output = tokio::time::timeout(Duration::from_secs(30), serve.output()).await;
-        let (code, text) = told(&output.expect("it serves all the same").expect("runs"));
-        assert_eq!(code, 2, "{text}");
-        assert!(text.contains("MySQL >= 8.0.16") && text.contains("MariaDB >= 10.6"), "{text}");
-        assert!(!text.contains("panicked"), "{text}");
-    };
     // As such a server made the table: it reads the constraint and forgets it.
     for name in ["buyer_limits_within", "buyer_limits_positive"] {
         let statement = format!("ALTER TABLE buyer_limits DROP CONSTRAINT {name}");
         sqlx::query(&statement).execute(&shop.pool).await.expect("dropped");
     }
-    refused(&shop).await;
+    let mut serve = program(&shop, &["serve"]);
+    let output = tokio::time::timeout(Duration::from_secs(30), serve.output()).await;
+    let (code, text) = told(&output.expect("it serves all the same").expect("runs"));
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("MySQL >= 8.0.16") && text.contains("MariaDB >= 10.6"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
     let rows = shop.number("SELECT COUNT(*) FROM buyer_limits").await;
     assert_eq!(rows, 0, "the forbidden row stayed");
 }
@@ -317,9 +276,15 @@ async fn tokens_are_printed_one_a_line_and_work() {
     assert_eq!(operator.get(&format!("/api/admin/items/{item}/audit")).await.status, 200);
 }
 
-/// The load test's program.
-pub fn loadtest() -> PathBuf {
-    built_beside_ours("loadtest")
+/// The load test of a shop, to be told what and where.
+pub fn load_test(shop: &Shop) -> Command {
+    let mut command = Command::new(built_beside_ours("loadtest"));
+    command
+        .args(["run", "--seckill", PROGRAM])
+        .env("DATABASE_URL", shop.config.database_url.reveal())
+        .env("SECKILL_SECRET", shop.config.secret.reveal())
+        .stdin(Stdio::null());
+    command
 }
 
 /// A program of the workspace, in the folder of `seckill`.
@@ -335,14 +300,11 @@ async fn the_load_test_judges_two_instances() {
     let (one, two) = (shop.start().await, shop.start().await);
     let urls = format!("http://{},http://{}", one.addr, two.addr);
     let fire = async |strategy: &str, arbiter: &str, more: &[&str]| {
-        let output = Command::new(loadtest())
-            .args(["run", "--stock", "50", "--buyers", "500", "--requests", "500"])
+        let output = load_test(&shop)
+            .args(["--stock", "50", "--buyers", "500", "--requests", "500"])
             .args(["--concurrency", "100", "--strategy", strategy, "--arbiter", arbiter])
-            .args(["--url", &urls, "--seckill", PROGRAM])
+            .args(["--url", &urls])
             .args(more)
-            .env("DATABASE_URL", shop.config.database_url.reveal())
-            .env("SECKILL_SECRET", shop.config.secret.reveal())
-            .stdin(Stdio::null())
             .output();
         told(&output.await.expect("the load test runs"))
     };

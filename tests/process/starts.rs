@@ -61,9 +61,7 @@ async fn a_redis_that_demands_another_password_is_said_in_a_sentence() {
 async fn a_redis_whose_password_changes_while_it_runs_is_away_and_nothing_panics() {
     let shop = Shop::new().await;
     let redis = crate::support::own_redis(1, &[]).await;
-    let mut config = shop.config.clone();
-    config.redis_url = Secret::new(redis[0].url());
-    let instance = Shop { config, pool: shop.pool.clone() }.start().await;
+    let instance = shop.start_with(|config| config.redis_url = Secret::new(redis[0].url())).await;
     let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
     assert_eq!(instance.buyer(1).buy("redis-lua", item).await.status, 201);
     let client = redis::Client::open(redis[0].url()).expect("a URL");

@@ -120,14 +120,22 @@ async fn two_shops_never_share_a_buyer() {
         sold.iter().map(|answer| answer.json["user_id"].as_i64().expect("an id")).collect();
     assert_eq!((buyers.len(), shop.number("SELECT COUNT(*) FROM guests").await), (2, 2));
     assert!(buyers.iter().all(|id| (1 << 52..1 << 53).contains(id)), "{buyers:?}");
-    // An order is that of one guest of one shop: for each of the others it does not exist.
+    // An order is that of one guest of one shop: for each of the others, and for accounts, it does not exist.
     let path = format!("/api/orders/{}", order_id(sold[0]));
-    let mut found = 0;
+    let cancellation = format!("{path}/cancellation");
+    here.buyer(1).get(&path).await.expect_problem(404, "order_not_found");
+    let mut found = Vec::new();
     for (at, reference) in [(0, "anna"), (1, "anna"), (0, "Anna"), (1, "Anna")] {
-        let seen = programs[at].as_guest(reference, Method::GET, &path, None).await;
-        found += usize::from(seen.status == 200);
+        let program = &programs[at];
+        let seen = program.as_guest(reference, Method::GET, &path, None).await;
+        let none = json!({});
+        let step = program.as_guest(reference, Method::POST, &cancellation, Some(&none)).await;
+        match seen.status {
+            200 => found.push((seen.json["lines"].clone(), step.json["status"].clone())),
+            _ => assert_problem(&step, (404, "order_not_found"), reference),
+        }
     }
-    assert_eq!(found, 1);
+    assert_eq!(found, [(sold[0].json["lines"].clone(), json!("cancelled"))]);
     // No second reference can have the buyer of the first.
     let double = "INSERT INTO guests (shop_id, reference, user_id, created_at) \
          SELECT shop_id, 'ben', user_id, created_at FROM guests LIMIT 1";

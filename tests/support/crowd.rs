@@ -174,7 +174,7 @@ pub async fn buy_for_sure(buyer: &Client, strategy: &str, item: i64) -> Option<S
 }
 
 /// The accepted orders that are not in the ledger of the present writer.
-pub async fn lost(shop: &Shop, accepted: &[(i64, Vec<String>)]) -> Vec<String> {
+async fn lost(shop: &Shop, accepted: &[(i64, Vec<String>)]) -> Vec<String> {
     let mut lost = Vec::new();
     for (item, orders) in accepted {
         let there: Vec<String> = eventually(RECOVERY_MAX, || async {

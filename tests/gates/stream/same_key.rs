@@ -4,6 +4,7 @@ use futures::StreamExt;
 use gates::redis_store::queue::{Push, Reader};
 
 use super::*;
+use crate::gates::loads::by_way_of;
 
 /// The ledger is asked about a key before anything is queued under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,12 +48,10 @@ async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_come
 async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     let shop = shop().await;
     let link = link_to(&redis_url().await).await;
-    let mut slow = shop.config.clone();
-    slow.redis_url = Secret::new(link.url());
-    slow.redis.command_timeout_ms = 9_000;
+    let mut far = by_way_of(&link, &shop);
+    far.config.redis.command_timeout_ms = 9_000;
     // It leaves the queue to the other instance.
-    (slow.queue.poll_ms, slow.queue.claim_idle_ms) = (3_600_000, 7_200_000);
-    let here = Shop { config: slow, pool: shop.pool.clone() }.start().await;
+    let here = start_aside(&far).await;
     let item = here.make_item(json!({})).await;
     let purchase = purchase(&shop, item, "k").await;
     push(&queue_of(&shop), &purchase).await;

@@ -2,22 +2,6 @@
 
 use super::*;
 
-#[tokio::test]
-async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
-    let (link, linked, beside) = linked_shop().await;
-    let item = beside.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
-    for (step, trap) in [("cancellation", loses_answer()), ("payment", loses_commit())] {
-        let id = order_id(&beside.buyer(1).buy("mysql-atomic", item).await);
-        link.trap(trap);
-        let cuts = link.caught();
-        let answer = linked.buyer(1).step(&id, step).await;
-        assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
-        assert_eq!(answer.status, 200, "{step}: {}", answer.text);
-    }
-    assert_held(&beside, item, 0).await;
-    assert_eq!(beside.audit(item).await["sold"], 1);
-}
-
 /// While a COMMIT hangs, the later tries of its step wait for the order's row in vain: they say nothing of the first one.
 #[tokio::test]
 async fn a_step_whose_commit_hangs_is_not_told_that_nothing_changed() {
@@ -36,28 +20,32 @@ async fn a_step_whose_commit_hangs_is_not_told_that_nothing_changed() {
 }
 
 #[tokio::test]
-async fn an_extension_or_a_return_whose_answer_is_lost_is_made_once() {
+async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
     let (link, linked, beside) = linked_shop().await;
     let item = json!({ "stock": 9, "per_buyer_limit": 9, "return_seconds": 600 });
     let item = beside.make_item(item).await;
-    for trap in [loses_answer(), loses_commit()] {
-        let bought = beside.buyer(1).buy("mysql-atomic", item).await;
-        let path = format!("/api/orders/{}", order_id(&bought));
-        link.trap(trap.clone());
+    let buyer = linked.buyer(1);
+    let step_once = async |trap: &Trap, order: &str, step: &str, body: Value| {
         let cuts = link.caught();
-        let body = json!({ "seconds": 60 });
-        let extended = linked.buyer(1).post(&format!("{path}/extension"), &body).await;
-        assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
-        assert_eq!((extended.status, &extended.json["extended_seconds"]), (200, &json!(60)));
-        let seen = beside.buyer(1).get(&path).await.json;
-        assert_eq!(seen["expires_at"], extended.json["expires_at"], "extended once: {seen}");
-        beside.buyer(1).post(&format!("{path}/payment"), &json!({})).await;
-        link.trap(trap);
-        let returned = linked.buyer(1).post(&format!("{path}/return"), &json!({})).await;
-        assert_eq!(link.caught(), cuts + 2, "the fault did not bite");
-        assert_eq!((returned.status, &returned.json["status"]), (200, &json!("cancelled")));
+        link.trap(trap.clone());
+        let answer = buyer.post(&format!("/api/orders/{order}/{step}"), &body).await;
+        assert_eq!(link.caught(), cuts + 1, "{step}: the fault did not bite");
+        answer.expect_status(200).json
+    };
+    for trap in [loses_answer(), loses_commit()] {
+        let order = order_id(&beside.buyer(1).buy("mysql-atomic", item).await);
+        let extended = step_once(&trap, &order, "extension", json!({ "seconds": 60 })).await;
+        assert_eq!(extended["extended_seconds"], 60);
+        let seen = beside.buyer(1).get(&format!("/api/orders/{order}")).await.json;
+        assert_eq!(seen["expires_at"], extended["expires_at"], "extended once: {seen}");
+        for (step, status) in [("payment", "paid"), ("return", "cancelled")] {
+            assert_eq!(step_once(&trap, &order, step, json!({})).await["status"], status);
+        }
+        let order = order_id(&beside.buyer(1).buy("mysql-atomic", item).await);
+        let cancelled = step_once(&trap, &order, "cancellation", json!({})).await;
+        assert_eq!(cancelled["status"], "cancelled");
     }
-    assert_has(&beside.audit(item).await, json!({ "available": 9, "clean": true }));
+    assert_has(&beside.audit(item).await, json!({ "available": 9, "held": 0, "clean": true }));
 }
 
 /// The COMMIT of an extension is lost, and another extension is quicker than its next try.

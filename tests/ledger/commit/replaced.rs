@@ -90,26 +90,20 @@ fn options(shop: &Shop) -> MySqlConnectOptions {
     options.ssl_mode(MySqlSslMode::Disabled)
 }
 
-async fn a_replaced_server_does_not_answer_for_the_ledger(is_called: bool) {
-    let ledgers = TwoLedgers::new().await;
-    let arbiter = Arbiter::new(ledgers.pool.clone(), Metrics::new());
-    let arbiter = arbiter.with_calls(is_called);
-    let purchases = ledgers.purchases(1).await;
-    let stock = StockWrite::Guarded;
-    let write = OrderWrite { purchase: &purchases[0], fence: None, stock, deadline: None };
-    ledgers.link.trap(at_commit().hold());
-    let (outcome, ()) = tokio::join!(arbiter.write(&write), ledgers.replace_at_commit());
-    ledgers.assert_new_ledger_has(&[outcome.unwrap_or_else(Outcome::from)]).await;
-}
-
+/// The order is one call, or its statements one by one.
 #[tokio::test]
-async fn a_replaced_server_does_not_answer_for_an_order_in_one_call() {
-    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(true)).await;
-}
-
-#[tokio::test]
-async fn a_replaced_server_does_not_answer_for_an_order_statement_by_statement() {
-    Box::pin(a_replaced_server_does_not_answer_for_the_ledger(false)).await;
+async fn a_replaced_server_does_not_answer_for_an_order() {
+    for is_called in [true, false] {
+        let ledgers = TwoLedgers::new().await;
+        let arbiter = Arbiter::new(ledgers.pool.clone(), Metrics::new());
+        let arbiter = arbiter.with_calls(is_called);
+        let purchases = ledgers.purchases(1).await;
+        let stock = StockWrite::Guarded;
+        let write = OrderWrite { purchase: &purchases[0], fence: None, stock, deadline: None };
+        ledgers.link.trap(at_commit().hold());
+        let (outcome, ()) = tokio::join!(arbiter.write(&write), ledgers.replace_at_commit());
+        ledgers.assert_new_ledger_has(&[outcome.unwrap_or_else(Outcome::from)]).await;
+    }
 }
 
 #[tokio::test]

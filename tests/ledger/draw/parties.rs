@@ -119,52 +119,6 @@ async fn a_buyer_who_joins_two_parties_at_once_is_drawn_once() {
     assert_clean(&one, item).await;
 }
 
-#[tokio::test]
-async fn without_a_promise_of_parties_each_buyer_is_alone() {
-    let (_shop, instance) = shop().await.opened().await;
-    let item = super::drawn_item(&instance, 1, 600).await;
-    let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await.json;
-    assert_eq!(draw["party_max"], 1);
-    enter_with(&instance.buyer(1), item, "new").await.expect_problem(409, "party_full");
-    assert_eq!(enter(&instance.buyer(1), item).await.json["party"], Value::Null);
-    for party_max in [0, 5] {
-        let body =
-            json!({ "mode": "draw", "draw_closes_at": from_now(600), "draw_party_max": party_max });
-        let body = item_body(body);
-        instance.admin().post("/api/admin/items", &body).await.expect_problem(422, "invalid_draw");
-    }
-}
-
-#[tokio::test]
-async fn friends_for_whom_the_units_are_not_enough_all_wait() {
-    let (shop, instance) = shop().await.opened().await;
-    let item = drawn_item(&instance, 3, 3_600, 2).await;
-    for first in [1, 3] {
-        let key = new_party(&instance.buyer(first), item).await;
-        assert_eq!(enter_with(&instance.buyer(first + 1), item, &key).await.status, 200);
-    }
-    close_now(&shop, item).await;
-    until_drawn(&instance.stranger(), item).await;
-    let path = format!("/api/items/{item}/waiting");
-    let offered = async || {
-        let mut offered = Vec::new();
-        for buyer in 1..=4 {
-            let standing = instance.buyer(buyer).get(&path).await.json;
-            offered.extend((standing["status"] == "offered").then_some(buyer));
-        }
-        offered
-    };
-    // Three units are enough for one of the two parties, and the third unit stays for a single buyer.
-    let first = offered().await;
-    let second: Vec<i64> = (1..=4).filter(|buyer| !first.contains(buyer)).collect();
-    assert!(first == [1, 2] || first == [3, 4], "{first:?}");
-    // A unit that comes back is enough for the others.
-    instance.buyer(first[0]).delete(&path).await.expect_status(204);
-    let now = offered().await;
-    assert!(second.iter().all(|buyer| now.contains(buyer)), "{now:?} and not {second:?}");
-    assert_clean(&instance, item).await;
-}
-
 /// Units that come back in small numbers, while friends of any number wait, leave, decline and buy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn friends_are_offered_units_together_or_not_at_all() {

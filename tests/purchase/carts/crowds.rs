@@ -209,13 +209,10 @@ async fn waits_with_nothing_in_hand(locked: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_waits_for_its_first_item_with_nothing_in_hand() {
-    waits_with_nothing_in_hand(0).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_waits_for_its_last_item_with_nothing_in_hand() {
-    waits_with_nothing_in_hand(2).await;
+async fn an_order_waits_for_its_first_or_last_item_with_nothing_in_hand() {
+    for locked in [0, 2] {
+        waits_with_nothing_in_hand(locked).await;
+    }
 }
 
 /// Waits until the lines of an order have these states.
@@ -386,68 +383,8 @@ async fn a_cart_that_meets_a_limit_of_a_group_stops_no_other_buyer() {
     .await;
 }
 
-/// How many of 120 purchases of a free item may be told to ask again, on a machine that is too busy for 40 clients.
-const CONTENDED_MAX: usize = 6;
-
-/// A cart that waits for an item whose row is held stops nobody else: carts of both items, their cancellations, the
-/// expiry of one, entries into a draw and steps beside purchases of the other item.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_item_stops_no_other_item_of_its_carts() {
-    let (shop, instance, other) = Shop::selling_with(json!({ "stock": 1_000 }), |config| {
-        config.job.expire_period_ms = 50;
-        config.mysql.pool_max = 16;
-        config.mysql.acquire_timeout_ms = 2_000;
-    })
-    .await;
-    let held = instance.make_item(json!({ "stock": 1_000 })).await;
-    let beside = instance.make_item(json!({ "stock": 1_000 })).await;
-    let both = [(other, 1), (held, 1)];
-    let mut carts = Vec::new();
-    for id in 1..=40 {
-        carts.push(order_id(&reserve(&instance.buyer(id), &both).await));
-    }
-    let overdue = order_id(&reserve(&instance.buyer(41), &both).await);
-    let single = order_id(&instance.buyer(42).buy("mysql-atomic", other).await);
-    let apart = order_id(&instance.buyer(43).buy("mysql-atomic", beside).await);
-    let holder = hold_stock_row(&shop.pool, held).await;
-    let pass = "UPDATE orders SET expires_at = '2020-01-01' WHERE user_id IN (41, 42, 43)";
-    shop.change(sqlx::query(pass)).await;
-    let is_sold = AtomicBool::new(false);
-    let crowd = carts.iter().zip(1..).map(async |(order, id): (&String, i64)| {
-        let buyer = instance.buyer(id);
-        let again = instance.buyer(100 + id);
-        while !is_sold.load(Ordering::Relaxed) {
-            for answer in [buyer.step(order, "cancellation").await, reserve(&again, &both).await] {
-                assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
-            }
-        }
-    });
-    let others = async {
-        let mut contended = 0;
-        for id in 200..260 {
-            for (strategy, item) in [("mysql-atomic", other), ("mysql-batch", beside)] {
-                let mut answer = instance.buyer(id).buy(strategy, item).await;
-                while answer.brief() == (503, "contended") && contended < CONTENDED_MAX {
-                    contended += 1;
-                    answer = instance.buyer(id).buy(strategy, item).await;
-                }
-                assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
-            }
-        }
-        // An order of the overdue cart's item, and one of an item in no cart.
-        for order in [&single, &apart] {
-            until_expired(&shop, order, 1).await;
-        }
-        is_sold.store(true, Ordering::Relaxed);
-    };
-    tokio::join!(join_all(crowd), others);
-    assert_eq!(statuses(&shop, &overdue).await, ["pending"; 2], "it waits for the held item");
-    holder.rollback().await.expect("the row is free");
-    until_statuses(&shop, &overdue, &["expired"; 2]).await;
-    assert_all_clean(&instance, &[other, held, beside]).await;
-}
-
-/// As many carts wait for a held item as may run of a slow one. Buyers of their other item are not turned away.
+/// As many carts wait for a held item as may run of a slow one. Buyers of their other item are not turned away, and who
+/// waits for the row has written nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn carts_count_for_the_item_that_they_wait_for() {
     let (shop, instance, items) = selling(2, |config| {
@@ -461,9 +398,12 @@ async fn carts_count_for_the_item_that_they_wait_for() {
     .await;
     let both = [(items[0], 1), (items[1], 1)];
     let holder = hold_stock_row(&shop.pool, items[1]).await;
-    // They wait for longer than they may, and not all of them end in the same second.
-    let slow = join_all((1..=8).map(async |id| reserve(&instance.buyer(id), &both).await)).await;
+    // They wait for longer than they may, and not all of them end in the same second. Four have permits at once.
+    let slow = join_all((1..=8).map(async |id| reserve(&instance.buyer(id), &both).await));
+    let (slow, waits) = beside_lock_waits(&shop, slow).await;
     assert!(slow.iter().all(|cart| [503, 504].contains(&cart.status)), "{slow:?}");
+    assert!(waits.seen > 0, "no cart was seen that waits");
+    assert_eq!(waits.after_changes, 0, "a cart waits for a row with an order in hand");
     let carts = join_all((11..75).map(async |id| reserve(&instance.buyer(id), &both).await));
     let single = async {
         // One for each line.
@@ -473,29 +413,5 @@ async fn carts_count_for_the_item_that_they_wait_for() {
     };
     let (carts, ()) = tokio::join!(carts, single);
     assert!(carts.iter().all(|cart| [201, 409, 503].contains(&cart.status)), "{carts:?}");
-    assert_all_clean(&instance, &items).await;
-}
-
-/// Carts wait for a permit of a held item, and then for its row. Who waits for the row has no permit of the other item, and
-/// has written nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cart_that_waits_for_a_row_has_begun_nothing() {
-    let (shop, instance, items) = selling(2, |config| {
-        config.mysql.pool_max = 16;
-        // Each cart is written by itself.
-        config.mysql.shared_queues = 0;
-        config.mysql.lock_wait_timeout_seconds = 1;
-        config.purchase.deadline_ms = 4_500;
-    })
-    .await;
-    let both = [(items[0], 1), (items[1], 1)];
-    let holder = hold_stock_row(&shop.pool, items[1]).await;
-    // Four have permits at once.
-    let carts = join_all((1..=16).map(async |id| reserve(&instance.buyer(id), &both).await));
-    let (carts, waits) = beside_lock_waits(&shop, carts).await;
-    assert!(carts.iter().all(|cart| [503, 504].contains(&cart.status)), "{carts:?}");
-    assert!(waits.seen > 0, "no cart was seen that waits");
-    assert_eq!(waits.after_changes, 0, "a cart waits for a row with an order in hand");
-    holder.rollback().await.expect("the row is free");
     assert_all_clean(&instance, &items).await;
 }

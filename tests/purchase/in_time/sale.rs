@@ -3,27 +3,22 @@
 use std::time::Instant;
 
 use hyper::header::HeaderValue;
-use ledger_audit::{Answer, Evidence, History, InTime, Judgement, Ledger, Reader, State, judge};
+use ledger_audit::{Answer, Evidence, History, InTime, Judgement, Ledger, Reader, judge};
 use loadtest::drive::call::Call;
 use loadtest::drive::observer::Observer;
-use loadtest::drive::{self, Drive, Policy, answer, micros_since};
-use loadtest::plan::{Pace, Plan};
+use loadtest::drive::{self, answer, micros_since};
 
 use crate::support::prelude::*;
 
 /// How old "sold out" may be: twice the default of `purchase.sold_out_ms`.
 pub const AGE: Duration = Duration::from_millis(500);
 
-/// Sold one by one where a test names no strategy.
+/// Units are sold one by one.
 const STRATEGY: &str = "mysql-atomic";
 /// An answer that takes longer is none.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// How long queued orders may take to settle.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
-/// Buyers, connections and readers of a rush.
-const BUYERS: u32 = 400;
-const CONNECTIONS: usize = 16;
-const READERS: u32 = 3;
 
 /// A sale and its record.
 pub struct Sale {
@@ -103,52 +98,14 @@ impl Sale {
             history.extend(std::mem::take(&mut observer.history));
         }
         let answers = std::mem::take(&mut self.answers);
-        self.judge_record(&answers, &history).await
-    }
-
-    async fn judge_record(&self, answers: &[Answer], history: &History) -> Judgement {
-        let after = reader(&self.shop).await.settled_ledger(self.item, answers, SETTLE_MAX).await;
+        let after = reader(&self.shop).await.settled_ledger(self.item, &answers, SETTLE_MAX).await;
         let after = after.expect("the ledger");
         let evidence = Evidence {
             before: &self.before,
-            in_time: Some(InTime { history, sold_out_age: AGE }),
-            ..Evidence::of(after.stock.expect("a stock row").total, &after, answers)
+            in_time: Some(InTime { history: &history, sold_out_age: AGE }),
+            ..Evidence::of(after.stock.expect("a stock row").total, &after, &answers)
         };
         judge(&evidence).expect("there is something to judge")
-    }
-
-    /// Sends the load test's traffic with its readers, restocks meanwhile, and judges.
-    pub async fn rush(mut self, strategies: &[&str]) -> Judgement {
-        let pace = Pace::Closed { requests: BUYERS };
-        let count = u32::try_from(strategies.len()).expect("a few");
-        let plan = Plan::draw(pace, BUYERS, count, Some("r".to_owned()), 7).expect("a plan");
-        let policy = Policy {
-            concurrency: CONNECTIONS,
-            retries_max: 20,
-            timeout: ANSWER_MAX,
-            wait: Duration::ZERO,
-            connects_first: true,
-            traffic_max: None,
-            readers: READERS,
-            change_percent: 30,
-        };
-        let path = |strategy: &&str| purchase_path(strategy, self.item);
-        let paths = strategies.iter().map(path).collect();
-        let tokens = (1..=i64::from(BUYERS)).map(|buyer| self.token(buyer)).collect();
-        let instances = self.instances.iter().map(address).collect();
-        let drive = Arc::new(Drive::new(plan, policy, instances, paths, tokens, 1));
-        let traffic = tokio::spawn(drive::fire(drive));
-        self.restock(0, 3).await;
-        self.restock(1, 2).await;
-        let traffic = traffic.await.expect("no panic");
-        let mut history = traffic.history;
-        let started = traffic.started.expect("it was started");
-        for observer in &mut self.observers {
-            let mut seen = std::mem::take(&mut observer.history);
-            seen.shift(micros_since(self.base, started));
-            history.extend(seen);
-        }
-        self.judge_record(&traffic.answers, &history).await
     }
 
     fn token(&self, buyer: i64) -> HeaderValue {
@@ -160,12 +117,6 @@ impl Sale {
 pub fn example(judgement: &Judgement, rule: &str) -> String {
     let finding = judgement.findings.iter().find(|finding| finding.invariant == rule);
     finding.expect("the rule").examples.join("\n")
-}
-
-/// Whether there was anything to judge by.
-pub fn is_judged(judgement: &Judgement, rule: &str) -> bool {
-    let of_rule = |finding: &&ledger_audit::Finding| finding.invariant == rule;
-    judgement.findings.iter().find(of_rule).expect("the rule").state != State::NotJudged
 }
 
 async fn reader(shop: &Shop) -> Reader {
