@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use dev_servers::{EtcdOptions, EtcdServer};
+use faulty_link::Trap;
 use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::proxy::{Link, Proxy};
 use super::testbed::{Testbed, granted, let_go, listed, name, queued, refused};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, waiting};
-use crate::support::etcd_url;
+use crate::support::{etcd_url, link_to};
 
 /// What this machine may need, while other tests run, until a cluster has a leader again.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
@@ -67,15 +67,15 @@ async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
 #[tokio::test]
 async fn m5_a_lost_answer_makes_no_second_hold() {
     let testbed = Testbed::new();
-    let proxy = Proxy::start(&etcd_url().await.replace("http", "redis")).await;
-    let behind = mutex(&testbed.with_etcd(proxy.url().replace("redis", "http"))).await;
+    let proxy = link_to(&etcd_url().await).await;
+    let behind = mutex(&testbed.with_etcd(proxy.url().to_owned())).await;
     let other = mutex(&testbed).await;
     for _ in 0..10 {
         let_go("etcd", granted("etcd", &behind, LONG_LEASE).await).await;
-        proxy.set(Link::LosesNextAnswer);
+        proxy.trap(Trap::at_answer());
         let guard = granted("etcd", &behind, LONG_LEASE).await;
         refused(&other).await;
-        proxy.set(Link::LosesNextAnswer);
+        proxy.trap(Trap::at_answer());
         let_go("etcd", guard).await;
         let next = other.acquire(&name(), at_once(LONG_LEASE)).await;
         let_go("etcd", next.expect("one release frees it")).await;

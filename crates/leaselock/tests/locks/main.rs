@@ -35,7 +35,6 @@ mod multi_locks;
 mod notifying;
 mod pausing;
 mod polling;
-mod proxy;
 mod read_write;
 mod redlock;
 mod runtimes;

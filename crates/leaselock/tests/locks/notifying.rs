@@ -16,10 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use super::dying::dying;
 use super::handing::warm_up;
-use super::proxy::Proxy;
 use super::testbed::{Testbed, label, listed, name, queued};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting};
-use crate::support::{eventually, rounds};
+use crate::support::{eventually, link_to, redis_url, rounds};
 
 async fn granted(process: &LeasedMutex) -> Guard {
     process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted")
@@ -188,12 +187,12 @@ async fn a_waiter_for_several_names_is_notified_and_leaves_unusable_grants_to_ot
 async fn d1_all_waiters_of_a_latch_are_notified_at_zero() {
     const WAITERS: u64 = 100;
     let testbed = Testbed::new();
-    let url = crate::support::redis_url().await;
-    let proxy = Proxy::start(&url).await;
+    let url = redis_url().await;
+    let proxy = link_to(&url).await;
     let client = redis::Client::open(&*url).expect("a Redis URL");
     let notified =
         Subscriber::start(client, &testbed.prefix, &TaskTracker::new()).expect("a prefix");
-    let latch = RedisLatch::new(connect(&proxy.url()).await, &notified, &testbed.prefix);
+    let latch = RedisLatch::new(connect(proxy.url()).await, &notified, &testbed.prefix);
     let latch = std::sync::Arc::new(latch.expect("a prefix"));
     let counting = testbed.latch(listed("redis", "countdown-latch")).await;
     let queue = format!("{}countdown-latch:waiting:{}", testbed.prefix, name());
@@ -208,17 +207,17 @@ async fn d1_all_waiters_of_a_latch_are_notified_at_zero() {
         }
         let queue = &queue;
         eventually("all to wait", || async move {
-            let mut redis = connect(&crate::support::redis_url().await).await;
+            let mut redis = connect(&redis_url().await).await;
             let length: u64 = redis.zcard(queue).await.expect("ZCARD");
             (length == WAITERS).then_some(())
         })
         .await;
-        let looks = proxy.scripts_run();
+        let looks = proxy.counted();
         assert_eq!(counting.count_down(&name()).await, Ok(0));
         while let Some(waited) = waiters.join_next().await {
             assert_eq!(waited.expect("no panic"), Ok(true));
         }
-        let looks = proxy.scripts_run() - looks;
+        let looks = proxy.counted() - looks;
         if looks < WAITERS / 2 {
             break;
         }
@@ -241,14 +240,14 @@ async fn w7_many_waiters_cost_three_commands_for_each_acquire_of_every_notified_
     };
     for kind in KINDS.iter().filter(is_notified) {
         let label = label(kind);
-        let proxy = Proxy::start(&crate::support::redis_url().await).await;
-        let url = crate::support::redis_url().await;
+        let proxy = link_to(&redis_url().await).await;
+        let url = redis_url().await;
         let crowd =
-            testbed.process_notified_at(kind, &proxy.url(), &url).await.with_hand_over(false);
+            testbed.process_notified_at(kind, proxy.url(), &url).await.with_hand_over(false);
         let other = testbed.process(kind).await;
         warm_up(&crowd, &other).await;
         let holder = granted(&other).await;
-        let before = proxy.scripts_run();
+        let before = proxy.counted();
         let mut waiters = JoinSet::new();
         for _ in 0..WAITERS {
             let crowd = crowd.clone();
@@ -265,7 +264,7 @@ async fn w7_many_waiters_cost_three_commands_for_each_acquire_of_every_notified_
         while let Some(outcome) = waiters.join_next().await {
             assert_eq!(outcome.expect("no panic"), ReleaseOutcome::Released, "{label}");
         }
-        let asked = proxy.scripts_run() - before;
+        let asked = proxy.counted() - before;
         assert!(asked <= 3 * WAITERS, "{label}: {asked} commands for {WAITERS}");
     }
 }

@@ -4,6 +4,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use faulty_link::{Fault, FaultyLink};
 use futures::future::BoxFuture;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
@@ -16,9 +17,9 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::handing::warm_up;
-use super::proxy::{Link, Proxy};
 use super::testbed::{Testbed, can_be_held, label, listed, name};
 use super::{LONG_LEASE, connect, until};
+use crate::support::{link_to, redis_url};
 
 /// Of the waiter, and so of what it is granted: long enough for a few looks of a busy machine.
 const LEASE: Duration = Duration::from_millis(900);
@@ -43,18 +44,18 @@ struct Three {
     waits: LeasedMutex,
     comes: LeasedMutex,
     /// Between the waiter and the server that it asks.
-    asked: Proxy,
+    asked: FaultyLink,
     /// Between the waiter and its messages.
-    notified: Proxy,
+    notified: FaultyLink,
 }
 
 impl Three {
     async fn new(kind: &'static Capabilities) -> Self {
-        let (testbed, url) = (Testbed::new(), crate::support::redis_url().await);
-        let (asked, notified) = (Proxy::start(&url).await, Proxy::start(&url).await);
+        let (testbed, url) = (Testbed::new(), redis_url().await);
+        let (asked, notified) = (link_to(&url).await, link_to(&url).await);
         Self {
             holds: testbed.process(kind).await,
-            waits: testbed.process_notified_at(kind, &asked.url(), &notified.url()).await,
+            waits: testbed.process_notified_at(kind, asked.url(), notified.url()).await,
             comes: testbed.process(kind).await,
             label: label(kind).to_owned(),
             kind,
@@ -70,7 +71,7 @@ impl Three {
         let (prefix, tasks) = (&three.testbed.prefix, TaskTracker::new());
         let client = redis::Client::open(three.notified.url()).expect("a Redis URL");
         let subscriber = Subscriber::start(client, prefix, &tasks).expect("a prefix");
-        let connection = connect(&three.asked.url()).await;
+        let connection = connect(three.asked.url()).await;
         let lock = redis_locks::read_write::read_write(&connection, &subscriber, prefix, &tasks);
         let label = format!("{}, a reader", three.label);
         Self { waits: lock.expect("a prefix").read, label, ..three }
@@ -94,7 +95,7 @@ impl Three {
         assert_eq!(held.release().await, ReleaseOutcome::Released, "{}", self.label);
         if !self.kind.expires {
             // As an operator does with a permit whose holder does not come back.
-            let mut redis = connect(&crate::support::redis_url().await).await;
+            let mut redis = connect(&redis_url().await).await;
             let holders = format!("{}{}:holders:{}", self.testbed.prefix, self.kind.kind, name());
             let deleted: u64 = redis.del(holders).await.expect("DEL");
             assert_eq!(deleted, 1, "{}: nobody was granted it", self.label);
@@ -103,7 +104,7 @@ impl Three {
     }
 
     async fn a_look_more_than(&self, looks: u64) {
-        until("it looks again", || self.asked.scripts_run() > looks).await;
+        until("it looks again", || self.asked.counted() > looks).await;
     }
 }
 
@@ -135,16 +136,16 @@ async fn an_old_grant_comes_late(three: Three) {
     let Three { label, waits: waiter, asked, notified, .. } = &three;
     listens(&three).await;
     let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
-    let next = three.granted_and_lost(&mut waits, || notified.set(Link::Stalls)).await;
-    let looks = asked.scripts_run();
+    let next = three.granted_and_lost(&mut waits, || notified.set(Fault::Stall)).await;
+    let looks = asked.counted();
     // It goes on, and looks first: somebody else has the lock.
     tokio::select! {
         biased;
         granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
         () = three.a_look_more_than(looks) => {}
     }
-    notified.set(Link::Works);
-    let looks = asked.scripts_run();
+    notified.mend();
+    let looks = asked.counted();
     tokio::select! {
         biased;
         granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
@@ -165,7 +166,7 @@ async fn a_grant_comes_when_its_lease_is_over(three: Three) {
     listens(&three).await;
     let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
     let next = three.granted_and_lost(&mut waits, || {}).await;
-    let looks = asked.scripts_run();
+    let looks = asked.counted();
     tokio::select! {
         biased;
         granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
