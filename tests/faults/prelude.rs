@@ -10,6 +10,7 @@ pub use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use std::time::{Duration, Instant};
 
 pub use dev_servers::{MysqlOptions, MysqlServer};
+pub use faulty_link::FaultyLink;
 pub use futures::future::join_all;
 pub use hyper::body::Bytes;
 pub use rand::rngs::StdRng;
@@ -29,6 +30,6 @@ pub use crate::rows::{FAULT, MOMENT_MS, proven};
 pub use crate::service::{Service, Setup, ask_with};
 pub use crate::testbed::{Testbed, until};
 pub use crate::trial::{Plan, RUSH, Trial, Wanted, make_item, run_trial};
-pub use crate::wire::{Link, Wire};
+pub use crate::wire::Link;
 pub use crate::workload::Pace;
 pub use crate::{Run, Said, TrialResult};
