@@ -26,7 +26,7 @@ pub use web::token::Role;
 pub use crate::checker::TrialOutcome;
 pub use crate::item::SaleItem;
 pub use crate::options::Options;
-pub use crate::rows::{FAULT, MOMENT_MS, proven};
+pub use crate::rows::{FAULT, MOMENT_MS, left_out, proven};
 pub use crate::service::{Service, Setup, ask_with};
 pub use crate::testbed::{Testbed, until};
 pub use crate::trial::{Plan, RUSH, Trial, Wanted, make_item, run_trial};

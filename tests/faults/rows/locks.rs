@@ -149,7 +149,7 @@ async fn press(testbed: &Testbed, service: &Service, holder: &Holder, buyer: i64
     let path = format!("/api/seckill/{}/{}", holder.lock, holder.item);
     // One buyer has one lock, so each buys one item.
     let token = testbed.token(STRANGERS + holder.item * 10 + buyer, Role::Buyer);
-    service.post(&path, Some(&token), Bytes::new()).await.map_or(0, |reply| reply.status)
+    service.ask("POST", &path, &token, "").await.0
 }
 
 /// A buyer who asks until the item is sold to them.
@@ -167,10 +167,7 @@ async fn sold(testbed: &Testbed, service: &Service, holder: &Holder, buyer: i64)
 }
 
 async fn units_sold(testbed: &Testbed, service: &Service, holder: &Holder) -> Run<i64> {
-    let token = testbed.token(1, Role::Admin);
-    let path = format!("/api/admin/items/{}/audit", holder.item);
-    let reply = service.get(&path, Some(&token)).await?;
-    let audit: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    let audit = service.audit(testbed, holder.item).await?;
     audit["held"].as_i64().ok_or_else(|| format!("no audit: {audit}"))
 }
 
