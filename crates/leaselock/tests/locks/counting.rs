@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use faulty_link::{Fault, FaultyLink};
-use leaselock::{
-    AcquireError, AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, StatsSnapshot, Wait,
-};
+use leaselock::{AcquireError, LeasedMutex, LockName, Mutex, ReleaseOutcome, StatsSnapshot};
 use redis::AsyncCommands;
-use tokio::time::Instant;
 
 use super::handing::warm_up;
 use super::testbed::{Testbed, listed, name, refused};
-use super::{LONG_LEASE, at_once, connect, until, until_lost, waiting};
+use super::{LONG_LEASE, at_once, connect, until, until_lost, waiting, waiting_for};
 use crate::support::{eventually, link_to, redis_url};
 
 /// The counters that moved, and how far.
@@ -89,8 +86,8 @@ async fn o1_each_event_moves_its_counters_once() {
     };
 
     let holder = other_holds().await;
-    let wait = Wait::Until(Instant::now() + Duration::from_millis(30));
-    let late = process.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
+    let options = waiting_for(LONG_LEASE, Duration::from_millis(30));
+    let late = process.acquire(&name(), options).await;
     assert!(matches!(late, Err(AcquireError::TimedOut)), "{late:?}");
     watched.moved("timed out", &["contended", "timed_out"]).await;
     // Until it has left the queue, a release may hand the lock on to it.

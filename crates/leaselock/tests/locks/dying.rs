@@ -7,7 +7,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, Mutex, Wait, redis as redis_locks};
+use leaselock::{Mutex, redis as redis_locks};
 use redis::AsyncCommands;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::fenced_number::Number;
 use super::testbed::{Testbed, name};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, waiting_for};
 
 /// Runs `work` on a runtime of its own that ends when it is done, and returns what `work` answered.
 /// What it holds by then is left as a dead process leaves it.
@@ -145,8 +145,7 @@ async fn plays_a_process_when_asked() {
     let given = |what: &str| std::env::var(format!("SECKILL_TEST_CHILD_{what}")).expect("given");
     let (prefix, tasks) = (given("PREFIX"), TaskTracker::new());
     let mut redis = connect(&given("REDIS")).await;
-    let options =
-        || AcquireOptions { lease: SHORT_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) };
+    let options = || waiting_for(SHORT_LEASE, LONG_LEASE);
     match &*role {
         "HoldsSetnx" => {
             let mutex = leaselock::demo::setnx::mutex(redis, &prefix, &tasks).expect("a prefix");

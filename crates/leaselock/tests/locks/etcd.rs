@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use dev_servers::{EtcdOptions, EtcdServer};
 use faulty_link::Trap;
-use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
+use leaselock::{AcquireError, Guard, LeasedMutex, Mutex, ReleaseOutcome};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::testbed::{Testbed, granted, let_go, listed, name, queued, refused};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, waiting};
+use super::testbed::{Testbed, granted, granted_within, let_go, listed, name, queued, refused};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, waiting, waiting_for};
 use crate::support::{etcd_url, link_to};
 
 /// What this machine may need, while other tests run, until a cluster has a leader again.
@@ -161,15 +161,8 @@ async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
 
 /// While members elect a leader, an acquire may be refused: then it tries again.
 async fn until_granted(process: &LeasedMutex, lease: Duration) -> Guard {
-    let since = Instant::now();
-    loop {
-        let wait = Wait::Until(Instant::now() + CLUSTER_PATIENCE);
-        match process.acquire(&name(), AcquireOptions { lease, wait }).await {
-            Ok(guard) => return guard,
-            Err(AcquireError::Unavailable(_)) if since.elapsed() < CLUSTER_PATIENCE => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
+    let options = || waiting_for(lease, CLUSTER_PATIENCE);
+    granted_within(CLUSTER_PATIENCE, process, options).await
 }
 
 /// The index of the leader among the members.

@@ -10,14 +10,14 @@ use faulty_link::Fault;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
     AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LeasedMutex, Mutex,
-    ReleaseOutcome, Wait, Waiting, redis as redis_locks,
+    ReleaseOutcome, Waiting, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::testbed::{Testbed, can_be_held, name, queued};
-use super::{LONG_LEASE, PATIENCE, TokenTestbed, connect, fence_of, until, waiting};
+use super::{LONG_LEASE, PATIENCE, TokenTestbed, connect, fence_of, until, waiting, waiting_for};
 use crate::support::{link_to, redis_url};
 
 fn hands_over(kind: &Capabilities) -> bool {
@@ -30,7 +30,7 @@ fn notified(kind: &Capabilities) -> bool {
 
 /// Waits for as long as a test may take.
 fn patiently() -> AcquireOptions {
-    AcquireOptions { lease: LONG_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) }
+    waiting_for(LONG_LEASE, LONG_LEASE)
 }
 
 /// Waiters that stand in line while somebody holds, and note their fences when it is their turn.

@@ -156,14 +156,17 @@ fn shared(url: &str, options: Options) -> SharedConnection {
 
 /// Waits for at most [`PATIENCE`].
 fn waiting(lease: Duration) -> AcquireOptions {
-    let wait = Wait::Until(Instant::now() + PATIENCE);
-    AcquireOptions { lease, wait }
+    waiting_for(lease, PATIENCE)
+}
+
+/// Waits for at most this time.
+fn waiting_for(lease: Duration, wait_max: Duration) -> AcquireOptions {
+    AcquireOptions { lease, wait: Wait::Until(Instant::now() + wait_max) }
 }
 
 /// Never waits.
 fn at_once(lease: Duration) -> AcquireOptions {
-    let wait = Wait::Never;
-    AcquireOptions { lease, wait }
+    AcquireOptions { lease, wait: Wait::Never }
 }
 
 /// Acquires what must be free soon.

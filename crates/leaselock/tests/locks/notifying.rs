@@ -5,8 +5,8 @@
 use leaselock::redis::countdown_latch::RedisLatch;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, Mutex,
-    Primitive, ReleaseOutcome, Wait, Waiting,
+    Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, Mutex, Primitive,
+    ReleaseOutcome, Waiting,
 };
 use redis::AsyncCommands;
 use tokio::sync::oneshot;
@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::dying::dying;
 use super::handing::warm_up;
 use super::testbed::{Testbed, label, listed, name, queued};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting, waiting_for};
 use crate::support::{eventually, link_to, redis_url, rounds};
 
 async fn granted(process: &LeasedMutex) -> Guard {
@@ -252,8 +252,7 @@ async fn w7_many_waiters_cost_three_commands_for_each_acquire_of_every_notified_
         for _ in 0..WAITERS {
             let crowd = crowd.clone();
             waiters.spawn(async move {
-                let wait = Wait::Until(Instant::now() + LONG_LEASE);
-                let options = AcquireOptions { lease: LONG_LEASE, wait };
+                let options = waiting_for(LONG_LEASE, LONG_LEASE);
                 let guard = crowd.acquire(&name(), options).await.expect("granted");
                 guard.release().await
             });

@@ -8,17 +8,16 @@ use faulty_link::{Fault, FaultyLink};
 use futures::future::BoxFuture;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireOptions, Capabilities, Guard, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, Waiting,
-    redis as redis_locks,
+    Capabilities, Guard, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Waiting, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::handing::warm_up;
 use super::testbed::{Testbed, can_be_held, label, listed, name};
-use super::{LONG_LEASE, connect, until};
+use super::{LONG_LEASE, connect, until, waiting_for};
 use crate::support::{link_to, redis_url};
 
 /// Of the waiter, and so of what it is granted: long enough for a few looks of a busy machine.
@@ -29,10 +28,6 @@ const LOOKS: u64 = 4;
 
 fn notified(kind: &Capabilities) -> bool {
     kind.waiting == Waiting::Notified && kind.backend == "redis" && can_be_held(kind)
-}
-
-fn for_long(lease: Duration) -> AcquireOptions {
-    AcquireOptions { lease, wait: Wait::Until(Instant::now() + LONG_LEASE) }
 }
 
 /// Three processes: one holds, one waits and is stopped, and one comes next.
@@ -84,7 +79,8 @@ impl Three {
         waits: &mut (impl Future<Output = Result<Guard, leaselock::AcquireError>> + Unpin),
         before_the_release: impl FnOnce(),
     ) -> Guard {
-        let held = self.holds.acquire(&name(), for_long(LONG_LEASE)).await.expect("granted");
+        let options = waiting_for(LONG_LEASE, LONG_LEASE);
+        let held = self.holds.acquire(&name(), options).await.expect("granted");
         let contended = self.waits.stats().snapshot().contended;
         tokio::select! {
             biased;
@@ -100,7 +96,7 @@ impl Three {
             let deleted: u64 = redis.del(holders).await.expect("DEL");
             assert_eq!(deleted, 1, "{}: nobody was granted it", self.label);
         }
-        self.comes.acquire(&name(), for_long(LONG_LEASE)).await.expect("granted")
+        self.comes.acquire(&name(), waiting_for(LONG_LEASE, LONG_LEASE)).await.expect("granted")
     }
 
     async fn a_look_more_than(&self, looks: u64) {
@@ -135,7 +131,7 @@ async fn m2_a_grant_that_is_older_than_a_refused_look_makes_no_second_holder() {
 async fn an_old_grant_comes_late(three: Three) {
     let Three { label, waits: waiter, asked, notified, .. } = &three;
     listens(&three).await;
-    let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
+    let mut waits = pin!(waiter.acquire(&name(), waiting_for(LEASE, LONG_LEASE)));
     let next = three.granted_and_lost(&mut waits, || notified.set(Fault::Stall)).await;
     let looks = asked.counted();
     // It goes on, and looks first: somebody else has the lock.
@@ -164,7 +160,7 @@ async fn m2_a_grant_whose_lease_is_over_is_not_handed_out() {
 async fn a_grant_comes_when_its_lease_is_over(three: Three) {
     let Three { label, waits: waiter, asked, .. } = &three;
     listens(&three).await;
-    let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
+    let mut waits = pin!(waiter.acquire(&name(), waiting_for(LEASE, LONG_LEASE)));
     let next = three.granted_and_lost(&mut waits, || {}).await;
     let looks = asked.counted();
     tokio::select! {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, Capabilities, Mutex, Primitive, ReleaseOutcome, Wait};
+use leaselock::{Capabilities, Mutex, Primitive, ReleaseOutcome};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::conformance::conformance;
 use super::dying::dying;
 use super::testbed::{Testbed, granted, is_refused, label, let_go, name};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, waiting};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, waiting, waiting_for};
 
 conformance! {
     of: |kind| kind.primitive == Primitive::ReadWrite,
@@ -43,14 +43,10 @@ async fn r1_a_writer_is_always_alone(kind: &'static Capabilities) {
         let process = testbed.read_write(kind).await;
         let (readers, writers, shared) = (readers.clone(), writers.clone(), shared.clone());
         tasks.spawn(async move {
-            let options = || {
-                let wait = Wait::Until(Instant::now() + LONG_LEASE);
-                AcquireOptions { lease: LONG_LEASE, wait }
-            };
             for _ in 0..6 {
                 let writes = number % 3 == 0;
                 let half = if writes { &process.write } else { &process.read };
-                let guard = half.acquire(&name(), options()).await;
+                let guard = half.acquire(&name(), waiting_for(LONG_LEASE, LONG_LEASE)).await;
                 let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
                 let mine = if writes { &writers } else { &readers };
                 let before = mine.fetch_add(1, Ordering::SeqCst);

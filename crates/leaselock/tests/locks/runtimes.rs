@@ -52,18 +52,18 @@ fn a_lock_from_an_ended_runtime_opens_a_session() {
     let (testbed, process) = from_an_ended_runtime(async {
         let testbed = Testbed::new();
         let process = testbed.process(kind).await;
-        let_go("sequential", kinds::granted("sequential", &process, LONG_LEASE).await).await;
+        let_go("sequential", kinds::granted(&process, LONG_LEASE).await).await;
         (testbed, process)
     });
     let one_thread = Builder::new_current_thread().enable_all().build().expect("a runtime");
     one_thread.block_on(async {
-        let guard = kinds::granted("sequential", &process, SHORT_LEASE).await;
+        let guard = kinds::granted(&process, SHORT_LEASE).await;
         // Nothing is renewed meanwhile, and nothing is released afterwards.
         std::thread::sleep(SHORT_LEASE * 2);
         assert!(guard.is_lost());
         std::mem::forget(guard);
         let other = testbed.process(kind).await;
-        let_go("sequential", kinds::granted("sequential", &other, LONG_LEASE).await).await;
+        let_go("sequential", kinds::granted(&other, LONG_LEASE).await).await;
     });
 }
 

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use dev_servers::ZookeeperEnsemble;
 use faulty_link::{FaultyLink, Trap};
-use leaselock::{
-    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait,
-};
+use leaselock::{AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
 
-use super::testbed::{Testbed, listed, name, refused};
-use super::{LONG_LEASE, PATIENCE, at_once, fence_of, until, until_lost, waiting};
+use super::testbed::{Testbed, granted_within, listed, name, refused};
+use super::{LONG_LEASE, PATIENCE, at_once, fence_of, until, until_lost, waiting, waiting_for};
 use crate::support::zookeeper_hosts;
 
 /// An election, or the end of a session, on a busy machine.
@@ -48,19 +46,12 @@ async fn process(testbed: &Testbed, kind: &str) -> LeasedMutex {
 }
 
 fn patient(lease: Duration) -> AcquireOptions {
-    AcquireOptions { lease, wait: Wait::Until(Instant::now() + ELECTION_MAX) }
+    waiting_for(lease, ELECTION_MAX)
 }
 
 /// Acquires, through an election or the opening of a session on a busy machine.
 async fn get(process: &LeasedMutex, options: AcquireOptions) -> Guard {
-    let since = Instant::now();
-    loop {
-        match process.acquire(&name(), options).await {
-            Ok(guard) => return guard,
-            Err(AcquireError::Unavailable(_)) if since.elapsed() < ELECTION_MAX => {}
-            Err(error) => panic!("not granted: {error}"),
-        }
-    }
+    granted_within(ELECTION_MAX, process, || options).await
 }
 
 /// M12: the server ends the session of a process that is cut off. It is notified before anyone else is
