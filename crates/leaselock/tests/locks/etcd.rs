@@ -27,7 +27,7 @@ async fn mutex(testbed: &Testbed) -> LeasedMutex {
 async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
     let testbed = Testbed::new();
     let (holder, next) = (mutex(&testbed).await, mutex(&testbed).await);
-    let held = granted("etcd", &holder, LONG_LEASE).await;
+    let held = granted(&holder, LONG_LEASE).await;
 
     let sleeper = mutex(&testbed).await;
     let (wakes, slept) = std::sync::mpsc::channel();
@@ -71,9 +71,9 @@ async fn m5_a_lost_answer_makes_no_second_hold() {
     let behind = mutex(&testbed.with_etcd(proxy.url().to_owned())).await;
     let other = mutex(&testbed).await;
     for _ in 0..10 {
-        let_go("etcd", granted("etcd", &behind, LONG_LEASE).await).await;
+        let_go("etcd", granted(&behind, LONG_LEASE).await).await;
         proxy.trap(Trap::at_answer());
-        let guard = granted("etcd", &behind, LONG_LEASE).await;
+        let guard = granted(&behind, LONG_LEASE).await;
         refused(&other).await;
         proxy.trap(Trap::at_answer());
         let_go("etcd", guard).await;
@@ -87,7 +87,7 @@ async fn m5_a_lost_answer_makes_no_second_hold() {
 async fn a_deleted_key_is_noticed_by_the_next_renewal() {
     let testbed = Testbed::new();
     let process = mutex(&testbed).await;
-    let guard = granted("etcd", &process, Duration::from_secs(2)).await;
+    let guard = granted(&process, Duration::from_secs(2)).await;
     let key = |text: String| base64(text.as_bytes());
     let from = format!("{}mutex/{} ", testbed.prefix, name());
     let to = format!("{}mutex/{}!", testbed.prefix, name());
@@ -107,7 +107,7 @@ async fn fences_rise_over_a_loss_of_all_data() {
     for _ in 0..2 {
         let server = EtcdServer::start(EtcdOptions::temporary()).await.expect("etcd starts");
         let process = mutex(&testbed.with_etcd(server.url())).await;
-        let guard = granted("etcd", &process, LONG_LEASE).await;
+        let guard = granted(&process, LONG_LEASE).await;
         assert!(fence_of(&guard) > last);
         last = fence_of(&guard);
         let_go("etcd", guard).await;
@@ -125,7 +125,7 @@ async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
     let (first, second) = (mutex(&testbed).await, mutex(&testbed).await);
 
     let lease = Duration::from_secs(9);
-    let held = granted("etcd", &first, lease).await;
+    let held = granted(&first, lease).await;
     let leader = leader_of(&urls).await;
     members[leader].kill().await;
     let before = held.deadline();

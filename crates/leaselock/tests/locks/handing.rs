@@ -189,9 +189,9 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
     let holder = testbed.process().await;
     for fault in [Fault::Refuse, Fault::Stall] {
         proxy.mend();
-        let guard = holder.acquire(&testbed.name, waiting(LONG_LEASE)).await.expect("granted");
+        let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let next = queued(&waiter, LONG_LEASE).await;
-        let queue = format!("{}queue:{}", testbed.prefix, testbed.name);
+        let queue = format!("{}queue:{}", testbed.prefix, name());
         let since = Instant::now();
         while !testbed.redis.clone().exists::<_, bool>(&queue).await.expect("EXISTS") {
             assert!(since.elapsed() < PATIENCE, "it is not in the queue");

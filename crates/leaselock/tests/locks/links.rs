@@ -8,7 +8,7 @@ use leaselock::{AcquireError, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOu
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::testbed::{Testbed, label, name, refused};
+use super::testbed::{Testbed, granted, label, name, refused};
 use super::{LONG_LEASE, PATIENCE, at_once, until, waiting};
 use crate::support::{link_to, redis_url};
 
@@ -73,8 +73,7 @@ async fn m5_an_acquire_whose_answer_was_lost_is_one_hold() {
         let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
         proxy.trap(Trap::at_answer());
-        let guard = process.acquire(&name(), waiting(LONG_LEASE)).await;
-        let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
+        let guard = granted(&process, LONG_LEASE).await;
         timeout(PATIENCE, proxy.until_sprung()).await.expect("an answer was lost");
         assert!(!guard.is_lost(), "{label}");
         refused(&other).await;

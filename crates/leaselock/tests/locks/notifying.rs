@@ -16,13 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use super::dying::dying;
 use super::handing::warm_up;
-use super::testbed::{Testbed, label, listed, name, queued};
+use super::testbed::{Testbed, granted, label, listed, name, queued};
 use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting, waiting_for};
 use crate::support::{eventually, link_to, redis_url, rounds};
-
-async fn granted(process: &LeasedMutex) -> Guard {
-    process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted")
-}
 
 async fn let_go(guard: Guard) {
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
@@ -56,7 +52,7 @@ async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer(
     let all_notified = || readers.iter().copied().map(notified).sum::<u64>() + notified(&second.1);
     let (before, times) = (all_notified(), u64::from(rounds(5)));
     for _ in 0..times {
-        let writer = granted(&first.1).await;
+        let writer = granted(&first.1, LONG_LEASE).await;
         let mut reading = Vec::new();
         for reader in readers {
             reading.push(queued(reader, LONG_LEASE).await);
@@ -85,7 +81,7 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
         (read_write(&testbed).await, read_write(&testbed).await, read_write(&testbed).await);
     let (before, times) = (notified(&third.0), u64::from(rounds(5)));
     for _ in 0..times {
-        let reading = granted(&first.0).await;
+        let reading = granted(&first.0, LONG_LEASE).await;
         let (gives_up, given_up) = oneshot::channel::<()>();
         let (contended, writer) = (second.1.stats().snapshot().contended, second.1.clone());
         let writing = tokio::spawn(async move {
@@ -122,7 +118,7 @@ async fn as_many_are_notified_as_permits_are_free() {
             let before = all_notified();
             let mut held = Vec::new();
             for _ in 0..PERMITS {
-                held.push(granted(&holder).await);
+                held.push(granted(&holder, LONG_LEASE).await);
             }
             let mut queue = Vec::new();
             for waiter in &waiters {
@@ -246,7 +242,7 @@ async fn w7_many_waiters_cost_three_commands_for_each_acquire_of_every_notified_
             testbed.process_notified_at(kind, proxy.url(), &url).await.with_hand_over(false);
         let other = testbed.process(kind).await;
         warm_up(&crowd, &other).await;
-        let holder = granted(&other).await;
+        let holder = granted(&other, LONG_LEASE).await;
         let before = proxy.counted();
         let mut waiters = JoinSet::new();
         for _ in 0..WAITERS {

@@ -72,9 +72,9 @@ async fn r1_readers_do_not_starve_a_writer(kind: &'static Capabilities) {
     let testbed = Testbed::new();
     let label = label(kind);
     let (one, two) = (testbed.read_write(kind).await, testbed.read_write(kind).await);
-    let mut reading = granted(label, &one.read, LONG_LEASE).await;
+    let mut reading = granted(&one.read, LONG_LEASE).await;
     let writer = tokio::spawn(async move {
-        let guard = granted(label, &two.write, LONG_LEASE).await;
+        let guard = granted(&two.write, LONG_LEASE).await;
         guard.release().await
     });
     let since = Instant::now();
@@ -89,7 +89,7 @@ async fn r1_readers_do_not_starve_a_writer(kind: &'static Capabilities) {
     let_go(label, reading).await;
     let written = timeout(PATIENCE, writer).await.expect("the writer gets in");
     assert_eq!(written.expect("no panic"), ReleaseOutcome::Released, "{label}");
-    let_go(label, granted(label, &one.read, LONG_LEASE).await).await;
+    let_go(label, granted(&one.read, LONG_LEASE).await).await;
 }
 
 /// R1: writers that come one after the other let a reader in between.
@@ -104,7 +104,7 @@ async fn r1_writers_do_not_starve_a_reader(kind: &'static Capabilities) {
         let (stop, written) = (stop.clone(), written.clone());
         writers.spawn(async move {
             while !stop.load(Ordering::SeqCst) {
-                let guard = granted(label, &process.write, LONG_LEASE).await;
+                let guard = granted(&process.write, LONG_LEASE).await;
                 written.fetch_add(1, Ordering::SeqCst);
                 sleep(Duration::from_millis(5)).await;
                 let_go(label, guard).await;
@@ -113,7 +113,7 @@ async fn r1_writers_do_not_starve_a_reader(kind: &'static Capabilities) {
     }
     let process = testbed.read_write(kind).await;
     for _ in 0..10 {
-        let reading = timeout(PATIENCE, granted(label, &process.read, LONG_LEASE)).await;
+        let reading = timeout(PATIENCE, granted(&process.read, LONG_LEASE)).await;
         let_go(label, reading.unwrap_or_else(|_| panic!("{label}: the reader starves"))).await;
     }
     assert!(written.load(Ordering::SeqCst) > 0, "{label}: nobody wrote meanwhile");
@@ -129,11 +129,11 @@ async fn r1_a_dead_reader_keeps_a_writer_out_for_its_lease_only(kind: &'static C
     let testbed = Testbed::new();
     let label = label(kind);
     let (living, other) = (testbed.read_write(kind).await, testbed.read_write(kind).await);
-    let guard = granted(label, &living.read, SHORT_LEASE).await;
+    let guard = granted(&living.read, SHORT_LEASE).await;
     let child_testbed = testbed.clone();
     dying(async move {
         let process = child_testbed.read_write(kind).await;
-        std::mem::forget(granted(label, &process.read, SHORT_LEASE).await);
+        std::mem::forget(granted(&process.read, SHORT_LEASE).await);
     })
     .await;
     // The living one renews several times, and its own hold only.

@@ -332,9 +332,9 @@ pub fn name() -> LockName {
 }
 
 /// Acquires the test's name, which must be free soon.
-pub async fn granted(label: &str, process: &LeasedMutex, lease: Duration) -> Guard {
+pub async fn granted(process: &LeasedMutex, lease: Duration) -> Guard {
     let guard = process.acquire(&name(), waiting(lease)).await;
-    guard.unwrap_or_else(|error| panic!("{label}: {error}"))
+    guard.unwrap_or_else(|error| panic!("{}: {error}", label(process.capabilities())))
 }
 
 /// Acquires the test's name, which must be free within `bound`. Until then the backend may refuse
