@@ -5,18 +5,17 @@
 //! again, which can be killed and stopped by signals.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use leaselock::{Mutex, redis as redis_locks};
 use redis::AsyncCommands;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::fenced_number::Number;
 use super::testbed::{Testbed, name};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, waiting_for};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting_for};
 
 /// Runs `work` on a runtime of its own that ends when it is done, and returns what `work` answered.
 /// What it holds by then is left as a dead process leaves it.
@@ -108,11 +107,7 @@ impl Child {
         self.signal("STOP").await;
         let stat = format!("/proc/{}/task", self.process.id().expect("it runs"));
         // The signal was sent; each of its threads stops a moment later.
-        let since = Instant::now();
-        while !all_stopped(&stat) {
-            assert!(since.elapsed() < PATIENCE, "it does not stop");
-            sleep(Duration::from_millis(1)).await;
-        }
+        until("it stops", || all_stopped(&stat)).await;
     }
 
     /// SIGCONT.
