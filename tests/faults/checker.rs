@@ -346,14 +346,9 @@ fn taken_back(answers: &[Answer]) -> Option<String> {
 
 /// Waits until the service's own audit is clean, the counters in Redis included.
 async fn clean(testbed: &Testbed, service: &Service, item: i64) -> Run<()> {
-    let token = testbed.token(1, Role::Admin);
-    let path = format!("/api/admin/items/{item}/audit");
-    let audit = || async {
-        let reply = service.get(&path, Some(&token)).await.ok()?;
-        serde_json::from_slice::<Value>(&reply.body).ok()
-    };
+    let audit = || service.audit(testbed, item);
     let clean = until("a clean audit", SETTLE_MAX, || async {
-        audit().await.filter(|audit| audit["clean"] == true).map(drop)
+        audit().await.ok().filter(|audit| audit["clean"] == true).map(drop)
     });
     if clean.await.is_ok() {
         return Ok(());

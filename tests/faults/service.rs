@@ -138,9 +138,20 @@ impl Service {
         ask_with(self.addr, "GET", path, token, (&[], Bytes::new())).await
     }
 
-    /// Asks for a change.
-    pub async fn post(&self, path: &str, token: Option<&str>, body: Bytes) -> Run<Reply> {
-        ask_with(self.addr, "POST", path, token, (&[], body)).await
+    /// Sends a request; returns the status, 0 without an answer, and the body.
+    pub async fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, Value) {
+        let body = Bytes::from(body.to_owned());
+        match ask_with(self.addr, method, path, Some(token), (&[], body)).await {
+            Ok(reply) => (reply.status, serde_json::from_slice(&reply.body).unwrap_or_default()),
+            Err(_) => (0, Value::Null),
+        }
+    }
+
+    /// Its own audit of an item.
+    pub async fn audit(&self, testbed: &Testbed, item: i64) -> Run<Value> {
+        let token = testbed.token(1, Role::Admin);
+        let reply = self.get(&format!("/api/admin/items/{item}/audit"), Some(&token)).await?;
+        Ok(serde_json::from_slice(&reply.body).unwrap_or_default())
     }
 
     async fn answers(&mut self) -> Run<()> {

@@ -266,8 +266,6 @@ pub async fn make_item(testbed: &Testbed, service: &Service, more: &Value) -> Ru
         body.extend(more);
     }
     let token = testbed.token(1, Role::Admin);
-    let body = Bytes::from(body.to_string());
-    let reply = service.post("/api/admin/items", Some(&token), body).await?;
-    let made: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    made["id"].as_i64().ok_or_else(|| format!("no item was made: {} {made}", reply.status))
+    let (status, made) = service.ask("POST", "/api/admin/items", &token, &body.to_string()).await;
+    made["id"].as_i64().ok_or_else(|| format!("no item was made: {status} {made}"))
 }

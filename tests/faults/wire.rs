@@ -1,6 +1,6 @@
-//! A link to a server that can be broken in the ways in which links break.
+//! The ways in which a link to a server breaks.
 
-use faulty_link::{Fault, FaultyLink, Trap};
+use faulty_link::{Fault, Trap};
 
 use crate::prelude::*;
 
@@ -40,44 +40,19 @@ pub enum Link {
     HoldsBegins,
 }
 
-/// Listens on a loopback port and passes on to a server. Ends when dropped.
-pub struct Wire {
-    /// Where it listens.
-    pub port: u16,
-    link: FaultyLink,
-}
-
-impl Wire {
-    /// A whole link to a port of this machine.
-    pub async fn to(server: u16) -> Run<Self> {
-        let link = FaultyLink::to(server).await.map_err(|error| format!("a link: {error}"))?;
-        Ok(Self { port: link.port(), link })
-    }
-
-    /// From now on.
-    pub fn set(&self, link: Link) {
-        match link {
-            Link::Works => self.link.mend(),
-            Link::Refuses => self.link.cut(),
-            Link::BlackHole => self.link.set(Fault::Stall),
-            Link::Late(by) => self.link.set(Fault::Delay(by)),
-            Link::Dribbles(pause) => self.link.set(Fault::Dribble(pause)),
-            Link::Resets => self.link.trap(Trap::at_answer().reset().every(LOSS_EVERY)),
-            Link::LosesCommitAnswers => {
-                self.link.trap(at_commit().lose_answer().every(LOSS_EVERY));
-            }
-            Link::LosesCommits => self.link.trap(at_commit().every(LOSS_EVERY)),
-            Link::HoldsBegins => self.link.trap(Trap::at(BEGIN).hold().always()),
+impl Link {
+    /// Has a link to a server do so from now on.
+    pub fn begin(self, wire: &FaultyLink) {
+        match self {
+            Self::Works => wire.mend(),
+            Self::Refuses => wire.cut(),
+            Self::BlackHole => wire.set(Fault::Stall),
+            Self::Late(by) => wire.set(Fault::Delay(by)),
+            Self::Dribbles(pause) => wire.set(Fault::Dribble(pause)),
+            Self::Resets => wire.trap(Trap::at_answer().reset().every(LOSS_EVERY)),
+            Self::LosesCommitAnswers => wire.trap(at_commit().lose_answer().every(LOSS_EVERY)),
+            Self::LosesCommits => wire.trap(at_commit().every(LOSS_EVERY)),
+            Self::HoldsBegins => wire.trap(Trap::at(BEGIN).hold().always()),
         }
-    }
-
-    /// Leads connections to come to another server.
-    pub fn lead_to(&self, server: u16) {
-        self.link.lead_to(server);
-    }
-
-    /// How often it broke, held back or cut something.
-    pub fn bites(&self) -> u64 {
-        self.link.bites()
     }
 }

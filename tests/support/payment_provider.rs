@@ -11,14 +11,10 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, Redirect};
 use axum::routing::{get, post};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD as BASE64;
-use hmac::{Hmac, KeyInit, Mac};
 use seckill::config::Config;
 use serde_json::{Value, json};
-use sha2::Sha256;
 
-use crate::support::webhook_receiver::is_genuine;
+use crate::support::webhook_receiver::{is_genuine, sign};
 use crate::support::{Answer, Client, Instance, serve_routes};
 
 /// The secret that both sides have.
@@ -131,11 +127,14 @@ impl TestMessage {
     fn new(id: &str, body: &str) -> Self {
         let sent_at = time::OffsetDateTime::now_utc().unix_timestamp();
         let (id, body) = (id.to_owned(), body.to_owned());
-        Self { signature: sign(SECRET, &id, sent_at, &body), id, sent_at, body }
+        Self { signature: sign(SECRET, &id, sent_at, body.as_bytes()), id, sent_at, body }
     }
 
     pub fn signed_with(&self, secret: &str) -> Self {
-        Self { signature: sign(secret, &self.id, self.sent_at, &self.body), ..self.clone() }
+        Self {
+            signature: sign(secret, &self.id, self.sent_at, self.body.as_bytes()),
+            ..self.clone()
+        }
     }
 
     pub fn with_id(&self, id: &str) -> Self {
@@ -157,13 +156,6 @@ impl TestMessage {
             .body(self.body.clone());
         Client::send(request).await
     }
-}
-
-fn sign(secret: &str, id: &str, sent_at: i64, body: &str) -> String {
-    let key = BASE64.decode(secret.strip_prefix("whsec_").expect("a secret")).expect("base64");
-    let mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key");
-    let signature = mac.chain_update(format!("{id}.{sent_at}.{body}")).finalize().into_bytes();
-    format!("v1,{}", BASE64.encode(signature))
 }
 
 type Fields = HashMap<String, String>;

@@ -15,6 +15,8 @@ use crate::trial::{RECOVERY_MAX, when_it_stops};
 const DISK_MIB: u32 = 480;
 /// How long one command may take.
 const COMMAND_MAX: Duration = Duration::from_secs(60);
+/// Why there may be no such disk.
+const NOT_ROOT: &str = "only root may mount a small disk";
 /// More rows of ours than the pages of their table can take.
 const ROWS_MAX: usize = 1_000;
 /// What makes a database so small, whichever of its kinds it is.
@@ -23,12 +25,12 @@ const SMALL: &str = "--innodb-buffer-pool-size=64M --loose-innodb-log-file-size=
 
 /// The database's disk is full, and later it is not.
 pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let Some((disk, usual)) = on_small_disk(testbed).await? else { return Ok(left_out()) };
+    let Some((disk, usual)) = on_small_disk(testbed).await? else { return Ok(left_out(NOT_ROOT)) };
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup_of_new_ledger());
     let trial = run_trial(testbed, plan, async |testbed, trial| {
         let mut operator = testbed.operator().await?;
         execute(&mut operator, "CREATE TABLE fault_room (piece CHAR(250))").await?;
-        let error = disk.fill().map_err(|error| said(&error))?;
+        let error = disk.fill().said()?;
         // Pages that the tables have already are still written: it stops when they are full, and even
         // then an order may still fit where a batch did not.
         let then = when_it_stops(|| trial.sold()).await;
@@ -42,7 +44,7 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 break;
             }
         }
-        disk.empty().map_err(|error| said(&error))?;
+        disk.empty().said()?;
         writes_again(testbed).await?;
         let proof = format!("a file grew until \"{error}\"; {sold} were sold meanwhile; {refused}");
         proven(refused.contains("full"), proof)
@@ -54,7 +56,7 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 /// The disk fills while `seckill migrate` makes the indexes of `orders`; when there is room, it is run again.
 pub async fn full_during_change(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let Some((disk, usual)) = on_small_disk(testbed).await? else { return Ok(left_out()) };
+    let Some((disk, usual)) = on_small_disk(testbed).await? else { return Ok(left_out(NOT_ROOT)) };
     let setup = testbed.setup_of_new_ledger();
     let mut plan = Plan::new(seed, Wanted::Safe, &setup);
     plan.stock *= 10;
@@ -63,13 +65,13 @@ pub async fn full_during_change(testbed: &mut Testbed, seed: u64) -> TrialResult
         for statement in OF_THE_BUILD_BEFORE.into_iter().chain([OLDER_ORDERS]) {
             execute(&mut operator, statement).await?;
         }
-        disk.fill().and_then(|_| disk.make_room(ROOM_BYTES)).map_err(|error| said(&error))?;
+        disk.fill().and_then(|_| disk.make_room(ROOM_BYTES)).said()?;
         let before = trial.sold();
         let broken_off = told(&setup, &["migrate"]).await?;
         sleep(FAULT).await;
         let sold = trial.sold() - before;
         let indexes = indexes(&mut operator).await?;
-        disk.empty().map_err(|error| said(&error))?;
+        disk.empty().said()?;
         operator = writes_again(testbed).await?;
         trial.fault_ended();
         for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
@@ -160,14 +162,9 @@ async fn on_small_disk(testbed: &mut Testbed) -> Run<Option<(SmallDisk, MysqlSer
     let Some(disk) = SmallDisk::mount(&folder.join("disk"), DISK_MIB) else { return Ok(None) };
     let mut options = MysqlOptions::new(disk.folder().join("mysql"));
     let small = small_server(&folder, options.program.take(), testbed.mysql.pid());
-    options.program = Some(small.map_err(|error| said(&error))?);
+    options.program = Some(small.said()?);
     let small = testbed.ledger(options).await?;
     Ok(Some((disk, std::mem::replace(&mut testbed.mysql, small))))
-}
-
-fn left_out() -> TrialOutcome {
-    let proof = "left out: only root may mount a small disk".to_owned();
-    TrialOutcome { proof, ..TrialOutcome::default() }
 }
 
 /// A wrapper of a server's program with further arguments, beside what belongs to it. Without `named`, the program is
@@ -186,8 +183,4 @@ pub fn small_server(folder: &Path, named: Option<PathBuf>, running: u32) -> io::
     fs::write(&wrapper, format!("#!/bin/sh\nexec '{}' \"$@\" {SMALL}\n", program.display()))?;
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700))?;
     Ok(wrapper)
-}
-
-fn said(error: &io::Error) -> String {
-    format!("the small disk: {error}")
 }

@@ -164,18 +164,15 @@ async fn executed(testbed: &Testbed) -> Run<String> {
 
 /// Checks the audit of the service, and the proof and the line by the ledger alone. Returns the number of entries.
 async fn assert_right(testbed: &Testbed, trial: &Trial, item: i64) -> Run<usize> {
-    let token = testbed.token(1, Role::Admin);
-    let path = format!("/api/admin/items/{item}/audit");
-    let reply = match trial.services[0].get(&path, Some(&token)).await {
-        Ok(reply) => reply,
+    let audit = match trial.services[0].audit(testbed, item).await {
+        Ok(audit) => audit,
         Err(error) => {
             let executed = executed(testbed).await?;
             return Err(format!("{error}; the database executes {executed}"));
         }
     };
-    let audit: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     if audit["clean"] != true {
-        return Err(format!("the service's audit: {} {audit}", reply.status));
+        return Err(format!("the service's audit: {audit}"));
     }
     let mut reader = Reader::connect(&testbed.ledger_url()).await.map_err(|error| error.0)?;
     let after = reader.ledger(item).await.map_err(|error| error.0)?;

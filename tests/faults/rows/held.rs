@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::waiting::{OTHER_STOCK, STRANGERS, ask, sell_meanwhile};
+use super::waiting::{OTHER_STOCK, STRANGERS, sell_meanwhile};
 use crate::prelude::*;
 
 /// Clients that reserve carts of both items, cancel them, and join the waiting list of the held item.
@@ -80,13 +80,13 @@ async fn crowd(testbed: &Testbed, trial: &Trial, items: [i64; 2], progress: &Pro
             number += 1;
             let buyer = STRANGERS + 2 * OTHER_STOCK + client + CARTS * number;
             let token = testbed.token(buyer, Role::Buyer);
-            let (status, order) = ask(service, ("POST", "/api/reservations"), &token, cart).await;
+            let (status, order) = service.ask("POST", "/api/reservations", &token, cart).await;
             if let (201, Some(id)) = (status, order["id"].as_str()) {
                 progress.carts.set(progress.carts.get() + 1);
                 let cancellation = format!("/api/orders/{id}/cancellation");
-                ask(service, ("POST", &cancellation), &token, "{}").await;
+                service.ask("POST", &cancellation, &token, "{}").await;
             } else {
-                ask(service, ("POST", joining), &token, "{}").await;
+                service.ask("POST", joining, &token, "{}").await;
             }
         }
     });

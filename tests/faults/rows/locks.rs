@@ -41,10 +41,10 @@ struct Holder {
 
 /// The holders of all fenced locks are stopped right before their writes, longer than their leases.
 pub async fn outlived(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let wire = Wire::to(testbed.mysql.port()).await?;
+    let wire = FaultyLink::to(testbed.mysql.port()).await.said()?;
     let setup = testbed.setup().with("SECKILL_LOCK_LEASE_MS", LEASE_MS);
     // Nothing but the holders begins a transaction, each has a connection, and nobody hurries it.
-    let held = setup.clone().with("DATABASE_URL", testbed.ledger_url_by(wire.port));
+    let held = setup.clone().with("DATABASE_URL", testbed.ledger_url_by(wire.port()));
     let alone = [
         ("SECKILL_MYSQL_POOL_MAX", "64"),
         ("SECKILL_JOB_EXPIRE_PERIOD_MS", "3600000"),
@@ -87,7 +87,7 @@ struct Stopped {
 /// late writes come. The error names a stale write.
 async fn stop_holders(
     testbed: &Testbed,
-    wire: &Wire,
+    wire: &FaultyLink,
     held: &Setup,
     other: &Service,
 ) -> Run<Stopped> {
@@ -102,7 +102,7 @@ async fn stop_holders(
     // Whatever it needs at the first time is there before.
     let _ = frozen.get("/api/items", None).await;
     let awaited = wire.bites() + holders.len() as u64;
-    wire.set(Link::HoldsBegins);
+    Link::HoldsBegins.begin(wire);
     let late = join_all(holders.iter().map(|holder| press(testbed, &frozen, holder, 0)));
     let rest = async {
         let begun = until("all holders at their writes", HELD_MAX, || async {
@@ -112,13 +112,13 @@ async fn stop_holders(
         frozen.signal("STOP").await?;
         let others = holders.iter().flat_map(|holder| (1..=OTHERS).map(move |id| (holder, id)));
         let sold = join_all(others.map(|(holder, id)| sold(testbed, other, holder, id))).await;
-        wire.set(Link::Works);
+        wire.mend();
         frozen.signal("CONT").await?;
         begun?;
         sold.into_iter().collect::<Run<()>>()
     };
     let (statuses, rest) = tokio::join!(late, rest);
-    wire.set(Link::Works);
+    wire.mend();
     rest?;
     // A client may have lost its patience before that.
     until("the late writes to end", HELD_MAX, || async {
@@ -149,7 +149,7 @@ async fn press(testbed: &Testbed, service: &Service, holder: &Holder, buyer: i64
     let path = format!("/api/seckill/{}/{}", holder.lock, holder.item);
     // One buyer has one lock, so each buys one item.
     let token = testbed.token(STRANGERS + holder.item * 10 + buyer, Role::Buyer);
-    service.post(&path, Some(&token), Bytes::new()).await.map_or(0, |reply| reply.status)
+    service.ask("POST", &path, &token, "").await.0
 }
 
 /// A buyer who asks until the item is sold to them.
@@ -167,10 +167,7 @@ async fn sold(testbed: &Testbed, service: &Service, holder: &Holder, buyer: i64)
 }
 
 async fn units_sold(testbed: &Testbed, service: &Service, holder: &Holder) -> Run<i64> {
-    let token = testbed.token(1, Role::Admin);
-    let path = format!("/api/admin/items/{}/audit", holder.item);
-    let reply = service.get(&path, Some(&token)).await?;
-    let audit: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    let audit = service.audit(testbed, holder.item).await?;
     audit["held"].as_i64().ok_or_else(|| format!("no audit: {audit}"))
 }
 
@@ -225,17 +222,17 @@ async fn quorum<R: Recipe>(
 /// The link to ZooKeeper is silent for longer than a session lives.
 pub async fn session(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let hosts = testbed.zookeeper.hosts();
-    let port = hosts.rsplit(':').next().and_then(|port| port.parse().ok());
-    let wire = Wire::to(port.ok_or_else(|| format!("no port in {hosts}"))?).await?;
+    let port: Option<u16> = hosts.rsplit(':').next().and_then(|port| port.parse().ok());
+    let wire = FaultyLink::to(port.ok_or_else(|| format!("no port in {hosts}"))?).await.said()?;
     let setup =
-        testbed.setup().with("SECKILL_LOCK_ZOOKEEPER_HOSTS", format!("127.0.0.1:{}", wire.port));
+        testbed.setup().with("SECKILL_LOCK_ZOOKEEPER_HOSTS", format!("127.0.0.1:{}", wire.port()));
     let strategies = &["lock-zookeeper", "lock-zookeeper-spin", "mysql-atomic"];
     let mut plan = Plan::new(seed, Wanted::These(strategies), &setup);
     // The other instance has a link of its own, and goes on once the sessions are over.
     plan.setups[1] = testbed.setup();
     run_trial(testbed, plan, async |_, trial| {
         let before = wire.bites();
-        wire.set(Link::BlackHole);
+        Link::BlackHole.begin(&wire);
         let then = trial.workload.items[0].sold();
         // Sessions live for a lease; then the locks of the cut-off instance are free.
         sleep(LEASE_OVER).await;
@@ -244,7 +241,7 @@ pub async fn session(testbed: &mut Testbed, seed: u64) -> TrialResult {
             Some(workload.items[0].sold() - then).filter(|sold| *sold > 0)
         });
         let sold = sold.await;
-        wire.set(Link::Works);
+        wire.mend();
         let bites = wire.bites() - before;
         let sold = sold?;
         proven(bites > 0, format!("{bites} pieces held back; the other sold {sold}"))

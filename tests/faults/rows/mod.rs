@@ -27,6 +27,11 @@ pub const FAULT: Duration = Duration::from_millis(1_500);
 /// The longest time from the beginning of the sale to a fault, in milliseconds.
 pub const MOMENT_MS: u64 = 300;
 
+/// A trial that this machine cannot make.
+pub fn left_out(why: &str) -> TrialOutcome {
+    TrialOutcome { proof: format!("left out: {why}"), ..TrialOutcome::default() }
+}
+
 /// Returns the proof, or an error where the fault had no effect: then the trial proves nothing.
 pub fn proven(really: bool, proof: String) -> Run<String> {
     if really { Ok(proof) } else { Err(format!("the fault had no effect: {proof}")) }

@@ -146,13 +146,13 @@ pub(crate) async fn kill_others(operator: &mut MySqlConnection) -> Run<usize> {
 
 /// Sells over a link that ends connections at COMMIT.
 pub async fn at_commit(testbed: &mut Testbed, seed: u64, link: Link) -> TrialResult {
-    let wire = Wire::to(testbed.mysql.port()).await?;
-    let setup = testbed.setup().with("DATABASE_URL", testbed.ledger_url_by(wire.port));
+    let wire = FaultyLink::to(testbed.mysql.port()).await.said()?;
+    let setup = testbed.setup().with("DATABASE_URL", testbed.ledger_url_by(wire.port()));
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |_, trial: &mut Trial| {
-        wire.set(link);
+        link.begin(&wire);
         sleep(FAULT).await;
-        wire.set(Link::Works);
+        wire.mend();
         trial.fault_ended();
         let cuts = wire.bites();
         let settled = trial.metric("seckill_arbiter_commits_lost_total", "").await;

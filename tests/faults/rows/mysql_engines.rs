@@ -56,13 +56,13 @@ async fn at_commit(
 ) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let old = set.writer();
-    let wire = Wire::to(set.member(old).port()).await?;
-    let (here, there) = (format!(":{}", set.member(old).port()), format!(":{}", wire.port));
+    let wire = FaultyLink::to(set.member(old).port()).await.said()?;
+    let (here, there) = (format!(":{}", set.member(old).port()), format!(":{}", wire.port()));
     let url = set.url_of(Testbed::DATABASE).replacen(&here, &there, 1);
     let mut plan = Plan::new(seed, Wanted::Safe, &setup.with("DATABASE_URL", url));
     change(&mut plan);
     run_trial(testbed, plan, async |testbed, trial| {
-        wire.set(Link::LosesCommitAnswers);
+        Link::LosesCommitAnswers.begin(&wire);
         let begin = Instant::now();
         while wire.bites() == 0 && begin.elapsed() < AT_COMMIT_MAX {
             sleep(Duration::from_millis(1)).await;

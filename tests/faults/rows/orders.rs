@@ -80,8 +80,7 @@ async fn some_orders(trial: &mut Trial) -> Vec<(String, String)> {
 
 async fn step(service: &Service, id: &str, token: &str, word: &str) -> u16 {
     let path = format!("/api/orders/{id}/{word}");
-    let reply = service.post(&path, Some(token), Bytes::from_static(b"{}")).await;
-    reply.map_or(0, |reply| reply.status)
+    service.ask("POST", &path, token, "{}").await.0
 }
 
 /// Queues orders on the first instance whose units were sold behind the queue's back, so that the
@@ -92,8 +91,7 @@ pub async fn rejected(testbed: &Testbed, trial: &mut Trial) -> Run<()> {
     let buy = async |service: &Service, strategy: &str, buyer: i64| {
         let path = format!("/api/seckill/{strategy}/{item}");
         let token = testbed.token(buyer, Role::Buyer);
-        let reply = service.post(&path, Some(&token), Bytes::new()).await;
-        reply.map_or(0, |reply| reply.status)
+        service.ask("POST", &path, &token, "").await.0
     };
     // The counter is loaded, then the rest is sold without it.
     buy(&trial.services[1], "redis-stream", first).await;

@@ -98,8 +98,8 @@ pub async fn failover(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let master = testbed.own_redis(&[]).await?;
     let heir = testbed.own_redis(&[]).await?;
     heir.server.follow(&master.server, master.server.port()).await.said()?;
-    let wire = Wire::to(master.server.port()).await?;
-    let url = Testbed::redis_url_by(&master.server, wire.port);
+    let wire = FaultyLink::to(master.server.port()).await.said()?;
+    let url = Testbed::redis_url_by(&master.server, wire.port());
     let plan = on(testbed, seed, &url, true);
     run_trial(testbed, plan, async |_, trial| {
         // Frozen rather than cut off: it hears of nothing, and the master believes it is there.

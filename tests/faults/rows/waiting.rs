@@ -36,22 +36,22 @@ pub async fn paused(testbed: &mut Testbed, seed: u64) -> TrialResult {
             async move {
                 let cancellation = format!("/api/orders/{order}/cancellation");
                 tokio::join!(
-                    send(service, ("POST", &cancellation), &owner, "{}"),
-                    send(service, ("POST", joining), &stranger, "{}"),
+                    service.ask("POST", &cancellation, &owner, "{}"),
+                    service.ask("POST", joining, &stranger, "{}"),
                 )
             }
         });
         let admin = testbed.token(1, Role::Admin);
         let path = format!("/api/admin/items/{item}");
-        let pause = send(&services[0], ("PATCH", &path), &admin, r#"{"paused": true}"#);
+        let pause = services[0].ask("PATCH", &path, &admin, r#"{"paused": true}"#);
         let more = json!({ "stock": OTHER_STOCK, "hold_seconds": 900 });
         let other = make_item(testbed, &trial.services[0], &more).await?;
         let sold = Cell::new(0_i64);
         let selling = sell_meanwhile(testbed, trial, other, &sold);
         let work = async {
             let (paused, stepped) = tokio::join!(pause, join_all(steps));
-            let cancelled = stepped.iter().filter(|(cancelled, _)| *cancelled == 200).count();
-            (paused, cancelled, until_ended(&mut operator, item).await)
+            let cancelled = stepped.iter().filter(|(cancelled, _)| cancelled.0 == 200).count();
+            (paused.0, cancelled, until_ended(&mut operator, item).await)
         };
         let ((paused, cancelled, ended), stop) = tokio::select! {
             done = watched(&sold, work) => done,
@@ -76,10 +76,9 @@ async fn sell_out(testbed: &Testbed, trial: &Trial, item: i64) -> Run<Vec<(i64, 
         let (token, path) = (testbed.token(buyer, Role::Buyer), path.clone());
         let service = &trial.services[0];
         async move {
-            let reply = service.post(&path, Some(&token), Bytes::new()).await?;
-            let order: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-            let id = order["id"].as_str().filter(|_| reply.status == 201);
-            let id = id.ok_or_else(|| format!("not sold: {} {order}", reply.status))?;
+            let (status, order) = service.ask("POST", &path, &token, "").await;
+            let id = order["id"].as_str().filter(|_| status == 201);
+            let id = id.ok_or_else(|| format!("not sold: {status} {order}"))?;
             Ok((buyer, id.to_owned()))
         }
     });
@@ -95,24 +94,6 @@ async fn fill_line(operator: &mut MySqlConnection, item: i64, waiters: i64) -> R
          ORDER BY high.n, low.n";
     let fill = sqlx::query(fill).bind(item).bind(STRANGERS + 2 * BUYERS).bind(waiters);
     fill.execute(operator).await.map(drop).said()
-}
-
-async fn send(service: &Service, (method, path): (&str, &str), token: &str, body: &str) -> u16 {
-    ask(service, (method, path), token, body).await.0
-}
-
-/// Sends a request; returns the status, 0 without an answer, and the body.
-pub(super) async fn ask(
-    service: &Service,
-    (method, path): (&str, &str),
-    token: &str,
-    body: &str,
-) -> (u16, Value) {
-    let body = Bytes::from(body.to_owned());
-    match ask_with(service.addr, method, path, Some(token), (&[], body)).await {
-        Ok(reply) => (reply.status, serde_json::from_slice(&reply.body).unwrap_or_default()),
-        Err(_) => (0, Value::Null),
-    }
 }
 
 /// Waits until nobody is in the line; returns how long that took.
@@ -138,7 +119,7 @@ pub(super) async fn sell_meanwhile(testbed: &Testbed, trial: &Trial, item: i64, 
         while begun.get() < OTHER_STOCK {
             begun.set(begun.get() + 1);
             let token = testbed.token(STRANGERS + OTHER_STOCK + begun.get(), Role::Buyer);
-            if send(&trial.services[at % 2], ("POST", path), &token, "{}").await == 201 {
+            if trial.services[at % 2].ask("POST", path, &token, "{}").await.0 == 201 {
                 sold.set(sold.get() + 1);
             }
         }

@@ -78,8 +78,8 @@ const LATE: Duration = Duration::from_millis(150);
 
 /// The links of a trial, and what its faults hold.
 pub struct Broken {
-    pub to_mysql: Wire,
-    pub to_redis: Wire,
+    pub to_mysql: FaultyLink,
+    pub to_redis: FaultyLink,
     /// The instance that is killed or frozen.
     pub victim: usize,
     /// A transaction that holds the stock rows.
@@ -91,12 +91,12 @@ pub struct Broken {
 impl Broken {
     /// Whole links to the servers of the testbed.
     pub async fn start(testbed: &Testbed, victim: usize) -> Run<Self> {
-        let to_mysql = Wire::to(testbed.mysql.port()).await?;
-        let to_redis = Wire::to(testbed.redis.port()).await?;
+        let to_mysql = FaultyLink::to(testbed.mysql.port()).await.said()?;
+        let to_redis = FaultyLink::to(testbed.redis.port()).await.said()?;
         Ok(Self { to_mysql, to_redis, victim, holding: None, bites: 0 })
     }
 
-    fn link(&self, part: Part) -> &Wire {
+    fn link(&self, part: Part) -> &FaultyLink {
         if part == Part::RedisLink { &self.to_redis } else { &self.to_mysql }
     }
 }
@@ -123,7 +123,7 @@ impl Kind {
             Self::OrderDeleted => delete_order(testbed, trial).await?,
             link => {
                 broken.bites = broken.link(link.part()).bites();
-                broken.link(link.part()).set(link.of_link());
+                link.of_link().begin(broken.link(link.part()));
             }
         }
         Ok(())
@@ -159,7 +159,7 @@ impl Kind {
             Self::OrderDeleted => {}
             link => {
                 let wire = broken.link(link.part());
-                wire.set(Link::Works);
+                wire.mend();
                 return Ok(wire.bites() > broken.bites || link.of_link() == Link::Late(LATE));
             }
         }

@@ -19,10 +19,10 @@ pub async fn run(
     bites: &mut Vec<&'static str>,
 ) -> TrialResult {
     let mut broken = Broken::start(testbed, usize::from(plan.seed % 2 == 1)).await?;
-    let redis_url = Testbed::redis_url_by(&testbed.redis, broken.to_redis.port);
+    let redis_url = Testbed::redis_url_by(&testbed.redis, broken.to_redis.port());
     let setup = testbed
         .setup()
-        .with("DATABASE_URL", testbed.ledger_url_by(broken.to_mysql.port))
+        .with("DATABASE_URL", testbed.ledger_url_by(broken.to_mysql.port()))
         .with("REDIS_URL", redis_url)
         .with("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "1");
     let mut sale = Plan::new(plan.seed, Wanted::These(&[]), &setup);

@@ -3,27 +3,16 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// What a check of a whole model took.
-#[derive(Clone, Copy, Debug)]
-pub struct Exploration {
-    /// Different states.
-    pub states: usize,
-    /// Actions of the longest of the shortest paths to a state.
-    pub depth: usize,
-    /// Time of the search, and of the walk over all paths.
-    pub took: Duration,
-}
-
-/// Checks every reachable state of a model.
+/// Checks every reachable state of a model; returns how many there are.
 ///
 /// # Panics
 /// When a property is broken, with the shortest path; when an example is missing; when a path has no
 /// end. A property about the ends of paths says nothing about a path that has none.
-pub fn every_state<M>(name: &str, model: &M) -> Exploration
+pub fn every_state<M>(name: &str, model: &M) -> usize
 where
     M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + Debug + Eq + Hash + Send + Sync,
@@ -32,27 +21,21 @@ where
     let begin = Instant::now();
     let checker = model.clone().checker().spawn_bfs().join();
     checker.assert_properties();
-    let exploration = Exploration {
-        states: checker.unique_state_count(),
-        depth: checker.max_depth(),
-        took: begin.elapsed(),
-    };
+    let states = checker.unique_state_count();
     assert_every_path_ends(model);
-    let exploration = Exploration { took: begin.elapsed(), ..exploration };
     println!(
-        "model {name}: {} states, at most {} actions deep, {:.1} s",
-        exploration.states,
-        exploration.depth,
-        exploration.took.as_secs_f64()
+        "model {name}: {states} states, at most {} actions deep, {:.1} s",
+        checker.max_depth(),
+        begin.elapsed().as_secs_f64()
     );
-    exploration
+    states
 }
 
-/// Finds the shortest path to a broken property, for a model with a planted mistake.
+/// Finds the shortest path to a broken property of a model with a planted mistake, and prints it.
 ///
 /// # Panics
 /// When the property holds in every state, so that the model does not see the mistake.
-pub fn broken<M>(name: &str, model: M, property: &'static str) -> Path<M::State, M::Action>
+pub fn broken<M>(name: &str, model: M, property: &'static str)
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Debug + Eq + Hash + Send + Sync,
@@ -66,7 +49,7 @@ where
     let Some(path) = checker.discovery(property) else {
         panic!("the planted mistake {name} is not found in {states} states");
     };
-    let actions = path.clone().into_actions();
+    let actions = path.into_actions();
     println!(
         "mistake {name}: \"{property}\" broken by {} actions, found after {states} states, {:.1} s",
         actions.len(),
@@ -75,7 +58,6 @@ where
     for action in actions {
         println!("    {action:?}");
     }
-    path
 }
 
 /// Whether no action is possible in this state.

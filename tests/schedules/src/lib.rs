@@ -19,4 +19,4 @@ pub mod search;
 
 pub use machine::{Action, Machine, Settings, State};
 pub use program::{Program, ProgramError};
-pub use search::{Search, search};
+pub use search::search;

@@ -14,9 +14,6 @@ use crate::machine::CRASH;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// The name of the strategy.
-    #[serde(skip)]
-    pub name: String,
     /// Values at the start; every other variable begins with 0.
     #[serde(default)]
     pub start: Vec<Assignment>,
@@ -159,7 +156,7 @@ impl Program {
             Some(Step { text, .. }) => {
                 Err(wrong(&format_args!("{text:?}: `if` and `then` belong together")))
             }
-            None => Ok(Self { name: name.to_owned(), ..program }),
+            None => Ok(program),
         }
     }
 

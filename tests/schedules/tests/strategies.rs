@@ -2,16 +2,10 @@
 
 use gates::{Breaks, LIST};
 use schedules::machine::orders;
-use schedules::{Action, Machine, Program, Search, Settings, search};
+use schedules::{Action, Machine, Program, Settings, search};
 
 /// No program has more states than this with three buyers and every fault.
 const STATES_MAX: usize = 3_000_000;
-
-fn run(program: &Program, settings: Settings, faults: &[String]) -> Search {
-    let result = search(&Machine::new(program, settings), faults, STATES_MAX);
-    assert!(result.states <= STATES_MAX, "{}: {} states", program.name, result.states);
-    result
-}
 
 /// Circumstances for which a statement about a strategy has to hold.
 fn circumstances(instances: u8, arbiter: bool) -> Vec<Settings> {
@@ -34,7 +28,7 @@ fn check(name: &str) {
     let program = Program::of(name).expect("a program");
     let oversells = |instances, arbiter, faults: &[String]| {
         let mut results = circumstances(instances, arbiter).into_iter().filter_map(|settings| {
-            let found = run(&program, settings, faults).oversells?;
+            let found = search(&Machine::new(&program, settings), faults, STATES_MAX)?;
             assert!(sold(&program, settings, &found) > settings.units);
             Some((settings, found))
         });
@@ -52,9 +46,6 @@ fn check(name: &str) {
     if let Some((settings, schedule)) = found {
         println!("{name}: {} steps oversell, {settings:?}: {schedule:?}", schedule.len());
     } else {
-        let settings = Settings { buyers: 3, instances: 2, units: 1, arbiter: false };
-        let whole = run(&program, settings, &[]);
-        println!("{name}: none of {:?} schedules, {} states", whole.schedules, whole.states);
         for fault in &all {
             let broken = oversells(2, false, std::slice::from_ref(fault));
             let length = broken.as_ref().map(|(_, schedule)| schedule.len());

@@ -7,7 +7,8 @@ use futures::poll;
 use leaselock::{LeasedMutex, Mutex, ReleaseOutcome};
 use rand::RngExt;
 
-use super::{LONG_LEASE, TokenTestbed, acquire, connect, until};
+use super::testbed::granted;
+use super::{LONG_LEASE, TokenTestbed, connect, until};
 use crate::support::random;
 
 /// Polls a future `polls` times, or until it is ready, and drops it.
@@ -24,7 +25,7 @@ async fn poll_and_drop<F: Future>(mut future: Pin<Box<F>>, polls: u32) {
 async fn nothing_is_left(process: &LeasedMutex, testbed: &TokenTestbed) {
     testbed.wait_until_free().await;
     until("the line is empty", || process.stats().snapshot().waiting_now == 0).await;
-    let guard = acquire(process, testbed, LONG_LEASE).await;
+    let guard = granted(process, LONG_LEASE).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
@@ -35,7 +36,7 @@ async fn a_dropped_release_still_frees() {
     let process = testbed.process().await;
     let mut random = random();
     for _ in 0..100 {
-        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        let guard = granted(&process, LONG_LEASE).await;
         poll_and_drop(Box::pin(guard.release()), random.random_range(0..60)).await;
     }
     nothing_is_left(&process, &testbed).await;
@@ -46,7 +47,7 @@ async fn a_dropped_release_still_frees() {
 async fn a_guard_dropped_in_a_panic_or_off_the_runtime_frees() {
     let testbed = TokenTestbed::new().await;
     let process = testbed.process().await;
-    let guard = acquire(&process, &testbed, LONG_LEASE).await;
+    let guard = granted(&process, LONG_LEASE).await;
     let panicked = tokio::spawn(async move {
         let _guard = guard;
         panic!("meant to happen: the holder panics");
@@ -54,7 +55,7 @@ async fn a_guard_dropped_in_a_panic_or_off_the_runtime_frees() {
     assert!(panicked.await.is_err());
     nothing_is_left(&process, &testbed).await;
 
-    let guard = acquire(&process, &testbed, LONG_LEASE).await;
+    let guard = granted(&process, LONG_LEASE).await;
     let thread = std::thread::spawn(move || drop(guard));
     until("the thread ended", || thread.is_finished()).await;
     assert!(thread.join().is_ok());
@@ -69,7 +70,7 @@ fn a_guard_may_outlive_its_runtime() {
     let (testbed, guard, process) = first.block_on(async {
         let testbed = TokenTestbed::new().await;
         let process = testbed.process().await;
-        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        let guard = granted(&process, LONG_LEASE).await;
         (testbed, guard, process)
     });
     drop(first);

@@ -9,18 +9,16 @@ use std::sync::Arc;
 
 use dev_servers::{RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer};
 use leaselock::{
-    AcquireError, AcquireOptions, Fence, Fencing, KINDS, LeasedMutex, LockName, Mutex,
-    ReleaseOutcome, Wait, mysql,
+    AcquireError, Fence, Fencing, KINDS, LeasedMutex, LockName, Mutex, ReleaseOutcome, mysql,
 };
 use sqlx::Executor;
 use sqlx::mysql::MySqlPoolOptions;
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use zookeeper_client::{Acls, CreateMode};
 
 use super::kinds::granted;
 use super::testbed::{Testbed, can_be_held, label, listed, name, now_ms, refused};
-use super::{LONG_LEASE, SHORT_LEASE, at_once, connect, fence_of, waiting};
+use super::{LONG_LEASE, SHORT_LEASE, at_once, connect, fence_of, waiting, waiting_for};
 
 const HOUR: i64 = 3_600;
 
@@ -47,8 +45,8 @@ async fn m10_getset_has_two_holders_or_none_when_a_clients_clock_is_wrong() {
         let testbed = Testbed::new();
         let (holder, another) = (getset(&testbed, holders).await, getset(&testbed, anothers).await);
         let guard = holder.acquire(&name(), at_once(SHORT_LEASE)).await.expect("granted");
-        let wait = Wait::Until(Instant::now() + SHORT_LEASE * 3);
-        let blocked = another.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
+        let options = waiting_for(LONG_LEASE, SHORT_LEASE * 3);
+        let blocked = another.acquire(&name(), options).await;
         assert!(matches!(blocked, Err(AcquireError::TimedOut)), "{blocked:?}");
         assert!(guard.is_lost(), "the name is blocked beyond the lease of its holder");
     }
@@ -235,7 +233,7 @@ async fn m10_zookeeper_has_one_holder_whatever_its_clock_says() {
     let mut held = Vec::new();
     for (kind, holder, another) in testbed.pairs(|kind| kind.backend == "zookeeper").await {
         // A server that has just started may answer its first commands too late.
-        let guard = granted(kind, &holder, LONG_LEASE).await;
+        let guard = granted(&holder, LONG_LEASE).await;
         held.push((kind, guard, another));
     }
     for wrong_by_seconds in [-HOUR, HOUR] {

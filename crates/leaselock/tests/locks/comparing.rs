@@ -32,7 +32,7 @@ async fn a_hold_whose_value_has_changed_is_neither_released_nor_renewed() {
     for kind in KINDS {
         let kind = listed("redis", kind);
         let process = Testbed::new().process_behind(kind, &server.tcp_url()).await;
-        let guard = granted(label(kind), &process, LONG_LEASE).await;
+        let guard = granted(&process, LONG_LEASE).await;
         let key = held_key(&server).await;
         let () = server.run(&["SET", &key, OTHER_OWNER]).await.expect("SET");
         assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost, "{}", label(kind));
@@ -41,7 +41,7 @@ async fn a_hold_whose_value_has_changed_is_neither_released_nor_renewed() {
         if !kind.renewed {
             continue;
         }
-        let guard = granted(label(kind), &process, SHORT_LEASE).await;
+        let guard = granted(&process, SHORT_LEASE).await;
         let key = held_key(&server).await;
         let () = server.run(&["SET", &key, OTHER_OWNER]).await.expect("SET");
         until_lost(&guard).await;
@@ -61,8 +61,8 @@ async fn a_failover_to_a_server_without_the_command_releases_by_the_script() {
             let process = Testbed::new();
             let process = process.process_behind(listed("redis", kind), &first.tcp_url()).await;
             // It has asked for the command by then.
-            let_go(kind, granted(kind, &process, LONG_LEASE).await).await;
-            let guard = granted(kind, &process, LONG_LEASE).await;
+            let_go(kind, granted(&process, LONG_LEASE).await).await;
+            let guard = granted(&process, LONG_LEASE).await;
             let key = held_key(&first).await;
             let ours = value(&first, &key).await.expect("held");
             let password = first.tcp_url().split(['@', ':']).nth(2).map(str::to_owned);
@@ -102,12 +102,12 @@ async fn kinds_that_compare_by_the_servers_own_command_need_no_scripts() {
         let process = Testbed::new();
         let process = process.process_behind(listed("redis", kind), &server.tcp_url()).await;
         for _ in 0..rounds(3) {
-            let_go(kind, granted(kind, &process, LONG_LEASE).await).await;
+            let_go(kind, granted(&process, LONG_LEASE).await).await;
         }
     }
     // A renewal is more than a lease old when this hold ends.
     let process = Testbed::new().process_behind(listed("redis", "plain"), &server.tcp_url()).await;
-    let guard = granted("plain", &process, SHORT_LEASE).await;
+    let guard = granted(&process, SHORT_LEASE).await;
     tokio::time::sleep(SHORT_LEASE * 2).await;
     assert!(!guard.is_lost(), "it was renewed");
     let_go("plain", guard).await;

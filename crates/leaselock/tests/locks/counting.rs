@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leaselock::{
-    AcquireError, AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, StatsSnapshot, Wait,
-};
+use faulty_link::{Fault, FaultyLink};
+use leaselock::{AcquireError, LeasedMutex, LockName, Mutex, ReleaseOutcome, StatsSnapshot};
 use redis::AsyncCommands;
-use tokio::time::Instant;
 
 use super::handing::warm_up;
-use super::proxy::{Link, Proxy};
 use super::testbed::{Testbed, listed, name, refused};
-use super::{LONG_LEASE, at_once, connect, until, until_lost, waiting};
-use crate::support::eventually;
+use super::{LONG_LEASE, at_once, connect, until, until_lost, waiting, waiting_for};
+use crate::support::{eventually, link_to, redis_url};
 
 /// The counters that moved, and how far.
 type Moves = BTreeMap<&'static str, u64>;
@@ -74,8 +71,8 @@ fn moves(before: &StatsSnapshot, after: &StatsSnapshot) -> Moves {
 async fn o1_each_event_moves_its_counters_once() {
     let testbed = Testbed::new();
     let token = listed("redis", "token");
-    let proxy = Proxy::start(&crate::support::redis_url().await).await;
-    let process = testbed.process_behind(token, &proxy.url()).await;
+    let proxy = link_to(&redis_url().await).await;
+    let process = testbed.process_behind(token, proxy.url()).await;
     let other = testbed.process(token).await;
     warm_up(&process, &other).await;
     let mut watched = Watched::new(process.clone());
@@ -89,12 +86,12 @@ async fn o1_each_event_moves_its_counters_once() {
     };
 
     let holder = other_holds().await;
-    let wait = Wait::Until(Instant::now() + Duration::from_millis(30));
-    let late = process.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
+    let options = waiting_for(LONG_LEASE, Duration::from_millis(30));
+    let late = process.acquire(&name(), options).await;
     assert!(matches!(late, Err(AcquireError::TimedOut)), "{late:?}");
     watched.moved("timed out", &["contended", "timed_out"]).await;
     // Until it has left the queue, a release may hand the lock on to it.
-    let redis = connect(&crate::support::redis_url().await).await;
+    let redis = connect(&redis_url().await).await;
     let queue = format!("{}queue:{}", testbed.prefix, name());
     eventually("the queue to be empty", || async {
         let queued: bool = redis.clone().exists(&queue).await.expect("EXISTS");
@@ -107,9 +104,9 @@ async fn o1_each_event_moves_its_counters_once() {
 
     let guard = acquired().await;
     watched.moved("acquired", &["acquired"]).await;
-    let asked = proxy.scripts_run();
+    let asked = proxy.counted();
     refused(&process).await;
-    assert_eq!(proxy.scripts_run(), asked, "the server was asked");
+    assert_eq!(proxy.counted(), asked, "the server was asked");
     watched.moved("busy in this process", &["busy", "contended"]).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     watched.moved("released", &["released"]).await;
@@ -155,11 +152,11 @@ async fn o1_each_event_moves_its_counters_once() {
 
     // Under another name: what was sent is delivered late, and given back only then.
     let stalled = LockName::new("stalled").expect("a name");
-    proxy.set(Link::Stalls);
+    proxy.set(Fault::Stall);
     let failed = process.acquire(&stalled, at_once(LONG_LEASE)).await;
     assert!(matches!(failed, Err(AcquireError::Unavailable(_))), "{failed:?}");
     watched.moved("unavailable", &["unavailable"]).await;
-    proxy.set(Link::Works);
+    proxy.mend();
     assert_eq!(acquired().await.release().await, ReleaseOutcome::Released);
     watched.moved("once more", &["acquired", "released"]).await;
     // What the refused ones left behind is given back, and is counted nowhere.
@@ -175,8 +172,8 @@ async fn o1_each_event_moves_its_counters_once() {
 }
 
 /// How many renewals there are depends on the clock, but each is counted, and none twice.
-async fn renewals(watched: &mut Watched, proxy: &Proxy) {
-    let (process, sent) = (watched.process.clone(), proxy.scripts_run());
+async fn renewals(watched: &mut Watched, proxy: &FaultyLink) {
+    let (process, sent) = (watched.process.clone(), proxy.counted());
     let options = waiting(Duration::from_secs(2));
     let guard = process.acquire(&name(), options).await.expect("granted");
     let renewed = process.stats().snapshot().renewals;
@@ -187,7 +184,7 @@ async fn renewals(watched: &mut Watched, proxy: &Proxy) {
     assert_eq!((of("acquired"), of("released"), of("lost")), (1, 1, 0), "{moves:?}");
     assert_eq!(of("renewals") + of("renew_failures"), of("renewal_batches"), "{moves:?}");
     // One acquire and one release; a first renewal finds its script missing and is sent twice.
-    let renewals = proxy.scripts_run() - sent - 2;
+    let renewals = proxy.counted() - sent - 2;
     assert!((renewals - 1..=renewals).contains(&of("renewal_batches")), "{moves:?}, {renewals}");
     watched.expect(&moves);
 }
@@ -198,7 +195,7 @@ async fn a_loss(watched: &mut Watched, testbed: &Testbed) {
     let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
     watched.moved("acquired", &["acquired"]).await;
     let key = format!("{}lock:{}", testbed.prefix, name());
-    let mut redis = connect(&crate::support::redis_url().await).await;
+    let mut redis = connect(&redis_url().await).await;
     let () = redis::cmd("DEL").arg(key).query_async(&mut redis).await.expect("DEL");
     until_lost(&guard).await;
     watched.moved("lost", &["lost"]).await;

@@ -5,18 +5,17 @@
 //! again, which can be killed and stopped by signals.
 
 use std::process::Stdio;
-use std::time::Duration;
 
-use leaselock::{AcquireOptions, Mutex, Wait, redis as redis_locks};
+use leaselock::{Mutex, redis as redis_locks};
 use redis::AsyncCommands;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::fenced_number::Number;
 use super::testbed::{Testbed, name};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting_for};
 
 /// Runs `work` on a runtime of its own that ends when it is done, and returns what `work` answered.
 /// What it holds by then is left as a dead process leaves it.
@@ -108,11 +107,7 @@ impl Child {
         self.signal("STOP").await;
         let stat = format!("/proc/{}/task", self.process.id().expect("it runs"));
         // The signal was sent; each of its threads stops a moment later.
-        let since = Instant::now();
-        while !all_stopped(&stat) {
-            assert!(since.elapsed() < PATIENCE, "it does not stop");
-            sleep(Duration::from_millis(1)).await;
-        }
+        until("it stops", || all_stopped(&stat)).await;
     }
 
     /// SIGCONT.
@@ -145,8 +140,7 @@ async fn plays_a_process_when_asked() {
     let given = |what: &str| std::env::var(format!("SECKILL_TEST_CHILD_{what}")).expect("given");
     let (prefix, tasks) = (given("PREFIX"), TaskTracker::new());
     let mut redis = connect(&given("REDIS")).await;
-    let options =
-        || AcquireOptions { lease: SHORT_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) };
+    let options = || waiting_for(SHORT_LEASE, LONG_LEASE);
     match &*role {
         "HoldsSetnx" => {
             let mutex = leaselock::demo::setnx::mutex(redis, &prefix, &tasks).expect("a prefix");

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use dev_servers::{EtcdOptions, EtcdServer};
-use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
+use faulty_link::Trap;
+use leaselock::{AcquireError, Guard, LeasedMutex, Mutex, ReleaseOutcome};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::proxy::{Link, Proxy};
-use super::testbed::{Testbed, granted, let_go, listed, name, queued, refused};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, waiting};
-use crate::support::etcd_url;
+use super::testbed::{Testbed, granted, granted_within, let_go, listed, name, queued, refused};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, waiting, waiting_for};
+use crate::support::{etcd_url, link_to};
 
 /// What this machine may need, while other tests run, until a cluster has a leader again.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
@@ -27,7 +27,7 @@ async fn mutex(testbed: &Testbed) -> LeasedMutex {
 async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
     let testbed = Testbed::new();
     let (holder, next) = (mutex(&testbed).await, mutex(&testbed).await);
-    let held = granted("etcd", &holder, LONG_LEASE).await;
+    let held = granted(&holder, LONG_LEASE).await;
 
     let sleeper = mutex(&testbed).await;
     let (wakes, slept) = std::sync::mpsc::channel();
@@ -67,15 +67,15 @@ async fn m13_a_place_that_expired_in_the_queue_is_no_grant() {
 #[tokio::test]
 async fn m5_a_lost_answer_makes_no_second_hold() {
     let testbed = Testbed::new();
-    let proxy = Proxy::start(&etcd_url().await.replace("http", "redis")).await;
-    let behind = mutex(&testbed.with_etcd(proxy.url().replace("redis", "http"))).await;
+    let proxy = link_to(&etcd_url().await).await;
+    let behind = mutex(&testbed.with_etcd(proxy.url().to_owned())).await;
     let other = mutex(&testbed).await;
     for _ in 0..10 {
-        let_go("etcd", granted("etcd", &behind, LONG_LEASE).await).await;
-        proxy.set(Link::LosesNextAnswer);
-        let guard = granted("etcd", &behind, LONG_LEASE).await;
+        let_go("etcd", granted(&behind, LONG_LEASE).await).await;
+        proxy.trap(Trap::at_answer());
+        let guard = granted(&behind, LONG_LEASE).await;
         refused(&other).await;
-        proxy.set(Link::LosesNextAnswer);
+        proxy.trap(Trap::at_answer());
         let_go("etcd", guard).await;
         let next = other.acquire(&name(), at_once(LONG_LEASE)).await;
         let_go("etcd", next.expect("one release frees it")).await;
@@ -87,7 +87,7 @@ async fn m5_a_lost_answer_makes_no_second_hold() {
 async fn a_deleted_key_is_noticed_by_the_next_renewal() {
     let testbed = Testbed::new();
     let process = mutex(&testbed).await;
-    let guard = granted("etcd", &process, Duration::from_secs(2)).await;
+    let guard = granted(&process, Duration::from_secs(2)).await;
     let key = |text: String| base64(text.as_bytes());
     let from = format!("{}mutex/{} ", testbed.prefix, name());
     let to = format!("{}mutex/{}!", testbed.prefix, name());
@@ -107,7 +107,7 @@ async fn fences_rise_over_a_loss_of_all_data() {
     for _ in 0..2 {
         let server = EtcdServer::start(EtcdOptions::temporary()).await.expect("etcd starts");
         let process = mutex(&testbed.with_etcd(server.url())).await;
-        let guard = granted("etcd", &process, LONG_LEASE).await;
+        let guard = granted(&process, LONG_LEASE).await;
         assert!(fence_of(&guard) > last);
         last = fence_of(&guard);
         let_go("etcd", guard).await;
@@ -125,7 +125,7 @@ async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
     let (first, second) = (mutex(&testbed).await, mutex(&testbed).await);
 
     let lease = Duration::from_secs(9);
-    let held = granted("etcd", &first, lease).await;
+    let held = granted(&first, lease).await;
     let leader = leader_of(&urls).await;
     members[leader].kill().await;
     let before = held.deadline();
@@ -161,15 +161,8 @@ async fn a_cluster_survives_its_leader_and_refuses_without_a_quorum() {
 
 /// While members elect a leader, an acquire may be refused: then it tries again.
 async fn until_granted(process: &LeasedMutex, lease: Duration) -> Guard {
-    let since = Instant::now();
-    loop {
-        let wait = Wait::Until(Instant::now() + CLUSTER_PATIENCE);
-        match process.acquire(&name(), AcquireOptions { lease, wait }).await {
-            Ok(guard) => return guard,
-            Err(AcquireError::Unavailable(_)) if since.elapsed() < CLUSTER_PATIENCE => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
+    let options = || waiting_for(lease, CLUSTER_PATIENCE);
+    granted_within(CLUSTER_PATIENCE, process, options).await
 }
 
 /// The index of the leader among the members.

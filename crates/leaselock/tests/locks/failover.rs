@@ -2,15 +2,14 @@
 
 use dev_servers::RedisServer;
 use leaselock::{Guard, LeasedMutex, Mutex, redis as redis_locks};
-use redis::{AsyncCommands, IntoConnectionInfo};
+use redis::AsyncCommands;
 use redis_connection::SharedConnection;
 use tokio_util::task::TaskTracker;
 
 use super::fenced_number::Number;
-use super::proxy::{Link, Proxy};
 use super::testbed::{Testbed, lazily, name};
 use super::{LONG_LEASE, fence_of, waiting};
-use crate::support::{eventually, own_redis, rounds};
+use crate::support::{eventually, link_to, own_redis, rounds};
 
 /// Waits until `replicas` replicas have acknowledged the last write.
 async fn acknowledged(master: &SharedConnection, replicas: u32) {
@@ -34,10 +33,8 @@ async fn fail_over(acknowledging: u32) -> (Guard, Guard, Vec<RedisServer>) {
     let servers = own_redis(1 + replicas, &[]).await;
     let (master, replicas) = servers.split_first().expect("a master");
     let (heir, others) = replicas.split_first().expect("a replica");
-    let link = Proxy::start(&master.tcp_url()).await;
-    let link_port = link.url().into_connection_info().expect("a URL");
-    let redis::ConnectionAddr::Tcp(_, link_port) = *link_port.addr() else { panic!("not TCP") };
-    heir.follow(master, link_port).await.expect("it follows");
+    let link = link_to(&master.tcp_url()).await;
+    heir.follow(master, link.port()).await.expect("it follows");
     for other in others {
         other.follow(master, master.port()).await.expect("it follows");
     }
@@ -45,7 +42,7 @@ async fn fail_over(acknowledging: u32) -> (Guard, Guard, Vec<RedisServer>) {
     let () = writer.set("before", "the cut").await.expect("SET");
     acknowledged(&writer, acknowledging + 1).await;
 
-    link.set(Link::Refuses);
+    link.cut();
     let first = process(master).acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
     if acknowledging > 0 {
         let () = writer.set("after", "the lock").await.expect("SET");

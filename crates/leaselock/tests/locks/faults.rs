@@ -4,10 +4,7 @@
 use std::time::Duration;
 
 use leaselock::demo::setnx_expire::{self, Repair};
-use leaselock::{
-    AcquireError, AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, mysql,
-    redis as redis_locks,
-};
+use leaselock::{AcquireError, LeasedMutex, Mutex, ReleaseOutcome, mysql, redis as redis_locks};
 use redis::AsyncCommands;
 use redis_connection::SharedConnection;
 use sqlx::Executor;
@@ -17,7 +14,9 @@ use tokio_util::task::TaskTracker;
 use super::dying::{Child, LATE, Role};
 use super::fenced_number::Number;
 use super::testbed::{Testbed, listed, name, now_ms, refused};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until, until_lost, waiting};
+use super::{
+    LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, connect, until, until_lost, waiting, waiting_for,
+};
 use crate::support::rounds;
 
 /// A waiter that is gone.
@@ -34,8 +33,7 @@ fn key(testbed: &Testbed, kind: &str) -> String {
 /// Tries for three short leases. With a long one of its own, so that commands may take
 /// their time.
 async fn is_blocked(process: &LeasedMutex) -> bool {
-    let wait = Wait::Until(Instant::now() + SHORT_LEASE * 3);
-    let answer = process.acquire(&name(), AcquireOptions { lease: LONG_LEASE, wait }).await;
+    let answer = process.acquire(&name(), waiting_for(LONG_LEASE, SHORT_LEASE * 3)).await;
     matches!(answer, Err(AcquireError::TimedOut))
 }
 

@@ -6,18 +6,19 @@ use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use faulty_link::Fault;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
     AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LeasedMutex, Mutex,
-    ReleaseOutcome, Wait, Waiting, redis as redis_locks,
+    ReleaseOutcome, Waiting, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::proxy::{Link, Proxy};
 use super::testbed::{Testbed, can_be_held, name, queued};
-use super::{LONG_LEASE, PATIENCE, TokenTestbed, connect, fence_of, until, waiting};
+use super::{LONG_LEASE, PATIENCE, TokenTestbed, connect, fence_of, until, waiting, waiting_for};
+use crate::support::{link_to, redis_url};
 
 fn hands_over(kind: &Capabilities) -> bool {
     kind.hands_over
@@ -29,7 +30,7 @@ fn notified(kind: &Capabilities) -> bool {
 
 /// Waits for as long as a test may take.
 fn patiently() -> AcquireOptions {
-    AcquireOptions { lease: LONG_LEASE, wait: Wait::Until(Instant::now() + LONG_LEASE) }
+    waiting_for(LONG_LEASE, LONG_LEASE)
 }
 
 /// Waiters that stand in line while somebody holds, and note their fences when it is their turn.
@@ -59,19 +60,19 @@ async fn a_hand_over_asks_the_server_nothing_and_can_be_switched_off() {
     let testbed = Testbed::new();
     let redis_kinds = |kind: &Capabilities| kind.hands_over && kind.backend == "redis";
     for kind in leaselock::KINDS.iter().filter(|kind| redis_kinds(kind)) {
-        let proxy = Proxy::start(&crate::support::redis_url().await).await;
+        let proxy = link_to(&redis_url().await).await;
         let asked = async |process: &LeasedMutex| {
             let holder = process.acquire(&name(), patiently()).await.expect("granted");
             let (tasks, fences) = crowd(process, WAITERS).await;
-            let before = proxy.scripts_run();
+            let before = proxy.counted();
             assert_eq!(holder.release().await, ReleaseOutcome::Released);
             tasks.join_all().await;
             let fences = fences.lock().expect("fences");
             let rise = fences.is_sorted_by(|earlier, later| earlier < later);
             assert!(rise, "{}: {fences:?}", kind.kind);
-            proxy.scripts_run() - before
+            proxy.counted() - before
         };
-        let process = testbed.process_behind(kind, &proxy.url()).await;
+        let process = testbed.process_behind(kind, proxy.url()).await;
         let handed = asked(&process).await;
         // Released and acquired a few times; scripts that the server did not know are sent twice.
         assert!(handed < WAITERS / 4, "{}: {handed} commands", kind.kind);
@@ -150,18 +151,18 @@ pub async fn warm_up(first: &LeasedMutex, second: &LeasedMutex) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
     const FIRST_LOOK: Duration = Duration::from_millis(800);
-    let (testbed, url) = (Testbed::new(), crate::support::redis_url().await);
+    let (testbed, url) = (Testbed::new(), redis_url().await);
     let (mut at_once, mut kinds) = (0, 0);
     for kind in leaselock::KINDS.iter().filter(|kind| notified(kind) && can_be_held(kind)) {
-        let proxy = Proxy::start(&url).await;
-        proxy.set(Link::Stalls);
+        let proxy = link_to(&url).await;
+        proxy.set(Fault::Stall);
         let holder = testbed.process(kind).await;
-        let waiter = testbed.process_notified_at(kind, &url, &proxy.url()).await;
+        let waiter = testbed.process_notified_at(kind, &url, proxy.url()).await;
         let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let next = queued(&waiter, LONG_LEASE).await;
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         let since = Instant::now();
-        proxy.set(Link::Works);
+        proxy.mend();
         let next = timeout(PATIENCE, next).await.expect("granted at last").expect("no panic");
         at_once += u32::from(since.elapsed() < FIRST_LOOK);
         kinds += 1;
@@ -175,8 +176,8 @@ async fn w1_a_release_between_a_refusal_and_the_watch_is_seen_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
     let testbed = TokenTestbed::new().await;
-    let url = crate::support::redis_url().await;
-    let proxy = Proxy::start(&url).await;
+    let url = redis_url().await;
+    let proxy = link_to(&url).await;
     let tasks = TaskTracker::new();
     let client = redis::Client::open(proxy.url()).expect("a Redis URL");
     let subscriber = Subscriber::start(client, &testbed.prefix, &tasks).expect("a prefix");
@@ -186,17 +187,17 @@ async fn w2_a_waiter_whose_subscriber_is_cut_off_still_gets_the_lock() {
     };
     let waiter = process(connect(&url).await);
     let holder = testbed.process().await;
-    for link in [Link::Refuses, Link::Stalls] {
-        proxy.set(Link::Works);
-        let guard = holder.acquire(&testbed.name, waiting(LONG_LEASE)).await.expect("granted");
+    for fault in [Fault::Refuse, Fault::Stall] {
+        proxy.mend();
+        let guard = holder.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let next = queued(&waiter, LONG_LEASE).await;
-        let queue = format!("{}queue:{}", testbed.prefix, testbed.name);
+        let queue = format!("{}queue:{}", testbed.prefix, name());
         let since = Instant::now();
         while !testbed.redis.clone().exists::<_, bool>(&queue).await.expect("EXISTS") {
             assert!(since.elapsed() < PATIENCE, "it is not in the queue");
             sleep(Duration::from_millis(1)).await;
         }
-        proxy.set(link);
+        proxy.set(fault);
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         let next = timeout(PATIENCE, next).await.expect("within the fallback").expect("no panic");
         assert_eq!(next.release().await, ReleaseOutcome::Released);

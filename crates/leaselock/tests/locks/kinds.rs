@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leaselock::{
-    AcquireError, AcquireOptions, Capabilities, Fence, Fencing, Guard, LeasedMutex, LockName,
-    Mutex, RaiseFenceError, ReleaseOutcome, Wait,
+    AcquireError, Capabilities, Fence, Fencing, Guard, LeasedMutex, LockName, Mutex,
+    RaiseFenceError, ReleaseOutcome,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -20,8 +20,8 @@ use reentry::{
 
 use super::conformance::conformance;
 use super::linear::stopped_holders_leave_history_and_number_linearizable;
-use super::testbed::{Testbed, can_be_held, name, refused};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, waiting};
+use super::testbed::{Testbed, can_be_held, granted_within, name, refused};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, fence_of, until, waiting, waiting_for};
 
 conformance! {
     of: can_be_held,
@@ -79,19 +79,12 @@ fn fenced(kind: &Capabilities) -> bool {
 
 /// Acquires what must be free soon. On a busy machine the short commands of a short lease may time
 /// out a few times.
-pub async fn granted(label: &str, process: &LeasedMutex, lease: Duration) -> Guard {
-    let since = Instant::now();
-    loop {
-        match process.acquire(&name(), waiting(lease)).await {
-            Ok(guard) => return guard,
-            Err(AcquireError::Unavailable(_)) if since.elapsed() < PATIENCE => {}
-            Err(error) => panic!("{label}: {error}"),
-        }
-    }
+pub async fn granted(process: &LeasedMutex, lease: Duration) -> Guard {
+    granted_within(PATIENCE, process, || waiting(lease)).await
 }
 
 async fn hold_and_release(label: &str, process: &LeasedMutex) {
-    let guard = granted(label, process, LONG_LEASE).await;
+    let guard = granted(process, LONG_LEASE).await;
     assert_eq!(guard.release().await, ReleaseOutcome::Released, "{label}");
 }
 
@@ -110,8 +103,7 @@ async fn m1_critical_sections_of_two_processes_never_overlap(kind: &'static Capa
             let (counter, fences) = (counter.clone(), fences.clone());
             tasks.spawn(async move {
                 for _ in 0..ROUNDS {
-                    let wait = Wait::Until(Instant::now() + LONG_LEASE);
-                    let options = AcquireOptions { lease: LONG_LEASE, wait };
+                    let options = waiting_for(LONG_LEASE, LONG_LEASE);
                     let guard = process.acquire(&name(), options).await;
                     let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{label}: two hold");
@@ -146,7 +138,7 @@ async fn m3_fences_rise_strictly(kind: &'static Capabilities) {
         let process = if round % 2 == 0 { &first } else { &second };
         let taken_over = round % 100 == 50;
         let lease = if taken_over { SHORT_LEASE } else { LONG_LEASE };
-        let guard = granted(label, process, lease).await;
+        let guard = granted(process, lease).await;
         assert!(fence_of(&guard) > last, "{label}: {} after {last}", fence_of(&guard));
         last = fence_of(&guard);
         if taken_over {
@@ -159,7 +151,7 @@ async fn m3_fences_rise_strictly(kind: &'static Capabilities) {
     }
     let raise = async |to: u64| first.raise_fence(&name(), Fence(to)).await;
     // It reaches a caller that waits already.
-    let held = granted(label, &first, LONG_LEASE).await;
+    let held = granted(&first, LONG_LEASE).await;
     let contended = second.stats().snapshot().contended;
     let mut waits = second.acquire(&name(), waiting(LONG_LEASE));
     tokio::select! {
@@ -200,7 +192,7 @@ async fn m4_a_late_release_never_frees_another_ones_lock(kind: &'static Capabili
         return;
     }
     let (label, slow, quick) = testbed.pair(kind).await;
-    let late = granted(label, &slow, SHORT_LEASE).await;
+    let late = granted(&slow, SHORT_LEASE).await;
     std::thread::sleep(SHORT_LEASE + SHORT_LEASE / 10);
     assert!(late.is_lost(), "{label}");
     let holder = quick.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
@@ -233,7 +225,7 @@ async fn a_guard_keeps_the_lock_beyond_its_lease(kind: &'static Capabilities) {
 async fn keeps_the_lock(label: &str, holder: &LeasedMutex, other: &LeasedMutex) -> bool {
     // Long enough for the renewals of all kinds at once on a busy machine.
     const LEASE: Duration = Duration::from_secs(1);
-    let guard = granted(label, holder, LEASE).await;
+    let guard = granted(holder, LEASE).await;
     let since = Instant::now();
     while since.elapsed() < LEASE * 2 {
         match other.acquire(&name(), at_once(LEASE)).await {
@@ -258,7 +250,7 @@ async fn a_hold_that_is_not_renewed_is_lost_in_time(kind: &'static Capabilities)
         return;
     }
     let (label, holder, other) = testbed.pair(kind).await;
-    let guard = granted(label, &holder, SHORT_LEASE).await;
+    let guard = granted(&holder, SHORT_LEASE).await;
     let next = tokio::spawn(async move {
         let next = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
         let granted_at = Instant::now();
@@ -274,8 +266,7 @@ async fn a_wait_ends_at_its_deadline_and_leaves_no_trace(kind: &'static Capabili
     let testbed = Testbed::new();
     let (label, process, other) = testbed.pair(kind).await;
     let holder = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-    let wait = Wait::Until(Instant::now() + Duration::from_millis(100));
-    let options = AcquireOptions { lease: LONG_LEASE, wait };
+    let options = waiting_for(LONG_LEASE, Duration::from_millis(100));
     let first = process.acquire(&name(), options);
     let second = process.acquire(&name(), options);
     let (first, second) = tokio::join!(first, second);

@@ -35,7 +35,6 @@ mod multi_locks;
 mod notifying;
 mod pausing;
 mod polling;
-mod proxy;
 mod read_write;
 mod redlock;
 mod runtimes;
@@ -56,13 +55,15 @@ use std::time::Duration;
 
 use futures::poll;
 use leaselock::{
-    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex, ReleaseOutcome,
-    WAITERS_MAX, Wait, redis as redis_locks,
+    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome, WAITERS_MAX,
+    Wait, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use redis_connection::{Address, Options, SharedConnection};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
+
+use testbed::{granted, name};
 
 /// Long enough that nothing in a test ends by expiry unless it means to.
 const LONG_LEASE: Duration = Duration::from_secs(30);
@@ -74,11 +75,10 @@ const SHORT_LEASE: Duration = leaselock::LEASE_MIN;
 /// [`LONG_LEASE`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A testbed for the kind `token` on Redis: a key prefix and a lock name of one test, and a bare
-/// connection that reads the keys without the lock.
+/// A testbed for the kind `token` on Redis: a key prefix of one test, and a bare connection that reads
+/// the keys without the lock.
 struct TokenTestbed {
     prefix: String,
-    name: LockName,
     redis: SharedConnection,
 }
 
@@ -86,7 +86,6 @@ impl TokenTestbed {
     async fn new() -> Self {
         Self {
             prefix: format!("{}:", support::unique("lock")),
-            name: LockName::new("{thing:1}:write").expect("a name"),
             redis: connect(&support::redis_url().await).await,
         }
     }
@@ -98,7 +97,7 @@ impl TokenTestbed {
     }
 
     fn lock_key(&self) -> String {
-        format!("{}lock:{}", self.prefix, self.name)
+        format!("{}lock:{}", self.prefix, name())
     }
 
     fn fence_key(&self) -> String {
@@ -157,19 +156,17 @@ fn shared(url: &str, options: Options) -> SharedConnection {
 
 /// Waits for at most [`PATIENCE`].
 fn waiting(lease: Duration) -> AcquireOptions {
-    let wait = Wait::Until(Instant::now() + PATIENCE);
-    AcquireOptions { lease, wait }
+    waiting_for(lease, PATIENCE)
+}
+
+/// Waits for at most this time.
+fn waiting_for(lease: Duration, wait_max: Duration) -> AcquireOptions {
+    AcquireOptions { lease, wait: Wait::Until(Instant::now() + wait_max) }
 }
 
 /// Never waits.
 fn at_once(lease: Duration) -> AcquireOptions {
-    let wait = Wait::Never;
-    AcquireOptions { lease, wait }
-}
-
-/// Acquires what must be free soon.
-async fn acquire(process: &LeasedMutex, testbed: &TokenTestbed, lease: Duration) -> Guard {
-    process.acquire(&testbed.name, waiting(lease)).await.expect("the lock is granted")
+    AcquireOptions { lease, wait: Wait::Never }
 }
 
 /// The fence of a kind that has fences.
@@ -200,7 +197,7 @@ async fn options_that_cannot_be_safe_are_refused() {
         leaselock::LEASE_MIN - Duration::from_millis(1),
         leaselock::LEASE_MAX + Duration::from_millis(1),
     ] {
-        let answer = process.acquire(&testbed.name, at_once(lease)).await;
+        let answer = process.acquire(&name(), at_once(lease)).await;
         assert!(
             matches!(answer, Err(AcquireError::InvalidOptions(_))),
             "{lease:?} gave {answer:?}"
@@ -213,14 +210,14 @@ async fn options_that_cannot_be_safe_are_refused() {
 async fn the_line_has_an_end() {
     let testbed = TokenTestbed::new().await;
     let process = testbed.process().await;
-    let guard = acquire(&process, &testbed, LONG_LEASE).await;
+    let guard = granted(&process, LONG_LEASE).await;
     let mut line = Vec::new();
     for _ in 0..WAITERS_MAX {
-        let mut waiter = process.acquire(&testbed.name, waiting(LONG_LEASE));
+        let mut waiter = process.acquire(&name(), waiting(LONG_LEASE));
         assert!(poll!(&mut waiter).is_pending());
         line.push(waiter);
     }
-    let refused = process.acquire(&testbed.name, waiting(LONG_LEASE)).await;
+    let refused = process.acquire(&name(), waiting(LONG_LEASE)).await;
     assert!(matches!(refused, Err(AcquireError::TooManyWaiters)), "{refused:?}");
     assert_eq!(process.stats().snapshot().waiting_now, WAITERS_MAX);
     drop(line);

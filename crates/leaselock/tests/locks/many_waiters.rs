@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use leaselock::redis::subscriber::Subscriber;
-use leaselock::{AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, redis as redis_locks};
+use leaselock::{LeasedMutex, Mutex, ReleaseOutcome, redis as redis_locks};
 use redis_connection::SharedConnection;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::handing::warm_up;
 use super::testbed::name;
-use super::{LONG_LEASE, connect};
+use super::{LONG_LEASE, connect, waiting_for};
 use crate::support::{eventually, own_redis};
 
 const WAITERS: u64 = 10_000;
@@ -68,8 +67,7 @@ async fn w7_ten_thousand_waiters_cost_the_server_no_more_than_one() {
     // With hand-over, without it, and with it again.
     for hands_over in [true, false, true] {
         let crowd = crowd.clone().with_hand_over(hands_over);
-        let wait = Wait::Until(Instant::now() + WAIT);
-        let options = AcquireOptions { lease: LONG_LEASE, wait };
+        let options = waiting_for(LONG_LEASE, WAIT);
         let holder = other.acquire(&name(), options).await.expect("granted");
         let mut waiters = JoinSet::new();
         for _ in 0..WAITERS {

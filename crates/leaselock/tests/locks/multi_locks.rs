@@ -144,7 +144,7 @@ async fn multi_and_token_exclude_each_other_on_redis() {
     let all = [name(), LockName::new("{thing:1}:read").expect("a name")];
     let mut last = Fence(0);
     for _ in 0..20 {
-        let alone = granted("token", &token, LONG_LEASE).await;
+        let alone = granted(&token, LONG_LEASE).await;
         assert!(fence_of(&alone) > last);
         last = fence_of(&alone);
         let refused = multi.acquire_all(&all, at_once(LONG_LEASE)).await;

@@ -5,8 +5,8 @@
 use leaselock::redis::countdown_latch::RedisLatch;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, Mutex,
-    Primitive, ReleaseOutcome, Wait, Waiting,
+    Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, Mutex, Primitive,
+    ReleaseOutcome, Waiting,
 };
 use redis::AsyncCommands;
 use tokio::sync::oneshot;
@@ -16,14 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use super::dying::dying;
 use super::handing::warm_up;
-use super::proxy::Proxy;
-use super::testbed::{Testbed, label, listed, name, queued};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting};
-use crate::support::{eventually, rounds};
-
-async fn granted(process: &LeasedMutex) -> Guard {
-    process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted")
-}
+use super::testbed::{Testbed, granted, label, listed, name, queued};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, connect, until, waiting, waiting_for};
+use crate::support::{eventually, link_to, redis_url, rounds};
 
 async fn let_go(guard: Guard) {
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
@@ -57,7 +52,7 @@ async fn a_writer_that_leaves_lets_all_readers_in_and_the_last_of_them_a_writer(
     let all_notified = || readers.iter().copied().map(notified).sum::<u64>() + notified(&second.1);
     let (before, times) = (all_notified(), u64::from(rounds(5)));
     for _ in 0..times {
-        let writer = granted(&first.1).await;
+        let writer = granted(&first.1, LONG_LEASE).await;
         let mut reading = Vec::new();
         for reader in readers {
             reading.push(queued(reader, LONG_LEASE).await);
@@ -86,7 +81,7 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
         (read_write(&testbed).await, read_write(&testbed).await, read_write(&testbed).await);
     let (before, times) = (notified(&third.0), u64::from(rounds(5)));
     for _ in 0..times {
-        let reading = granted(&first.0).await;
+        let reading = granted(&first.0, LONG_LEASE).await;
         let (gives_up, given_up) = oneshot::channel::<()>();
         let (contended, writer) = (second.1.stats().snapshot().contended, second.1.clone());
         let writing = tokio::spawn(async move {
@@ -123,7 +118,7 @@ async fn as_many_are_notified_as_permits_are_free() {
             let before = all_notified();
             let mut held = Vec::new();
             for _ in 0..PERMITS {
-                held.push(granted(&holder).await);
+                held.push(granted(&holder, LONG_LEASE).await);
             }
             let mut queue = Vec::new();
             for waiter in &waiters {
@@ -188,12 +183,12 @@ async fn a_waiter_for_several_names_is_notified_and_leaves_unusable_grants_to_ot
 async fn d1_all_waiters_of_a_latch_are_notified_at_zero() {
     const WAITERS: u64 = 100;
     let testbed = Testbed::new();
-    let url = crate::support::redis_url().await;
-    let proxy = Proxy::start(&url).await;
+    let url = redis_url().await;
+    let proxy = link_to(&url).await;
     let client = redis::Client::open(&*url).expect("a Redis URL");
     let notified =
         Subscriber::start(client, &testbed.prefix, &TaskTracker::new()).expect("a prefix");
-    let latch = RedisLatch::new(connect(&proxy.url()).await, &notified, &testbed.prefix);
+    let latch = RedisLatch::new(connect(proxy.url()).await, &notified, &testbed.prefix);
     let latch = std::sync::Arc::new(latch.expect("a prefix"));
     let counting = testbed.latch(listed("redis", "countdown-latch")).await;
     let queue = format!("{}countdown-latch:waiting:{}", testbed.prefix, name());
@@ -208,17 +203,17 @@ async fn d1_all_waiters_of_a_latch_are_notified_at_zero() {
         }
         let queue = &queue;
         eventually("all to wait", || async move {
-            let mut redis = connect(&crate::support::redis_url().await).await;
+            let mut redis = connect(&redis_url().await).await;
             let length: u64 = redis.zcard(queue).await.expect("ZCARD");
             (length == WAITERS).then_some(())
         })
         .await;
-        let looks = proxy.scripts_run();
+        let looks = proxy.counted();
         assert_eq!(counting.count_down(&name()).await, Ok(0));
         while let Some(waited) = waiters.join_next().await {
             assert_eq!(waited.expect("no panic"), Ok(true));
         }
-        let looks = proxy.scripts_run() - looks;
+        let looks = proxy.counted() - looks;
         if looks < WAITERS / 2 {
             break;
         }
@@ -241,20 +236,19 @@ async fn w7_many_waiters_cost_three_commands_for_each_acquire_of_every_notified_
     };
     for kind in KINDS.iter().filter(is_notified) {
         let label = label(kind);
-        let proxy = Proxy::start(&crate::support::redis_url().await).await;
-        let url = crate::support::redis_url().await;
+        let proxy = link_to(&redis_url().await).await;
+        let url = redis_url().await;
         let crowd =
-            testbed.process_notified_at(kind, &proxy.url(), &url).await.with_hand_over(false);
+            testbed.process_notified_at(kind, proxy.url(), &url).await.with_hand_over(false);
         let other = testbed.process(kind).await;
         warm_up(&crowd, &other).await;
-        let holder = granted(&other).await;
-        let before = proxy.scripts_run();
+        let holder = granted(&other, LONG_LEASE).await;
+        let before = proxy.counted();
         let mut waiters = JoinSet::new();
         for _ in 0..WAITERS {
             let crowd = crowd.clone();
             waiters.spawn(async move {
-                let wait = Wait::Until(Instant::now() + LONG_LEASE);
-                let options = AcquireOptions { lease: LONG_LEASE, wait };
+                let options = waiting_for(LONG_LEASE, LONG_LEASE);
                 let guard = crowd.acquire(&name(), options).await.expect("granted");
                 guard.release().await
             });
@@ -265,7 +259,7 @@ async fn w7_many_waiters_cost_three_commands_for_each_acquire_of_every_notified_
         while let Some(outcome) = waiters.join_next().await {
             assert_eq!(outcome.expect("no panic"), ReleaseOutcome::Released, "{label}");
         }
-        let asked = proxy.scripts_run() - before;
+        let asked = proxy.counted() - before;
         assert!(asked <= 3 * WAITERS, "{label}: {asked} commands for {WAITERS}");
     }
 }

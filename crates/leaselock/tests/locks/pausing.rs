@@ -4,21 +4,21 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use faulty_link::{Fault, FaultyLink};
 use futures::future::BoxFuture;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireOptions, Capabilities, Guard, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, Waiting,
-    redis as redis_locks,
+    Capabilities, Guard, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Waiting, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::handing::warm_up;
-use super::proxy::{Link, Proxy};
 use super::testbed::{Testbed, can_be_held, label, listed, name};
-use super::{LONG_LEASE, connect, until};
+use super::{LONG_LEASE, connect, until, waiting_for};
+use crate::support::{link_to, redis_url};
 
 /// Of the waiter, and so of what it is granted: long enough for a few looks of a busy machine.
 const LEASE: Duration = Duration::from_millis(900);
@@ -30,10 +30,6 @@ fn notified(kind: &Capabilities) -> bool {
     kind.waiting == Waiting::Notified && kind.backend == "redis" && can_be_held(kind)
 }
 
-fn for_long(lease: Duration) -> AcquireOptions {
-    AcquireOptions { lease, wait: Wait::Until(Instant::now() + LONG_LEASE) }
-}
-
 /// Three processes: one holds, one waits and is stopped, and one comes next.
 struct Three {
     kind: &'static Capabilities,
@@ -43,18 +39,18 @@ struct Three {
     waits: LeasedMutex,
     comes: LeasedMutex,
     /// Between the waiter and the server that it asks.
-    asked: Proxy,
+    asked: FaultyLink,
     /// Between the waiter and its messages.
-    notified: Proxy,
+    notified: FaultyLink,
 }
 
 impl Three {
     async fn new(kind: &'static Capabilities) -> Self {
-        let (testbed, url) = (Testbed::new(), crate::support::redis_url().await);
-        let (asked, notified) = (Proxy::start(&url).await, Proxy::start(&url).await);
+        let (testbed, url) = (Testbed::new(), redis_url().await);
+        let (asked, notified) = (link_to(&url).await, link_to(&url).await);
         Self {
             holds: testbed.process(kind).await,
-            waits: testbed.process_notified_at(kind, &asked.url(), &notified.url()).await,
+            waits: testbed.process_notified_at(kind, asked.url(), notified.url()).await,
             comes: testbed.process(kind).await,
             label: label(kind).to_owned(),
             kind,
@@ -70,7 +66,7 @@ impl Three {
         let (prefix, tasks) = (&three.testbed.prefix, TaskTracker::new());
         let client = redis::Client::open(three.notified.url()).expect("a Redis URL");
         let subscriber = Subscriber::start(client, prefix, &tasks).expect("a prefix");
-        let connection = connect(&three.asked.url()).await;
+        let connection = connect(three.asked.url()).await;
         let lock = redis_locks::read_write::read_write(&connection, &subscriber, prefix, &tasks);
         let label = format!("{}, a reader", three.label);
         Self { waits: lock.expect("a prefix").read, label, ..three }
@@ -83,7 +79,8 @@ impl Three {
         waits: &mut (impl Future<Output = Result<Guard, leaselock::AcquireError>> + Unpin),
         before_the_release: impl FnOnce(),
     ) -> Guard {
-        let held = self.holds.acquire(&name(), for_long(LONG_LEASE)).await.expect("granted");
+        let options = waiting_for(LONG_LEASE, LONG_LEASE);
+        let held = self.holds.acquire(&name(), options).await.expect("granted");
         let contended = self.waits.stats().snapshot().contended;
         tokio::select! {
             biased;
@@ -94,16 +91,16 @@ impl Three {
         assert_eq!(held.release().await, ReleaseOutcome::Released, "{}", self.label);
         if !self.kind.expires {
             // As an operator does with a permit whose holder does not come back.
-            let mut redis = connect(&crate::support::redis_url().await).await;
+            let mut redis = connect(&redis_url().await).await;
             let holders = format!("{}{}:holders:{}", self.testbed.prefix, self.kind.kind, name());
             let deleted: u64 = redis.del(holders).await.expect("DEL");
             assert_eq!(deleted, 1, "{}: nobody was granted it", self.label);
         }
-        self.comes.acquire(&name(), for_long(LONG_LEASE)).await.expect("granted")
+        self.comes.acquire(&name(), waiting_for(LONG_LEASE, LONG_LEASE)).await.expect("granted")
     }
 
     async fn a_look_more_than(&self, looks: u64) {
-        until("it looks again", || self.asked.scripts_run() > looks).await;
+        until("it looks again", || self.asked.counted() > looks).await;
     }
 }
 
@@ -134,17 +131,17 @@ async fn m2_a_grant_that_is_older_than_a_refused_look_makes_no_second_holder() {
 async fn an_old_grant_comes_late(three: Three) {
     let Three { label, waits: waiter, asked, notified, .. } = &three;
     listens(&three).await;
-    let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
-    let next = three.granted_and_lost(&mut waits, || notified.set(Link::Stalls)).await;
-    let looks = asked.scripts_run();
+    let mut waits = pin!(waiter.acquire(&name(), waiting_for(LEASE, LONG_LEASE)));
+    let next = three.granted_and_lost(&mut waits, || notified.set(Fault::Stall)).await;
+    let looks = asked.counted();
     // It goes on, and looks first: somebody else has the lock.
     tokio::select! {
         biased;
         granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
         () = three.a_look_more_than(looks) => {}
     }
-    notified.set(Link::Works);
-    let looks = asked.scripts_run();
+    notified.mend();
+    let looks = asked.counted();
     tokio::select! {
         biased;
         granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),
@@ -163,9 +160,9 @@ async fn m2_a_grant_whose_lease_is_over_is_not_handed_out() {
 async fn a_grant_comes_when_its_lease_is_over(three: Three) {
     let Three { label, waits: waiter, asked, .. } = &three;
     listens(&three).await;
-    let mut waits = pin!(waiter.acquire(&name(), for_long(LEASE)));
+    let mut waits = pin!(waiter.acquire(&name(), waiting_for(LEASE, LONG_LEASE)));
     let next = three.granted_and_lost(&mut waits, || {}).await;
-    let looks = asked.scripts_run();
+    let looks = asked.counted();
     tokio::select! {
         biased;
         granted = &mut waits => panic!("{label}: {granted:?} beside {next:?}"),

@@ -8,9 +8,9 @@ use futures::poll;
 use leaselock::{KINDS, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::task::yield_now;
 
-use super::proxy::Proxy;
 use super::testbed::{Testbed, can_be_held, label, name};
 use super::{LONG_LEASE, PATIENCE, until, waiting};
+use crate::support::{link_to, redis_url};
 
 /// Up to here every number of polls is tried, then every quarter more.
 const EVERY_POLL_TO: u32 = 40;
@@ -115,17 +115,17 @@ async fn c1_an_acquire_may_be_dropped_at_any_turn_of_its_tasks() {
     let testbed = Testbed::new();
     for kind in KINDS.iter().filter(|kind| can_be_held(kind)) {
         let label = label(kind);
-        let proxy = Proxy::start(&crate::support::redis_url().await).await;
-        let process = testbed.process_behind(kind, &proxy.url()).await;
+        let proxy = link_to(&redis_url().await).await;
+        let process = testbed.process_behind(kind, proxy.url()).await;
         let other = testbed.process(kind).await;
         // The scripts are known to the server from here on.
         is_free(label, &process).await;
         let mut polls = 0;
         loop {
             let ready = after_turns(process.acquire(&name(), waiting(LONG_LEASE)), polls).await;
-            let sent = proxy.scripts_run();
+            let sent = proxy.counted();
             is_free(label, &other).await;
-            let sent = proxy.scripts_run() - sent;
+            let sent = proxy.counted() - sent;
             assert!(sent <= ROUND_TRIPS_MAX, "{label}: {sent} commands after {polls} polls");
             if ready {
                 break;

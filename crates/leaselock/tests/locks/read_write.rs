@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, Capabilities, Mutex, Primitive, ReleaseOutcome, Wait};
+use leaselock::{Capabilities, Mutex, Primitive, ReleaseOutcome};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::conformance::conformance;
 use super::dying::dying;
 use super::testbed::{Testbed, granted, is_refused, label, let_go, name};
-use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, waiting};
+use super::{LONG_LEASE, PATIENCE, SHORT_LEASE, at_once, waiting, waiting_for};
 
 conformance! {
     of: |kind| kind.primitive == Primitive::ReadWrite,
@@ -43,14 +43,10 @@ async fn r1_a_writer_is_always_alone(kind: &'static Capabilities) {
         let process = testbed.read_write(kind).await;
         let (readers, writers, shared) = (readers.clone(), writers.clone(), shared.clone());
         tasks.spawn(async move {
-            let options = || {
-                let wait = Wait::Until(Instant::now() + LONG_LEASE);
-                AcquireOptions { lease: LONG_LEASE, wait }
-            };
             for _ in 0..6 {
                 let writes = number % 3 == 0;
                 let half = if writes { &process.write } else { &process.read };
-                let guard = half.acquire(&name(), options()).await;
+                let guard = half.acquire(&name(), waiting_for(LONG_LEASE, LONG_LEASE)).await;
                 let guard = guard.unwrap_or_else(|error| panic!("{label}: {error}"));
                 let mine = if writes { &writers } else { &readers };
                 let before = mine.fetch_add(1, Ordering::SeqCst);
@@ -76,9 +72,9 @@ async fn r1_readers_do_not_starve_a_writer(kind: &'static Capabilities) {
     let testbed = Testbed::new();
     let label = label(kind);
     let (one, two) = (testbed.read_write(kind).await, testbed.read_write(kind).await);
-    let mut reading = granted(label, &one.read, LONG_LEASE).await;
+    let mut reading = granted(&one.read, LONG_LEASE).await;
     let writer = tokio::spawn(async move {
-        let guard = granted(label, &two.write, LONG_LEASE).await;
+        let guard = granted(&two.write, LONG_LEASE).await;
         guard.release().await
     });
     let since = Instant::now();
@@ -93,7 +89,7 @@ async fn r1_readers_do_not_starve_a_writer(kind: &'static Capabilities) {
     let_go(label, reading).await;
     let written = timeout(PATIENCE, writer).await.expect("the writer gets in");
     assert_eq!(written.expect("no panic"), ReleaseOutcome::Released, "{label}");
-    let_go(label, granted(label, &one.read, LONG_LEASE).await).await;
+    let_go(label, granted(&one.read, LONG_LEASE).await).await;
 }
 
 /// R1: writers that come one after the other let a reader in between.
@@ -108,7 +104,7 @@ async fn r1_writers_do_not_starve_a_reader(kind: &'static Capabilities) {
         let (stop, written) = (stop.clone(), written.clone());
         writers.spawn(async move {
             while !stop.load(Ordering::SeqCst) {
-                let guard = granted(label, &process.write, LONG_LEASE).await;
+                let guard = granted(&process.write, LONG_LEASE).await;
                 written.fetch_add(1, Ordering::SeqCst);
                 sleep(Duration::from_millis(5)).await;
                 let_go(label, guard).await;
@@ -117,7 +113,7 @@ async fn r1_writers_do_not_starve_a_reader(kind: &'static Capabilities) {
     }
     let process = testbed.read_write(kind).await;
     for _ in 0..10 {
-        let reading = timeout(PATIENCE, granted(label, &process.read, LONG_LEASE)).await;
+        let reading = timeout(PATIENCE, granted(&process.read, LONG_LEASE)).await;
         let_go(label, reading.unwrap_or_else(|_| panic!("{label}: the reader starves"))).await;
     }
     assert!(written.load(Ordering::SeqCst) > 0, "{label}: nobody wrote meanwhile");
@@ -133,11 +129,11 @@ async fn r1_a_dead_reader_keeps_a_writer_out_for_its_lease_only(kind: &'static C
     let testbed = Testbed::new();
     let label = label(kind);
     let (living, other) = (testbed.read_write(kind).await, testbed.read_write(kind).await);
-    let guard = granted(label, &living.read, SHORT_LEASE).await;
+    let guard = granted(&living.read, SHORT_LEASE).await;
     let child_testbed = testbed.clone();
     dying(async move {
         let process = child_testbed.read_write(kind).await;
-        std::mem::forget(granted(label, &process.read, SHORT_LEASE).await);
+        std::mem::forget(granted(&process.read, SHORT_LEASE).await);
     })
     .await;
     // The living one renews several times, and its own hold only.

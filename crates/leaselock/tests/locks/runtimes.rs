@@ -5,7 +5,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
 use super::testbed::{Testbed, granted, is_refused, let_go, listed, queued};
-use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, kinds, until_lost};
+use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, kinds, until_lost};
 
 fn runtime() -> Runtime {
     Runtime::new().expect("a runtime")
@@ -31,16 +31,16 @@ fn a_lock_from_an_ended_runtime_renews_its_holds() {
     let (testbed, process) = from_an_ended_runtime(async {
         let testbed = Testbed::new();
         let process = testbed.process(listed("redis", "token")).await;
-        let_go("token", granted("token", &process, LONG_LEASE).await).await;
+        let_go("token", granted(&process, LONG_LEASE).await).await;
         (testbed, process)
     });
     runtime().block_on(async {
         let other = testbed.process(listed("redis", "token")).await;
-        let guard = granted("token", &process, SHORT_LEASE).await;
+        let guard = granted(&process, SHORT_LEASE).await;
         holds_beyond_its_lease(&guard, &other).await;
         // What is dropped is given back, too.
         drop(guard);
-        let_go("token", granted("token", &other, LONG_LEASE).await).await;
+        let_go("token", granted(&other, LONG_LEASE).await).await;
     });
 }
 
@@ -52,18 +52,18 @@ fn a_lock_from_an_ended_runtime_opens_a_session() {
     let (testbed, process) = from_an_ended_runtime(async {
         let testbed = Testbed::new();
         let process = testbed.process(kind).await;
-        let_go("sequential", kinds::granted("sequential", &process, LONG_LEASE).await).await;
+        let_go("sequential", kinds::granted(&process, LONG_LEASE).await).await;
         (testbed, process)
     });
     let one_thread = Builder::new_current_thread().enable_all().build().expect("a runtime");
     one_thread.block_on(async {
-        let guard = kinds::granted("sequential", &process, SHORT_LEASE).await;
+        let guard = kinds::granted(&process, SHORT_LEASE).await;
         // Nothing is renewed meanwhile, and nothing is released afterwards.
         std::thread::sleep(SHORT_LEASE * 2);
         assert!(guard.is_lost());
         std::mem::forget(guard);
         let other = testbed.process(kind).await;
-        let_go("sequential", kinds::granted("sequential", &other, LONG_LEASE).await).await;
+        let_go("sequential", kinds::granted(&other, LONG_LEASE).await).await;
     });
 }
 
@@ -74,7 +74,7 @@ fn a_lock_from_an_ended_runtime_is_notified() {
         let token = listed("redis", "token");
         let (process, other) = (testbed.process(token).await, testbed.process(token).await);
         // It waits once, so that its subscriber has a connection.
-        let holder = granted("token", &other, LONG_LEASE).await;
+        let holder = granted(&other, LONG_LEASE).await;
         let waits = queued(&process, LONG_LEASE).await;
         let_go("token", holder).await;
         let_go("token", waits.await.expect("no panic")).await;
@@ -87,7 +87,7 @@ fn a_lock_from_an_ended_runtime_is_notified() {
         while process.stats().snapshot().handed_over_by_others == before {
             rounds += 1;
             assert!(rounds < 20, "no release notified the waiter");
-            let holder = granted("token", &other, LONG_LEASE).await;
+            let holder = granted(&other, LONG_LEASE).await;
             let waits = queued(&process, LONG_LEASE).await;
             // Meanwhile it connects for notifications.
             sleep(SHORT_LEASE / 3).await;
@@ -103,7 +103,7 @@ fn a_hold_is_lost_when_its_runtime_ends() {
     let (process, guard) = first.block_on(async {
         let testbed = TokenTestbed::new().await;
         let process = testbed.process().await;
-        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        let guard = granted(&process, LONG_LEASE).await;
         (process, guard)
     });
     assert!(!guard.is_lost());

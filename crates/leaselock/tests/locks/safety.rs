@@ -8,9 +8,9 @@ use redis::AsyncCommands;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::testbed::{granted, name};
 use super::{
-    FOREIGNER, LONG_LEASE, PATIENCE, SHORT_LEASE, TokenTestbed, acquire, fence_of, until_lost,
-    waiting,
+    FOREIGNER, LONG_LEASE, PATIENCE, SHORT_LEASE, TokenTestbed, fence_of, until_lost, waiting,
 };
 use crate::support::rounds;
 
@@ -21,7 +21,7 @@ async fn fences_rise_over_an_emptied_redis() {
     let process = testbed.process().await;
     let mut last = Fence(0);
     for _ in 0..rounds(10) {
-        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        let guard = granted(&process, LONG_LEASE).await;
         assert!(fence_of(&guard) > last, "{} after {last}", fence_of(&guard));
         last = fence_of(&guard);
         testbed.delete(testbed.lock_key()).await;
@@ -37,7 +37,7 @@ async fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
     let testbed = TokenTestbed::new().await;
     let process = testbed.process().await;
     let fence = async || {
-        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        let guard = granted(&process, LONG_LEASE).await;
         let fence = fence_of(&guard);
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
         fence
@@ -49,7 +49,7 @@ async fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
     let ahead_us = u64::try_from(AHEAD.as_micros()).expect("ten days");
     let raised = Fence(fence().await.get() + ahead_us);
     assert!(!is_kept().await, "an unused name leaves no key behind");
-    assert_eq!(process.raise_fence(&testbed.name, raised).await, Ok(()));
+    assert_eq!(process.raise_fence(&name(), raised).await, Ok(()));
     assert!(is_kept().await);
     assert_eq!(fence().await, Fence(raised.get() + 1));
     assert!(is_kept().await);
@@ -108,12 +108,12 @@ async fn a_renewal_never_creates_or_prolongs_what_is_not_ours() {
     let tasks = TaskTracker::new();
     let process = token::mutex(testbed.redis.clone(), &testbed.prefix, &tasks).expect("a prefix");
 
-    let gone = acquire(&process, &testbed, SHORT_LEASE).await;
+    let gone = granted(&process, SHORT_LEASE).await;
     testbed.delete(testbed.lock_key()).await;
     until_lost(&gone).await;
     assert_eq!(testbed.value().await, None);
 
-    let taken = acquire(&process, &testbed, SHORT_LEASE).await;
+    let taken = granted(&process, SHORT_LEASE).await;
     testbed.take_over(LONG_LEASE).await;
     let lease_left_before_ms = testbed.lease_left_ms().await;
     until_lost(&taken).await;

@@ -45,7 +45,7 @@ async fn s1_there_are_never_more_holders_than_permits(kind: &'static Capabilitie
             let (process, inside) = (process.clone(), inside.clone());
             tasks.spawn(async move {
                 for _ in 0..6 {
-                    let guard = granted(label, &process, LONG_LEASE).await;
+                    let guard = granted(&process, LONG_LEASE).await;
                     let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
                     assert!(now <= u64::from(PERMITS), "{label}: {now} hold");
                     sleep(Duration::from_millis(5)).await;
@@ -58,7 +58,7 @@ async fn s1_there_are_never_more_holders_than_permits(kind: &'static Capabilitie
     tasks.join_all().await;
     let mut held = Vec::new();
     for number in 0..PERMITS as usize {
-        held.push(granted(label, &processes[number % processes.len()], LONG_LEASE).await);
+        held.push(granted(&processes[number % processes.len()], LONG_LEASE).await);
     }
     for guard in held {
         let_go(label, guard).await;
@@ -71,20 +71,20 @@ async fn s1_permits_of_the_dead_come_back_where_holds_expire(kind: &'static Capa
     let testbed = Testbed::new();
     let label = label(kind);
     let (living, other) = (testbed.semaphore(kind, 3).await, testbed.semaphore(kind, 3).await);
-    let mine = granted(label, &living, SHORT_LEASE).await;
+    let mine = granted(&living, SHORT_LEASE).await;
     let child_testbed = testbed.clone();
     dying(async move {
         let process = child_testbed.semaphore(kind, 3).await;
         for _ in 0..2 {
-            std::mem::forget(granted(label, &process, SHORT_LEASE).await);
+            std::mem::forget(granted(&process, SHORT_LEASE).await);
         }
     })
     .await;
     assert!(is_refused(&other).await, "{label}");
     sleep(SHORT_LEASE * 3).await;
     if kind.expires {
-        let second = granted(label, &other, LONG_LEASE).await;
-        let third = granted(label, &other, LONG_LEASE).await;
+        let second = granted(&other, LONG_LEASE).await;
+        let third = granted(&other, LONG_LEASE).await;
         assert!(is_refused(&other).await, "{label}: a living one's permit was given away");
         let_go(label, second).await;
         let_go(label, third).await;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, Mutex, ReleaseOutcome, Wait};
+use leaselock::{Mutex, ReleaseOutcome};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::LONG_LEASE;
 use super::testbed::{Testbed, listed, name};
+use super::{LONG_LEASE, waiting_for};
 
 const CLIENTS_PER_PROCESS: usize = 6;
 /// How many holds all clients have together.
@@ -39,8 +39,7 @@ async fn w5_fair_serves_the_clients_of_two_processes_alike() {
             clients.spawn(async move {
                 let mut mine = 0_u64;
                 loop {
-                    let wait = Wait::Until(Instant::now() + LONG_LEASE * 2);
-                    let options = AcquireOptions { lease: LONG_LEASE, wait };
+                    let options = waiting_for(LONG_LEASE, LONG_LEASE * 2);
                     let guard = process.acquire(&name(), options).await.expect("granted");
                     let counts = served.fetch_add(1, Ordering::SeqCst) < HOLDS;
                     if counts {

@@ -9,6 +9,7 @@ use dev_servers::{
     RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, ZookeeperOptions,
     ZookeeperServer,
 };
+use faulty_link::FaultyLink;
 use futures::future::join_all;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -122,6 +123,13 @@ pub async fn own_redis(count: usize, extra_lines: &[&str]) -> Vec<RedisServer> {
         start(RedisServer::start(options))
     });
     join_all(started).await
+}
+
+/// A link to the server of a URL, which a test can break. It counts the calls of scripts.
+pub async fn link_to(url: &str) -> FaultyLink {
+    let link = FaultyLink::to_url(url).await.expect("a link");
+    link.count(b"EVALSHA");
+    link
 }
 
 /// A database of one test, with the table of locks.

@@ -7,8 +7,8 @@ use leaselock::demo::setnx_expire::Repair;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
     AcquireError, AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex,
-    LockName, MultiMutex, Mutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, Wait, demo,
-    etcd, local, mysql, redis as redis_locks, zookeeper,
+    LockName, MultiMutex, Mutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, demo, etcd,
+    local, mysql, redis as redis_locks, zookeeper,
 };
 use redis_connection::{Options, SharedConnection};
 use tokio::sync::OnceCell;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::{LONG_LEASE, at_once, connect, shared, until, waiting};
+use super::{LONG_LEASE, at_once, connect, shared, until, waiting, waiting_for};
 use crate::support::{Database, etcd_url, independent_redis, redis_url, unique, zookeeper_hosts};
 
 /// Makes the processes of one test, each with its own lock on the test's own names. Servers are
@@ -332,9 +332,26 @@ pub fn name() -> LockName {
 }
 
 /// Acquires the test's name, which must be free soon.
-pub async fn granted(label: &str, process: &LeasedMutex, lease: Duration) -> Guard {
+pub async fn granted(process: &LeasedMutex, lease: Duration) -> Guard {
     let guard = process.acquire(&name(), waiting(lease)).await;
-    guard.unwrap_or_else(|error| panic!("{label}: {error}"))
+    guard.unwrap_or_else(|error| panic!("{}: {error}", label(process.capabilities())))
+}
+
+/// Acquires the test's name, which must be free within `bound`. Until then the backend may refuse
+/// commands.
+pub async fn granted_within(
+    bound: Duration,
+    process: &LeasedMutex,
+    options: impl Fn() -> AcquireOptions,
+) -> Guard {
+    let since = Instant::now();
+    loop {
+        match process.acquire(&name(), options()).await {
+            Ok(guard) => return guard,
+            Err(AcquireError::Unavailable(_)) if since.elapsed() < bound => {}
+            Err(error) => panic!("{}: {error}", label(process.capabilities())),
+        }
+    }
 }
 
 /// Whether an acquire that does not wait finds the test's name held.
@@ -358,7 +375,7 @@ pub async fn refused(process: &LeasedMutex) {
 pub async fn queued(process: &LeasedMutex, lease: Duration) -> JoinHandle<Guard> {
     let before = process.stats().snapshot().contended;
     let waiter = process.clone();
-    let options = AcquireOptions { lease, wait: Wait::Until(Instant::now() + LONG_LEASE) };
+    let options = waiting_for(lease, LONG_LEASE);
     let waits =
         tokio::spawn(async move { waiter.acquire(&name(), options).await.expect("granted") });
     until("it waits", || process.stats().snapshot().contended > before).await;

@@ -147,7 +147,7 @@ fn explained(events: &[Event]) -> Explained {
 }
 
 fn waiting() -> AcquireOptions {
-    AcquireOptions { lease: LEASE, wait: Wait::Until(Instant::now() + 20 * LEASE) }
+    super::waiting_for(LEASE, 20 * LEASE)
 }
 
 async fn granted(process: &LeasedMutex, name: &LockName) -> Guard {

@@ -6,8 +6,7 @@ use leaselock::{Mutex, ReleaseOutcome};
 use redis::AsyncCommands;
 use redis_connection::SharedConnection;
 
-use super::proxy::{Link, Proxy};
-use super::support::{eventually, own_redis};
+use super::support::{eventually, link_to, own_redis};
 use super::testbed::{Testbed, lazily, listed, name};
 use super::{LONG_LEASE, PATIENCE, at_once, until, until_lost, waiting};
 
@@ -96,22 +95,22 @@ async fn m9_without_resp3_the_next_renewal_finds_out() {
 async fn m11_a_holder_hears_after_a_broken_connection_that_its_key_has_gone() {
     let testbed = Testbed::new();
     let server = own_redis(1, &[]).await.remove(0);
-    let proxy = Proxy::start(&server.tcp_url()).await;
+    let proxy = link_to(&server.tcp_url()).await;
     let kind = listed("redis", "token");
-    let process = testbed.process_behind(kind, &proxy.url()).await;
+    let process = testbed.process_behind(kind, proxy.url()).await;
     let guard = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
     let mut redis = lazily(&server.url());
     until_tracked(&redis).await;
     let key = hold_key(&mut redis).await;
-    proxy.set(Link::Refuses);
-    proxy.set(Link::Works);
+    proxy.cut();
+    proxy.mend();
     let other = testbed.process_behind(kind, &server.tcp_url()).await;
     assert!(other.acquire(&name(), at_once(LONG_LEASE)).await.is_err(), "it is still held");
     assert!(!guard.is_lost());
-    proxy.set(Link::Refuses);
+    proxy.cut();
     let () = redis.del(key).await.expect("DEL");
     let next = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
-    proxy.set(Link::Works);
+    proxy.mend();
     until_lost(&guard).await;
     let stats = process.stats().snapshot();
     assert_eq!((stats.renewals, stats.renew_failures), (0, 0));

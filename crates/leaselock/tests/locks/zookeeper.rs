@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use dev_servers::ZookeeperEnsemble;
-use leaselock::{
-    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait,
-};
+use faulty_link::{FaultyLink, Trap};
+use leaselock::{AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
 
-use super::proxy::{Link, Proxy};
-use super::testbed::{Testbed, listed, name, refused};
-use super::{LONG_LEASE, PATIENCE, at_once, fence_of, until, until_lost, waiting};
+use super::testbed::{Testbed, granted_within, listed, name, refused};
+use super::{LONG_LEASE, PATIENCE, at_once, fence_of, until, until_lost, waiting, waiting_for};
 use crate::support::zookeeper_hosts;
 
 /// An election, or the end of a session, on a busy machine.
@@ -47,27 +45,13 @@ async fn process(testbed: &Testbed, kind: &str) -> LeasedMutex {
     testbed.process(listed("zookeeper", kind)).await
 }
 
-async fn proxied() -> (Proxy, String) {
-    let hosts = zookeeper_hosts().await;
-    let proxy = Proxy::start(&format!("redis://{hosts}")).await;
-    let host = proxy.host();
-    (proxy, host)
-}
-
 fn patient(lease: Duration) -> AcquireOptions {
-    AcquireOptions { lease, wait: Wait::Until(Instant::now() + ELECTION_MAX) }
+    waiting_for(lease, ELECTION_MAX)
 }
 
 /// Acquires, through an election or the opening of a session on a busy machine.
 async fn get(process: &LeasedMutex, options: AcquireOptions) -> Guard {
-    let since = Instant::now();
-    loop {
-        match process.acquire(&name(), options).await {
-            Ok(guard) => return guard,
-            Err(AcquireError::Unavailable(_)) if since.elapsed() < ELECTION_MAX => {}
-            Err(error) => panic!("not granted: {error}"),
-        }
-    }
+    granted_within(ELECTION_MAX, process, || options).await
 }
 
 /// M12: the server ends the session of a process that is cut off. It is notified before anyone else is
@@ -75,14 +59,15 @@ async fn get(process: &LeasedMutex, options: AcquireOptions) -> Guard {
 #[tokio::test]
 async fn m12_a_process_whose_session_ended_is_notified_first_and_adopts_nothing() {
     let site = Site::new().await;
-    let (proxy, host) = proxied().await;
-    let cut_off = process(&site.testbed.with_zookeeper(host), "sequential").await;
+    let proxy = FaultyLink::to(&*zookeeper_hosts().await).await.expect("a port");
+    let cut_off =
+        process(&site.testbed.with_zookeeper(proxy.addr().to_string()), "sequential").await;
     let other = process(&site.testbed, "sequential").await;
     let late = get(&cut_off, waiting(BRIEF_LEASE)).await;
     let old_node = site.nodes("sequential").await;
     assert_eq!(old_node.len(), 1);
 
-    proxy.set(Link::Refuses);
+    proxy.cut();
     let next = tokio::spawn(async move {
         let guard = get(&other, patient(LONG_LEASE)).await;
         (Instant::now(), guard, other)
@@ -94,7 +79,7 @@ async fn m12_a_process_whose_session_ended_is_notified_first_and_adopts_nothing(
     assert!(fence_of(&holder) > fence_of(&late));
     let holders_node = site.nodes("sequential").await;
 
-    proxy.set(Link::Works);
+    proxy.mend();
     assert_eq!(late.release().await, ReleaseOutcome::AlreadyLost);
     let since = Instant::now();
     loop {
@@ -119,16 +104,16 @@ async fn m12_a_process_whose_session_ended_is_notified_first_and_adopts_nothing(
 async fn m5_an_acquire_whose_answer_was_lost_finds_its_own_node() {
     let site = Site::new().await;
     for kind in ["sequential", "spin"] {
-        let (proxy, host) = proxied().await;
-        let process = process(&site.testbed.with_zookeeper(host), kind).await;
+        let proxy = FaultyLink::to(&*zookeeper_hosts().await).await.expect("a port");
+        let process = process(&site.testbed.with_zookeeper(proxy.addr().to_string()), kind).await;
         // The session and the directory are there.
         assert_eq!(
             get(&process, waiting(LONG_LEASE)).await.release().await,
             ReleaseOutcome::Released
         );
-        proxy.set(Link::LosesNextAnswer);
+        proxy.trap(Trap::at_answer());
         let guard = get(&process, waiting(LONG_LEASE)).await;
-        proxy.answer_lost().await;
+        proxy.until_sprung().await;
         if kind == "sequential" {
             assert_eq!(site.nodes(kind).await.len(), 1, "{kind}");
         }

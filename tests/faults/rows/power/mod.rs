@@ -239,7 +239,7 @@ impl Power {
             };
         }
         let small = small_server(&folder, options.program.take(), testbed.mysql.pid());
-        options.program = Some(small.map_err(said)?);
+        options.program = Some(small.said()?);
         options.extra_arguments = server.arguments.iter().map(|word| (*word).to_owned()).collect();
         let mut database = testbed.ledger(options).await?;
         database.stop().await;
@@ -312,7 +312,7 @@ impl Power {
             true => Survives::Nothing,
             false => Survives::Some(trial.random.random_range(0..u64::MAX)),
         };
-        let forgotten = self.disk.power_on(survives).map_err(said)?;
+        let forgotten = self.disk.power_on(survives).said()?;
         if is_last {
             trial.fault_ended();
         }
@@ -321,16 +321,6 @@ impl Power {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn said(error: std::io::Error) -> String {
-    format!("the disk: {error}")
-}
-
 fn no_disk(error: &std::io::Error) -> String {
     format!("no disk whose power can be cut can be mounted here: {error}")
-}
-
-fn left_out(why: &str) -> TrialOutcome {
-    let proof = format!("left out: {why}");
-    TrialOutcome { proof, ..TrialOutcome::default() }
 }

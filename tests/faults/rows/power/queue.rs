@@ -2,7 +2,7 @@
 
 use forgetful_disk::{ForgetfulDisk, Survives};
 
-use super::{cuts_of, left_out, no_disk, said};
+use super::{cuts_of, no_disk};
 use crate::checker::QueueCut;
 use crate::prelude::*;
 use crate::testbed::OwnRedis;
@@ -54,7 +54,7 @@ pub async fn cut(testbed: &mut Testbed, seed: u64, is_kept: bool) -> TrialResult
             }
             server.kill().await;
             trial.injections += 1;
-            bytes += disk.power_on(Survives::Nothing).map_err(said)?.bytes;
+            bytes += disk.power_on(Survives::Nothing).said()?.bytes;
             testbed.mysql.resume();
             let is_last = cut == cuts_max || cut >= cuts && (bytes > 0 || is_kept);
             if is_last {

@@ -237,21 +237,6 @@ mod tests {
         assert!(pipeline.enter().now_or_never().is_some());
     }
 
-    #[tokio::test]
-    async fn two_batches_that_are_checked_first_take_turns() {
-        let pipeline = BatchPipeline::default();
-        let mut first = pipeline.enter().await;
-        let mut second = pipeline.enter_when(ready(())).await;
-        let both = futures::future::join(
-            async {
-                first.exclusive().await;
-                drop(first);
-            },
-            second.exclusive(),
-        );
-        timeout(2 * PATIENCE, both).await.expect("neither waits for the other's permit");
-    }
-
     /// A batch whose statements never end.
     async fn stuck(pipeline: &BatchPipeline, told: &Arc<AtomicBool>) -> PipelineSlot {
         let mut slot = pipeline.enter().await;
