@@ -49,7 +49,7 @@ use shop_domain::{
 use shop_metrics::Metrics;
 
 pub use admit::Admission;
-pub use earlier::{KeyReader, Keys};
+pub use earlier::Keys;
 pub use load_shedder::ItemLimits;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
