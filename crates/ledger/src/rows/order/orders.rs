@@ -12,7 +12,7 @@ use mysql_connection::{Database, answered, within};
 use shop_domain::columns::Text;
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 
-/// The columns that [`read`] needs.
+/// The columns of an [`Order`].
 pub const COLUMNS: &str = Order::COLUMNS;
 
 /// Lines that one statement reads.
@@ -168,7 +168,7 @@ pub async fn find_by_keys(
     let mut found = HashMap::new();
     for row in with_keys(connection, &columns, requests).await? {
         let Text(key) = row.try_get("request_key")?;
-        let order = read(&row)?;
+        let order = Order::from_row(&row)?;
         found.insert((order.user_id, order.item_id, key), order);
     }
     Ok(found)
@@ -290,14 +290,6 @@ pub async fn count_by_status(
     let rows = within(LONG_READ_MAX, rows).await?;
     let count = |(status, orders, units)| (status, OrderCount { orders, units });
     Ok(rows.into_iter().map(count).collect())
-}
-
-/// Reads an order from a row with [`COLUMNS`]; other columns are ignored.
-///
-/// # Errors
-/// When a value is out of its range: a damaged row.
-pub fn read(row: &MySqlRow) -> sqlx::Result<Order> {
-    Order::from_row(row)
 }
 
 #[cfg(test)]
