@@ -257,9 +257,7 @@ impl Keys {
 }
 
 async fn find_several(rows: &mut RequestKeys, requests: &[RequestOf]) -> Rows<KeyState, RequestOf> {
-    let asked: Vec<_> =
-        requests.iter().map(|(buyer, item, key)| (*buyer, *item, key.as_str())).collect();
-    match within(ANSWER_MAX, Box::pin(rows.find(&asked))).await {
+    match within(ANSWER_MAX, Box::pin(rows.find(requests))).await {
         Ok(found) => Ok(found.into_iter().map(|(request, state)| (request, Ok(state))).collect()),
         Err(error) => {
             tracing::warn!(%error, "request keys not looked up");

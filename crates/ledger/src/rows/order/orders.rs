@@ -1,6 +1,6 @@
 //! Reads orders; only `arbiter` and `order` write them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::Query;
@@ -162,7 +162,7 @@ pub(super) fn request_of((buyer, item, Text(key)): (UserId, ItemId, Text)) -> Re
 /// Finds the orders of many requests at a time.
 pub async fn find_by_keys(
     connection: &mut MySqlConnection,
-    requests: &[(UserId, ItemId, &str)],
+    requests: &[RequestOf],
 ) -> sqlx::Result<HashMap<RequestOf, Order>> {
     let columns = format!("{COLUMNS}, request_key");
     let mut found = HashMap::new();
@@ -177,8 +177,8 @@ pub async fn find_by_keys(
 /// Finds the given requests that have written an order visible to the connection's session.
 pub async fn written(
     connection: &mut MySqlConnection,
-    requests: &[(UserId, ItemId, &str)],
-) -> sqlx::Result<HashSet<RequestOf>> {
+    requests: &[RequestOf],
+) -> sqlx::Result<Vec<RequestOf>> {
     let rows = with_keys(connection, "user_id, item_id, request_key", requests).await?;
     rows.iter().map(|row| FromRow::from_row(row).map(request_of)).collect()
 }
@@ -186,10 +186,11 @@ pub async fn written(
 async fn with_keys(
     connection: &mut MySqlConnection,
     columns: &str,
-    requests: &[(UserId, ItemId, &str)],
+    requests: &[RequestOf],
 ) -> sqlx::Result<Vec<MySqlRow>> {
     // A repeated request in the list is harmless.
-    let Some((_, padded)) = in_list(requests) else { return Ok(Vec::new()) };
+    let requests: Vec<&RequestOf> = requests.iter().collect();
+    let Some((_, padded)) = in_list(&requests) else { return Ok(Vec::new()) };
     let mut select = QueryBuilder::new(format!(
         "SELECT {columns} FROM orders WHERE (item_id, user_id, request_key) IN"
     ));

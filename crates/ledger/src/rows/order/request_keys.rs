@@ -18,7 +18,7 @@ use super::running;
 use mysql_connection::{
     Database, Destination, Fault, Writer, is_unconfirmed, replication, unconfirmed,
 };
-use shop_domain::{ItemId, Order, UserId};
+use shop_domain::Order;
 
 /// Reads what became of requests.
 pub struct RequestKeys {
@@ -57,7 +57,7 @@ impl RequestKeys {
     ///
     /// # Errors
     /// The database's, and that the writer is in doubt.
-    pub async fn find(&mut self, requests: &[(UserId, ItemId, &str)]) -> sqlx::Result<KeyStates> {
+    pub async fn find(&mut self, requests: &[RequestOf]) -> sqlx::Result<KeyStates> {
         let is_idle = self.uncommitted.is_some();
         match self.find_once(requests).await {
             Err(error)
@@ -69,7 +69,7 @@ impl RequestKeys {
         }
     }
 
-    async fn find_once(&mut self, requests: &[(UserId, ItemId, &str)]) -> sqlx::Result<KeyStates> {
+    async fn find_once(&mut self, requests: &[RequestOf]) -> sqlx::Result<KeyStates> {
         // Kept only when all went well: a connection in doubt is closed.
         let kept = self.uncommitted.take().filter(|kept| !kept.destination.has_changed());
         let mut uncommitted = match kept {
@@ -80,14 +80,11 @@ impl RequestKeys {
         let running = running::elsewhere(reads, &self.instance, requests).await?;
         let written = orders::written(reads, requests).await?;
         // Those that are written and no order are not committed, or were taken back a moment ago.
-        let open = running.iter().chain(&written);
-        let mut states: KeyStates =
-            open.map(|request| (request.clone(), KeyState::Running)).collect();
+        let open = running.into_iter().chain(written.iter().cloned());
+        let mut states: KeyStates = open.map(|request| (request, KeyState::Running)).collect();
         if !written.is_empty() {
-            let asked: Vec<_> =
-                written.iter().map(|(buyer, item, key)| (*buyer, *item, key.as_str())).collect();
             let mut connection = self.pool.acquire().await?;
-            let orders = orders::find_by_keys(&mut connection, &asked).await?;
+            let orders = orders::find_by_keys(&mut connection, &written).await?;
             states.extend(orders.into_iter().map(|(key, order)| (key, KeyState::Order(order))));
         }
         self.check_writer(reads).await?;
