@@ -6,8 +6,8 @@ use super::shared::{Shared, Writers};
 use crate::config::Config;
 use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
-    Admission, ItemLimits, Keys, OutcomeCounts, PurchaseParts, Purchases, Requests, SoldOut,
-    WaitingRoom,
+    Admission, ItemLimits, OutcomeCounts, PurchaseParts, Purchases, Requests, SoldOut, WaitingRoom,
+    key_reads,
 };
 use extension::Worker;
 use gates::memory_store::MemoryCounters;
@@ -25,7 +25,7 @@ pub(super) fn purchases(
 ) -> Result<(Purchases, Worker), String> {
     let settings = &config.purchase;
     let pool = &shared.pool;
-    let keys = Keys::new(pool.clone(), shared.writer.clone(), shared.instance.clone());
+    let keys = key_reads(pool.clone(), shared.writer.clone(), shared.instance.clone());
     let (requests, announcer) = Requests::new(pool.clone(), shared.instance.clone());
     let item_limits = ItemLimits {
         wait_max: Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),

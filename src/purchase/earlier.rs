@@ -11,7 +11,7 @@
 //! gate.
 //!
 //! Once an item is sold out every request with a key asks the ledger, thousands in a second. So they are
-//! asked about together ([`Keys`]). The reads are `ledger::rows::request_keys`.
+//! asked about together ([`KeyReads`]). The reads are `ledger::rows::request_keys`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,9 @@ use shop_domain::{Doubt, Item, Order, Outcome, Purchase, Refusal, Unavailable, U
 
 /// How long a question waits for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// The look-ups of keys, in groups.
+pub type KeyReads = GatheredReads<KeyState, RequestOf>;
 
 /// Whether an earlier try of an order that is about to pass a gate may be in a queue, where the gate does not see it.
 pub(super) fn may_be_queued(lines: &[Purchase], card: &Card) -> bool {
@@ -191,7 +194,9 @@ async fn in_ledger(parts: &PurchaseParts, purchase: &Purchase) -> Option<Outcome
     if parts.breakers.mysql.is_open() {
         return Some(NO_LEDGER);
     }
-    match parts.keys.find(purchase).await {
+    let request = (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned());
+    let answer = timeout(ANSWER_MAX, parts.keys.read(request)).await;
+    match answer.unwrap_or(Err(Unreachable)) {
         Ok(None) => None,
         Ok(Some(KeyState::Running)) => Some(Outcome::Unknown(Doubt::InProgress)),
         Ok(Some(KeyState::Order(order))) => Some(replay(purchase, order)),
@@ -228,32 +233,18 @@ async fn in_queue(parts: &PurchaseParts, purchase: &Purchase, permit: Permit) ->
     }
 }
 
-/// Asks about keys, in groups.
-pub struct Keys {
-    reads: GatheredReads<KeyState, RequestOf>,
-}
-
-impl Keys {
-    /// Asks for the instance that announces its own requests as `instance`.
-    pub fn new(pool: Database, writer: Writer, instance: String) -> Self {
-        let rows = Arc::new(Mutex::new(RequestKeys::new(pool, writer, instance)));
-        let reads = GatheredReads::new(move |requests| {
-            let rows = Arc::clone(&rows);
-            async move {
-                // Free: one statement runs at a time.
-                let mut rows = rows.lock().await;
-                find_several(&mut rows, &requests).await
-            }
-            .boxed()
-        });
-        Self { reads }
-    }
-
-    /// Looks up what became of a request that does not run in this process, if something did.
-    async fn find(&self, purchase: &Purchase) -> Result<Option<KeyState>, Unreachable> {
-        let request = (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned());
-        timeout(ANSWER_MAX, self.reads.read(request)).await.unwrap_or(Err(Unreachable))
-    }
+/// Asks about keys for the instance that announces its own requests as `instance`. A key without an answer is unused.
+pub fn key_reads(pool: Database, writer: Writer, instance: String) -> KeyReads {
+    let rows = Arc::new(Mutex::new(RequestKeys::new(pool, writer, instance)));
+    GatheredReads::new(move |requests| {
+        let rows = Arc::clone(&rows);
+        async move {
+            // Free: one statement runs at a time.
+            let mut rows = rows.lock().await;
+            find_several(&mut rows, &requests).await
+        }
+        .boxed()
+    })
 }
 
 async fn find_several(rows: &mut RequestKeys, requests: &[RequestOf]) -> Rows<KeyState, RequestOf> {
