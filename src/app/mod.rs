@@ -151,11 +151,10 @@ impl App {
         let writers = Writers::build(&config, &shared, of_batches.as_ref());
         let lock_servers = LockServers::new(&config)?;
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
-        let (purchases, purchase_workers) =
-            purchases::purchases(&config, &shared, &writers, &locks)?;
+        let (purchases, announcer) = purchases::purchases(&config, &shared, &writers, &locks)?;
         let use_cases = UseCases::beside(purchases, &config, &shared);
         let mut workers = workers::workers(&config, &shared, inboxes, &writers, &use_cases);
-        workers.extend(purchase_workers);
+        workers.push(announcer);
 
         let addresses = listen(&config, &mut listeners)?;
         let runtimes = Runtimes::start(runtimes, &end).map_err(no_thread)?;

@@ -6,8 +6,8 @@ use super::shared::{Shared, Writers};
 use crate::config::Config;
 use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
-    Admission, ItemLimits, Keys, OutcomeCounts, PurchaseParts, Purchases, Requests, SoldOut,
-    WaitingRoom,
+    Admission, ItemLimits, OutcomeCounts, PurchaseParts, Purchases, Requests, SoldOut, WaitingRoom,
+    key_reads,
 };
 use extension::Worker;
 use gates::memory_store::MemoryCounters;
@@ -16,17 +16,16 @@ use gates::redis_store::{Buckets, Room};
 use gates::{LockSources, Strategies, StrategyContext};
 use shop_domain::outcome::Dependency;
 
-/// Builds the purchases, and the workers that look up keys and announce requests for them.
+/// Builds the purchases, and the worker that announces requests for them.
 pub(super) fn purchases(
     config: &Config,
     shared: &Shared,
     writers: &Writers,
     locks: &LockSources,
-) -> Result<(Purchases, [Worker; 2]), String> {
+) -> Result<(Purchases, Worker), String> {
     let settings = &config.purchase;
     let pool = &shared.pool;
-    let (keys, key_reader) =
-        Keys::new(pool.clone(), shared.writer.clone(), shared.instance.clone());
+    let keys = key_reads(pool.clone(), shared.writer.clone(), shared.instance.clone());
     let (requests, announcer) = Requests::new(pool.clone(), shared.instance.clone());
     let item_limits = ItemLimits {
         wait_max: Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),
@@ -53,10 +52,8 @@ pub(super) fn purchases(
         deadline: config.purchase_deadline(),
         gate_wait: config.gate_wait(),
     });
-    let drained = shared.lifecycle.drained();
-    let look_up = Box::pin(key_reader.run(drained.clone()));
-    let announce = Box::pin(announcer.run(drained));
-    Ok((purchases, [("keys", look_up), ("requests", announce)]))
+    let announce = Box::pin(announcer.run(shared.lifecycle.drained()));
+    Ok((purchases, ("requests", announce)))
 }
 
 /// Builds the parts that strategies use.

@@ -144,9 +144,7 @@ impl Writers {
     pub(super) fn build(config: &Config, shared: &Shared, runtime: Option<&Handle>) -> Self {
         let writer = &shared.writer;
         let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
-            .telling(writer.clone())
-            .checked_by(shared.breakers.mysql.clone())
-            .sharing(shared.ledger.items.clone())
+            .beside(shared.ledger.items.clone(), shared.breakers.mysql.clone(), writer.clone())
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.batch_connections_max;

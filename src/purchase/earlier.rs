@@ -11,36 +11,33 @@
 //! gate.
 //!
 //! Once an item is sold out every request with a key asks the ledger, thousands in a second. So they are
-//! asked about together ([`Keys`]): while one statement runs the next questions gather, up to a bound. There
-//! is no timer; a question that comes alone is asked at once. The reads are `ledger::rows::request_keys`.
+//! asked about together ([`KeyReads`]). The reads are `ledger::rows::request_keys`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use mysql_connection::{Database, Writer, within};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::{NO_LEDGER, OrderRequest, PurchaseParts, Purchases};
 use gates::Card;
 use gates::redis_store::queue::QueuedRequest;
 use ledger::breaker::BreakerPermit;
-use ledger::rows::request_keys::{KeyRows, RequestKeys};
+use ledger::gathered::{GatheredReads, Rows};
+use ledger::rows::orders::RequestOf;
+use ledger::rows::request_keys::{KeyState, RequestKeys};
 use ledger::write::replay;
 use shop_domain::outcome::Dependency;
-use shop_domain::{
-    Doubt, Item, ItemId, Order, Outcome, Purchase, Refusal, RequestKey, Unavailable, UserId,
-};
-
-/// Questions that one statement asks.
-const TOGETHER_MAX: usize = 256;
-/// Questions that wait; one more is refused.
-const WAITING_MAX: usize = 16_384;
+use shop_domain::{Doubt, Item, Order, Outcome, Purchase, Refusal, Unavailable, Unreachable};
 
 /// How long a question waits for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// The look-ups of keys, in groups.
+pub type KeyReads = GatheredReads<KeyState, RequestOf>;
 
 /// Whether an earlier try of an order that is about to pass a gate may be in a queue, where the gate does not see it.
 pub(super) fn may_be_queued(lines: &[Purchase], card: &Card) -> bool {
@@ -197,11 +194,13 @@ async fn in_ledger(parts: &PurchaseParts, purchase: &Purchase) -> Option<Outcome
     if parts.breakers.mysql.is_open() {
         return Some(NO_LEDGER);
     }
-    match parts.keys.find(purchase.buyer, purchase.item.id, purchase.key.clone()).await {
-        Some(KeyState::Unused) => None,
-        Some(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
-        Some(KeyState::Order(order)) => Some(replay(purchase, order)),
-        None => Some(NO_LEDGER),
+    let request = (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned());
+    let answer = timeout(ANSWER_MAX, parts.keys.read(request)).await;
+    match answer.unwrap_or(Err(Unreachable)) {
+        Ok(None) => None,
+        Ok(Some(KeyState::Running)) => Some(Outcome::Unknown(Doubt::InProgress)),
+        Ok(Some(KeyState::Order(order))) => Some(replay(purchase, order)),
+        Err(Unreachable) => Some(NO_LEDGER),
     }
 }
 
@@ -234,101 +233,33 @@ async fn in_queue(parts: &PurchaseParts, purchase: &Purchase, permit: Permit) ->
     }
 }
 
-/// The ledger's knowledge of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyState {
-    Unused,
-    /// A request with it runs: on another instance, or in a transaction that is not over.
-    Running,
-    /// A request with it became this order.
-    Order(Order),
-}
-
-struct Question {
-    buyer: UserId,
-    item: ItemId,
-    key: RequestKey,
-    answer: oneshot::Sender<KeyState>,
-}
-
-/// Asks about keys. The questions of all clones are asked together.
-#[derive(Clone, Debug)]
-pub struct Keys {
-    questions: mpsc::Sender<Question>,
-}
-
-/// Answers the questions.
-pub struct KeyReader {
-    rows: RequestKeys,
-    questions: mpsc::Receiver<Question>,
-}
-
-impl Keys {
-    /// The two ends, in the instance that announces its own requests as `instance`.
-    pub fn new(pool: Database, writer: Writer, instance: String) -> (Self, KeyReader) {
-        let (sender, questions) = mpsc::channel(WAITING_MAX);
-        let rows = RequestKeys::new(pool, writer, instance);
-        (Self { questions: sender }, KeyReader { rows, questions })
-    }
-
-    /// Looks up what became of a request that does not run in this process; `None` when too many ask, or the ledger does
-    /// not answer.
-    pub async fn find(&self, buyer: UserId, item: ItemId, key: RequestKey) -> Option<KeyState> {
-        let (answer, found) = oneshot::channel();
-        self.questions.try_send(Question { buyer, item, key, answer }).ok()?;
-        timeout(ANSWER_MAX, found).await.ok()?.ok()
-    }
-}
-
-impl KeyReader {
-    /// Answers until `stop` fires or all askers are gone.
-    pub async fn run(mut self, stop: CancellationToken) {
-        let mut together = Vec::with_capacity(TOGETHER_MAX);
-        loop {
-            let come = tokio::select! {
-                come = self.questions.recv_many(&mut together, TOGETHER_MAX) => come,
-                () = stop.cancelled() => 0,
-            };
-            if come == 0 {
-                return;
-            }
-            // The callers of these have stopped waiting.
-            together.retain(|question| !question.answer.is_closed());
-            if together.is_empty() {
-                continue;
-            }
-            let asked: Vec<_> =
-                together.iter().map(|one| (one.buyer, one.item, one.key.as_str())).collect();
-            match within(ANSWER_MAX, Box::pin(self.rows.find(&asked))).await {
-                Ok(rows) => {
-                    for Question { buyer, item, key, answer } in together.drain(..) {
-                        let request = (buyer, item, key.as_str().to_owned());
-                        // A client that went away asks again.
-                        let _ = answer.send(state_of(&rows, &request));
-                    }
-                }
-                Err(error) => {
-                    // Whoever asked hears that no answer comes.
-                    together.clear();
-                    tracing::warn!(%error, "request keys not looked up");
-                }
-            }
+/// Asks about keys for the instance that announces its own requests as `instance`. A key without an answer is unused.
+pub fn key_reads(pool: Database, writer: Writer, instance: String) -> KeyReads {
+    let rows = Arc::new(Mutex::new(RequestKeys::new(pool, writer, instance)));
+    GatheredReads::new(move |requests| {
+        let rows = Arc::clone(&rows);
+        async move {
+            // Free: one statement runs at a time.
+            let mut rows = rows.lock().await;
+            find_several(&mut rows, &requests).await
         }
-    }
+        .boxed()
+    })
 }
 
-/// What the rows say of one request.
-fn state_of(rows: &KeyRows, request: &(UserId, ItemId, String)) -> KeyState {
-    match rows.orders.get(request) {
-        Some(order) => KeyState::Order(order.clone()),
-        None if rows.running.contains(request) => KeyState::Running,
-        None => KeyState::Unused,
+async fn find_several(rows: &mut RequestKeys, requests: &[RequestOf]) -> Rows<KeyState, RequestOf> {
+    match within(ANSWER_MAX, Box::pin(rows.find(requests))).await {
+        Ok(found) => Ok(found.into_iter().map(|(request, state)| (request, Ok(state))).collect()),
+        Err(error) => {
+            tracing::warn!(%error, "request keys not looked up");
+            Err(Unreachable)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use shop_domain::{Cents, Currency, OrderId, OrderStatus, Quantity};
+    use shop_domain::{Cents, Currency, ItemId, OrderId, OrderStatus, Quantity, UserId};
     use time::OffsetDateTime;
 
     use super::*;

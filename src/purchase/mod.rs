@@ -49,7 +49,7 @@ use shop_domain::{
 use shop_metrics::Metrics;
 
 pub use admit::Admission;
-pub use earlier::{KeyReader, Keys};
+pub use earlier::{KeyReads, key_reads};
 pub use load_shedder::ItemLimits;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
@@ -111,7 +111,7 @@ pub struct PurchaseParts {
     /// Writes the orders with several lines.
     pub group_commit: GroupCommit,
     /// Looks up the results of earlier requests.
-    pub keys: Keys,
+    pub keys: KeyReads,
     /// The orders that are on their way to the ledger.
     pub queue: Queue,
     /// The circuit breakers of the servers.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use sqlx::Connection;
 use uuid::Uuid;
 
-use crate::processes::{Moment, Services, Usage};
+use crate::processes::{Moment, Services};
+use crate::sample::Sample;
 use crate::statements::{self, STOCK, Tables};
 use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::report::summary::Latency;
@@ -38,12 +39,8 @@ impl ByHand {
         Ok(Self { tables: Tables::make(database_url, &TABLES, &stock).await?, buyers: 0 })
     }
 
-    /// The median of `orders` orders in microseconds, in `span` at most, and what they used.
-    pub async fn p50_us(
-        &mut self,
-        orders: u32,
-        span: Duration,
-    ) -> Result<(f64, u64, Usage), CannotJudge> {
+    /// The median of `orders` orders in microseconds, in `span` at most.
+    pub async fn p50_us(&mut self, orders: u32, span: Duration) -> Result<Sample, CannotJudge> {
         let mut connection = self.tables.connect().await?;
         let mut latencies = Vec::with_capacity(orders as usize);
         let began = Instant::now();
@@ -58,7 +55,7 @@ impl ByHand {
         let used = before.until(&Moment::now(&Services::default()));
         connection.close().await.or_cannot_judge("the database for the transaction by hand")?;
         let p50_us = Latency::of_all(&latencies).p50_us as f64;
-        Ok((p50_us, latencies.len() as u64, used))
+        Ok(Sample::of_baseline(p50_us, latencies.len() as u64, &used))
     }
 }
 

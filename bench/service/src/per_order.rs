@@ -8,7 +8,8 @@ use std::time::Duration;
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 
-use crate::processes::{Moment, Services, Usage};
+use crate::processes::{Moment, Services};
+use crate::sample::Sample;
 use crate::statements::{STOCK, Tables};
 use loadtest::failure::{CannotJudge, OrCannotJudge};
 
@@ -39,22 +40,21 @@ impl PerOrder {
         Ok(Self { tables: Tables::make(database_url, &tables, &stock).await? })
     }
 
-    /// Orders per second over the best number of connections, the orders written, and what they used.
-    pub async fn best(&self, span: Duration) -> Result<(f64, u64, Usage), CannotJudge> {
+    /// Orders per second over the best number of connections.
+    pub async fn best(&self, span: Duration) -> Result<Sample, CannotJudge> {
         let share = span / u32::try_from(CONNECTIONS.len()).unwrap_or(1);
-        let mut best = (0.0, 0, Usage::default());
+        let mut best = Sample::default();
         for connections in CONNECTIONS {
-            let (orders, used) = self.write(connections, share).await?;
-            let per_second = orders as f64 / used.elapsed;
-            if per_second > best.0 {
-                best = (per_second, orders, used);
+            let written = self.write(connections, share).await?;
+            if written.value > best.value {
+                best = written;
             }
         }
         Ok(best)
     }
 
-    /// The orders that `connections` connections write in `span`, and what they used.
-    async fn write(&self, connections: u32, span: Duration) -> Result<(u64, Usage), CannotJudge> {
+    /// The orders per second that `connections` connections write in `span`.
+    async fn write(&self, connections: u32, span: Duration) -> Result<Sample, CannotJudge> {
         let mut opened = Vec::new();
         for _ in 0..connections {
             opened.push(self.tables.connect().await?);
@@ -81,7 +81,8 @@ impl PerOrder {
         while let Some(ended) = tasks.join_next().await {
             ended.or_cannot_judge(WHAT)?.or_cannot_judge(WHAT)?;
         }
-        Ok((written, before.until(&after)))
+        let used = before.until(&after);
+        Ok(Sample::of_baseline(written as f64 / used.elapsed, written, &used))
     }
 }
 

@@ -308,18 +308,18 @@ impl Bench {
     }
 
     async fn baseline(&mut self, measure: &Measure) -> Result<Sample, CannotJudge> {
-        let closed = |requests: f64| Pace::Closed { requests: bounded(requests) };
-        let (value, operations, used) = match measure {
-            Measure::PerOrder => self.per_order.best(self.span).await?,
-            Measure::ByHand => self.by_hand.p50_us(LONE_REQUESTS, self.span).await?,
+        match measure {
+            Measure::PerOrder => self.per_order.best(self.span).await,
+            Measure::ByHand => self.by_hand.p50_us(LONE_REQUESTS, self.span).await,
             _ => {
                 // Twice as often as the others.
                 let span = self.span / 2;
-                let pace = closed(2.0 * REQUESTS_PER_SECOND * span.as_secs_f64());
-                let (traffic, used) = self.bare.fire(pace, CLIENTS, span).await?;
-                (traffic.accepted.per_second, traffic.accepted.purchases, used)
+                let requests = bounded(2.0 * REQUESTS_PER_SECOND * span.as_secs_f64());
+                let (traffic, used) =
+                    self.bare.fire(Pace::Closed { requests }, CLIENTS, span).await?;
+                let accepted = &traffic.accepted;
+                Ok(Sample::of_baseline(accepted.per_second, accepted.purchases, &used))
             }
-        };
-        Ok(Sample::of_baseline(value, operations, &used))
+        }
     }
 }

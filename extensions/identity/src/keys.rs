@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use crate::problems::{not_believed, unavailable};
 use crate::provider::{KEYS_BYTES_MAX, Provider};
-use crate::signature::OF_RSA;
 use web::problem::Problem;
 
 /// The most keys of a set; further ones are left out.
@@ -150,24 +149,24 @@ fn key(value: Value, accepted: &[Algorithm]) -> Option<Key> {
     let jwk: Jwk = serde_json::from_value(value)
         .inspect_err(|error| tracing::info!(?id, %error, "key of the identity provider left out"))
         .ok()?;
-    let of_its_kind: &[Algorithm] = match &jwk.algorithm {
-        AlgorithmParameters::RSA(_) => &OF_RSA,
+    // An RSA key is for all algorithms of its kind.
+    let is_of_its_kind = |one: &Algorithm| match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => one.family() == AlgorithmFamily::Rsa,
         AlgorithmParameters::EllipticCurve(it) => match it.curve {
-            EllipticCurve::P256 => &[Algorithm::ES256],
-            EllipticCurve::P384 => &[Algorithm::ES384],
-            _ => return None,
+            EllipticCurve::P256 => *one == Algorithm::ES256,
+            EllipticCurve::P384 => *one == Algorithm::ES384,
+            _ => false,
         },
-        AlgorithmParameters::OctetKeyPair(it) if it.curve == EllipticCurve::Ed25519 => {
-            &[Algorithm::EdDSA]
+        AlgorithmParameters::OctetKeyPair(it) => {
+            it.curve == EllipticCurve::Ed25519 && *one == Algorithm::EdDSA
         }
-        _ => return None,
+        _ => false,
     };
     let common = &jwk.common;
     let is_named =
         |one: &Algorithm| common.key_algorithm.is_none_or(|named| named == (*one).into());
-    let algorithms = of_its_kind.iter().copied();
-    let algorithms: Vec<Algorithm> =
-        algorithms.filter(|one| is_named(one) && accepted.contains(one)).collect();
+    let algorithms = accepted.iter().filter(|one| is_of_its_kind(one) && is_named(one));
+    let algorithms: Vec<Algorithm> = algorithms.copied().collect();
     let signs = common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
     let verifies =
         common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));

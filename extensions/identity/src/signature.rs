@@ -13,17 +13,21 @@ use ring::signature::{
     UnparsedPublicKey, VerificationAlgorithm,
 };
 
-/// The algorithms of RSA keys.
-pub(crate) const OF_RSA: [Algorithm; 6] = [
-    Algorithm::RS256,
-    Algorithm::RS384,
-    Algorithm::RS512,
-    Algorithm::PS256,
-    Algorithm::PS384,
-    Algorithm::PS512,
+/// The algorithms of RSA keys, as `ring` has them.
+static OF_RSA: [(Algorithm, &RsaParameters); 6] = [
+    (Algorithm::RS256, &RSA_PKCS1_2048_8192_SHA256),
+    (Algorithm::RS384, &RSA_PKCS1_2048_8192_SHA384),
+    (Algorithm::RS512, &RSA_PKCS1_2048_8192_SHA512),
+    (Algorithm::PS256, &RSA_PSS_2048_8192_SHA256),
+    (Algorithm::PS384, &RSA_PSS_2048_8192_SHA384),
+    (Algorithm::PS512, &RSA_PSS_2048_8192_SHA512),
 ];
 /// The algorithms of other keys: all that can be verified with a public key by `ring`.
-const OF_CURVES: [Algorithm; 3] = [Algorithm::ES256, Algorithm::ES384, Algorithm::EdDSA];
+static OF_CURVES: [(Algorithm, &dyn VerificationAlgorithm); 3] = [
+    (Algorithm::ES256, &ECDSA_P256_SHA256_FIXED),
+    (Algorithm::ES384, &ECDSA_P384_SHA384_FIXED),
+    (Algorithm::EdDSA, &ED25519),
+];
 
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
@@ -37,9 +41,14 @@ pub(crate) fn install() {
     let _ = PROVIDER.install_default();
 }
 
+/// All algorithms that are verified.
+fn known() -> impl Iterator<Item = Algorithm> {
+    let of_rsa = OF_RSA.iter().map(|(algorithm, _)| *algorithm);
+    of_rsa.chain(OF_CURVES.iter().map(|(algorithm, _)| *algorithm))
+}
+
 /// The algorithms that a setting names.
 pub(crate) fn algorithms(names: &[String]) -> Result<Vec<Algorithm>, String> {
-    let known = || OF_RSA.into_iter().chain(OF_CURVES);
     let named = names.iter().map(|name| {
         let found = known().find(|one| format!("{one:?}") == *name);
         found.ok_or_else(|| {
@@ -57,7 +66,7 @@ struct RingVerifier {
 
 /// Makes a verifier; a key of another kind than the algorithm's is refused.
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
-    if !OF_RSA.contains(algorithm) && !OF_CURVES.contains(algorithm) {
+    if known().all(|one| one != *algorithm) {
         return Err(ErrorKind::UnsupportedAlgorithm.into());
     }
     if key.family() != algorithm.family() {
@@ -78,34 +87,20 @@ impl Verifier<Vec<u8>> for RingVerifier {
             DecodingKeyKind::RsaModulusExponent { n, e } => {
                 // Keys of fewer than 2048 bits are refused, too.
                 let key = RsaPublicKeyComponents { n, e };
-                rsa(self.algorithm).and_then(|rules| key.verify(rules, message, signature))
+                of(&OF_RSA, self.algorithm).and_then(|rules| key.verify(rules, message, signature))
             }
             DecodingKeyKind::SecretOrDer(point) => {
                 let key = |rules| UnparsedPublicKey::new(rules, point);
-                curve(self.algorithm).and_then(|rules| key(rules).verify(message, signature))
+                of(&OF_CURVES, self.algorithm)
+                    .and_then(|rules| key(rules).verify(message, signature))
             }
         };
         verified.map_err(|_| signature::Error::new())
     }
 }
 
-fn rsa(algorithm: Algorithm) -> Result<&'static RsaParameters, Unspecified> {
-    match algorithm {
-        Algorithm::RS256 => Ok(&RSA_PKCS1_2048_8192_SHA256),
-        Algorithm::RS384 => Ok(&RSA_PKCS1_2048_8192_SHA384),
-        Algorithm::RS512 => Ok(&RSA_PKCS1_2048_8192_SHA512),
-        Algorithm::PS256 => Ok(&RSA_PSS_2048_8192_SHA256),
-        Algorithm::PS384 => Ok(&RSA_PSS_2048_8192_SHA384),
-        Algorithm::PS512 => Ok(&RSA_PSS_2048_8192_SHA512),
-        _ => Err(Unspecified),
-    }
-}
-
-fn curve(algorithm: Algorithm) -> Result<&'static dyn VerificationAlgorithm, Unspecified> {
-    match algorithm {
-        Algorithm::ES256 => Ok(&ECDSA_P256_SHA256_FIXED),
-        Algorithm::ES384 => Ok(&ECDSA_P384_SHA384_FIXED),
-        Algorithm::EdDSA => Ok(&ED25519),
-        _ => Err(Unspecified),
-    }
+/// The algorithm as `ring` has it.
+fn of<T: Copy>(table: &[(Algorithm, T)], algorithm: Algorithm) -> Result<T, Unspecified> {
+    let found = table.iter().find(|(one, _)| *one == algorithm);
+    found.map(|(_, rules)| *rules).ok_or(Unspecified)
 }

@@ -35,12 +35,13 @@ pub(crate) mod order {
 
         pub(crate) async fn find_by_keys(
             connection: &mut MySqlConnection,
-            requests: &[(UserId, ItemId, &str)],
+            requests: &[RequestOf],
         ) -> Result<HashMap<RequestOf, Order>> {
             connection.server.send().await?;
-            let found = requests.iter().filter_map(|&(buyer, item, key)| {
-                let row = Row::Key(item.get(), buyer.get(), key.to_owned());
-                Some(((buyer, item, key.to_owned()), connection.server.book.of_key(&row)?))
+            let found = requests.iter().filter_map(|request| {
+                let (buyer, item, key) = request;
+                let row = Row::Key(item.get(), buyer.get(), key.clone());
+                Some((request.clone(), connection.server.book.of_key(&row)?))
             });
             Ok(found.collect())
         }

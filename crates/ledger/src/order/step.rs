@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::slice;
 
-use sqlx::{MySqlConnection, Row};
+use sqlx::{FromRow, MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::{StepError, Turn, terms};
@@ -77,7 +77,7 @@ pub(super) async fn lock(
         format!("SELECT {columns}, UTC_TIMESTAMP(6) AS ledger_now FROM orders WHERE id = ?");
     let row = sqlx::query(&statement).bind(id.to_string()).first(&mut *connection).await?;
     let Some(row) = row else { return Ok(None) };
-    let mut order = orders::read(&row)?;
+    let mut order = Order::from_row(&row)?;
     let now = row.try_get("ledger_now")?;
     if order.is_further_line() {
         return Ok(None);

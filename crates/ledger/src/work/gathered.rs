@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use shop_domain::{ItemId, Unreachable};
 
-/// Items that one statement reads.
+/// Items, or other keys, that one statement reads.
 const TOGETHER_MAX: usize = 128;
 /// Items that wait to be read; one more is answered as if the ledger did not answer.
 const WAITING_MAX: usize = 16_384;
@@ -51,7 +51,7 @@ struct Reader<T, K> {
 impl<T, K> GatheredReads<T, K>
 where
     T: Clone + Send + 'static,
-    K: Copy + Eq + Hash + Send + 'static,
+    K: Clone + Eq + Hash + Send + 'static,
 {
     /// Reads with the statement of `read`.
     pub fn new(
@@ -84,7 +84,7 @@ where
     }
 }
 
-impl<T: Clone, K: Copy + Eq + Hash> Reader<T, K> {
+impl<T: Clone, K: Clone + Eq + Hash> Reader<T, K> {
     /// Reads until nothing is asked.
     async fn run(mut self) {
         loop {
@@ -93,7 +93,7 @@ impl<T: Clone, K: Copy + Eq + Hash> Reader<T, K> {
                 self.has_ended = true;
                 return;
             }
-            let ids: Vec<K> = asked.keys().copied().collect();
+            let ids: Vec<K> = asked.keys().cloned().collect();
             let mut read = (self.parts.read)(ids).await;
             for (id, askers) in asked {
                 let answer = match &mut read {
@@ -120,16 +120,18 @@ impl<T, K> Drop for Reader<T, K> {
     }
 }
 
-impl<T, K: Copy + Eq + Hash> GatheredParts<T, K> {
+impl<T, K: Clone + Eq + Hash> GatheredParts<T, K> {
     /// Takes the next questions. With none the task has ended, which is noted under the same lock:
     /// the next question begins another one.
     fn take(&self) -> HashMap<K, Vec<oneshot::Sender<Answer<T>>>> {
         let mut state = self.state();
+        // Nobody waits any more for the others.
+        state.waiting.retain(|_, askers| askers.iter().any(|asker| !asker.is_closed()));
         state.is_read = !state.waiting.is_empty();
         if state.waiting.len() <= TOGETHER_MAX {
             return std::mem::take(&mut state.waiting);
         }
-        let ids: Vec<K> = state.waiting.keys().copied().take(TOGETHER_MAX).collect();
+        let ids: Vec<K> = state.waiting.keys().take(TOGETHER_MAX).cloned().collect();
         ids.iter().filter_map(|id| state.waiting.remove_entry(id)).collect()
     }
 }

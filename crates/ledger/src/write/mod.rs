@@ -171,23 +171,14 @@ impl Arbiter {
         Self { pool, writer: None, shards, metrics, budget, concurrency, kept, calls, outbox }
     }
 
-    /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
+    /// An arbiter that shares the limit of each item with the other transactions of the pool, and answers "overloaded"
+    /// where it gets no connection although the server answers `breaker`. It tells `writer` when the server behind the
+    /// pool refuses writes or is lost.
     #[must_use]
-    pub fn telling(self, writer: Writer) -> Self {
+    pub fn beside(self, concurrency: ItemConcurrency, breaker: Breaker, writer: Writer) -> Self {
+        let kept = self.kept.checked_by(breaker);
         let shards = writer.shards().clone();
-        Self { writer: Some(writer), shards, ..self }
-    }
-
-    /// An arbiter that answers "overloaded" where it gets no connection although the server answers `breaker`.
-    #[must_use]
-    pub fn checked_by(self, breaker: Breaker) -> Self {
-        Self { kept: self.kept.checked_by(breaker), ..self }
-    }
-
-    /// An arbiter whose limit for each item is shared with the other transactions of the pool.
-    #[must_use]
-    pub fn sharing(self, concurrency: ItemConcurrency) -> Self {
-        Self { concurrency, ..self }
+        Self { concurrency, kept, writer: Some(writer), shards, ..self }
     }
 
     /// Whether an order may be one call of the ledger's procedure; without this, it may.

@@ -1,6 +1,6 @@
 //! Reads orders; only `arbiter` and `order` write them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::Query;
@@ -12,7 +12,7 @@ use mysql_connection::{Database, answered, within};
 use shop_domain::columns::Text;
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 
-/// The columns that [`read`] needs.
+/// The columns of an [`Order`].
 pub const COLUMNS: &str = Order::COLUMNS;
 
 /// Lines that one statement reads.
@@ -162,13 +162,13 @@ pub(super) fn request_of((buyer, item, Text(key)): (UserId, ItemId, Text)) -> Re
 /// Finds the orders of many requests at a time.
 pub async fn find_by_keys(
     connection: &mut MySqlConnection,
-    requests: &[(UserId, ItemId, &str)],
+    requests: &[RequestOf],
 ) -> sqlx::Result<HashMap<RequestOf, Order>> {
     let columns = format!("{COLUMNS}, request_key");
     let mut found = HashMap::new();
     for row in with_keys(connection, &columns, requests).await? {
         let Text(key) = row.try_get("request_key")?;
-        let order = read(&row)?;
+        let order = Order::from_row(&row)?;
         found.insert((order.user_id, order.item_id, key), order);
     }
     Ok(found)
@@ -177,8 +177,8 @@ pub async fn find_by_keys(
 /// Finds the given requests that have written an order visible to the connection's session.
 pub async fn written(
     connection: &mut MySqlConnection,
-    requests: &[(UserId, ItemId, &str)],
-) -> sqlx::Result<HashSet<RequestOf>> {
+    requests: &[RequestOf],
+) -> sqlx::Result<Vec<RequestOf>> {
     let rows = with_keys(connection, "user_id, item_id, request_key", requests).await?;
     rows.iter().map(|row| FromRow::from_row(row).map(request_of)).collect()
 }
@@ -186,10 +186,11 @@ pub async fn written(
 async fn with_keys(
     connection: &mut MySqlConnection,
     columns: &str,
-    requests: &[(UserId, ItemId, &str)],
+    requests: &[RequestOf],
 ) -> sqlx::Result<Vec<MySqlRow>> {
     // A repeated request in the list is harmless.
-    let Some((_, padded)) = in_list(requests) else { return Ok(Vec::new()) };
+    let requests: Vec<&RequestOf> = requests.iter().collect();
+    let Some((_, padded)) = in_list(&requests) else { return Ok(Vec::new()) };
     let mut select = QueryBuilder::new(format!(
         "SELECT {columns} FROM orders WHERE (item_id, user_id, request_key) IN"
     ));
@@ -290,14 +291,6 @@ pub async fn count_by_status(
     let rows = within(LONG_READ_MAX, rows).await?;
     let count = |(status, orders, units)| (status, OrderCount { orders, units });
     Ok(rows.into_iter().map(count).collect())
-}
-
-/// Reads an order from a row with [`COLUMNS`]; other columns are ignored.
-///
-/// # Errors
-/// When a value is out of its range: a damaged row.
-pub fn read(row: &MySqlRow) -> sqlx::Result<Order> {
-    Order::from_row(row)
 }
 
 #[cfg(test)]

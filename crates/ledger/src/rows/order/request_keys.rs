@@ -9,7 +9,7 @@
 //! What is found ends a request for good, so it counts only from the present writer of the ledger.
 //! While that is in doubt, a key is not looked up.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use sqlx::{Executor, MySqlConnection};
 
@@ -18,7 +18,7 @@ use super::running;
 use mysql_connection::{
     Database, Destination, Fault, Writer, is_unconfirmed, replication, unconfirmed,
 };
-use shop_domain::{ItemId, Order, UserId};
+use shop_domain::Order;
 
 /// Reads what became of requests.
 pub struct RequestKeys {
@@ -36,14 +36,17 @@ struct Uncommitted {
     destination: Destination,
 }
 
-/// The rows of some requests.
-#[derive(Default)]
-pub struct KeyRows {
-    /// Those that run: on another instance, or in a transaction that is not over.
-    pub running: HashSet<RequestOf>,
-    /// Those that became an order.
-    pub orders: HashMap<RequestOf, Order>,
+/// What the rows say of a request that has some.
+#[derive(Clone, Debug)]
+pub enum KeyState {
+    /// It runs: on another instance, or in a transaction that is not over.
+    Running,
+    /// It became this order.
+    Order(Order),
 }
+
+/// Requests with their rows.
+type KeyStates = HashMap<RequestOf, KeyState>;
 
 impl RequestKeys {
     pub fn new(pool: Database, writer: Writer, instance: String) -> Self {
@@ -54,7 +57,7 @@ impl RequestKeys {
     ///
     /// # Errors
     /// The database's, and that the writer is in doubt.
-    pub async fn find(&mut self, requests: &[(UserId, ItemId, &str)]) -> sqlx::Result<KeyRows> {
+    pub async fn find(&mut self, requests: &[RequestOf]) -> sqlx::Result<KeyStates> {
         let is_idle = self.uncommitted.is_some();
         match self.find_once(requests).await {
             Err(error)
@@ -66,7 +69,7 @@ impl RequestKeys {
         }
     }
 
-    async fn find_once(&mut self, requests: &[(UserId, ItemId, &str)]) -> sqlx::Result<KeyRows> {
+    async fn find_once(&mut self, requests: &[RequestOf]) -> sqlx::Result<KeyStates> {
         // Kept only when all went well: a connection in doubt is closed.
         let kept = self.uncommitted.take().filter(|kept| !kept.destination.has_changed());
         let mut uncommitted = match kept {
@@ -74,24 +77,22 @@ impl RequestKeys {
             None => self.connect().await?,
         };
         let reads = &mut uncommitted.connection;
-        let mut running = running::elsewhere(reads, &self.instance, requests).await?;
+        let running = running::elsewhere(reads, &self.instance, requests).await?;
         let written = orders::written(reads, requests).await?;
-        let mut orders = HashMap::new();
+        // Those that are written and no order are not committed, or were taken back a moment ago.
+        let open = running.into_iter().chain(written.iter().cloned());
+        let mut states: KeyStates = open.map(|request| (request, KeyState::Running)).collect();
         if !written.is_empty() {
-            let asked: Vec<_> =
-                written.iter().map(|(buyer, item, key)| (*buyer, *item, key.as_str())).collect();
             let mut connection = self.pool.acquire().await?;
-            orders = orders::find_by_keys(&mut connection, &asked).await?;
-            // Written and not committed, or taken back a moment ago.
-            let open = written.iter().filter(|request| !orders.contains_key(*request));
-            running.extend(open.cloned());
+            let orders = orders::find_by_keys(&mut connection, &written).await?;
+            states.extend(orders.into_iter().map(|(key, order)| (key, KeyState::Order(order))));
         }
         self.check_writer(reads).await?;
         if uncommitted.destination.has_changed() {
             return Err(unconfirmed(Destination::replaced()));
         }
         self.uncommitted = Some(uncommitted);
-        Ok(KeyRows { running, orders })
+        Ok(states)
     }
 
     /// Opens a connection beside the pool, because the pool's sessions must not see rows that may be rolled back.

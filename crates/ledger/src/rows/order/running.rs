@@ -3,12 +3,9 @@
 //! A row is valid until its expiry, by the database's clock: a process that dies leaves rows
 //! behind.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::{MySqlConnection, QueryBuilder};
-
-use shop_domain::{ItemId, UserId};
 
 use super::orders::{RequestOf, request_of};
 use mysql_connection::Database;
@@ -66,15 +63,15 @@ pub async fn purge(pool: &Database) -> sqlx::Result<()> {
 pub async fn elsewhere(
     connection: &mut MySqlConnection,
     instance: &str,
-    requests: &[(UserId, ItemId, &str)],
-) -> sqlx::Result<HashSet<RequestOf>> {
+    requests: &[RequestOf],
+) -> sqlx::Result<Vec<RequestOf>> {
     // The table is empty while every instance is well, and this runs for every batch of refusals.
     let some =
         sqlx::query("SELECT 1 FROM running_requests LIMIT 1").first(&mut *connection).await?;
     if some.is_none() {
-        return Ok(HashSet::new());
+        return Ok(Vec::new());
     }
-    let mut running = HashSet::new();
+    let mut running = Vec::new();
     for chunk in requests.chunks(TOGETHER_MAX) {
         let mut select = QueryBuilder::new(
             "SELECT user_id, item_id, request_key FROM running_requests \
@@ -82,7 +79,7 @@ pub async fn elsewhere(
         );
         select.push_bind(instance).push(" AND (user_id, item_id, request_key) IN");
         select.push_tuples(chunk, |mut row, (buyer, item, key)| {
-            row.push_bind(buyer.get()).push_bind(item.get()).push_bind(*key);
+            row.push_bind(buyer.get()).push_bind(item.get()).push_bind(key);
         });
         let query = select.build_query_as().persistent(false);
         let rows = query.all(&mut *connection).await?;

@@ -8,7 +8,7 @@ use sqlx::MySqlConnection;
 
 use super::batch_orders::{lines_at, orders_of};
 use super::statements::{BuyerCount, available, bought_in_groups, bought_so_far};
-use crate::rows::order::orders;
+use crate::rows::order::orders::{self, RequestOf};
 use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{ItemId, LimitGroupId, Order, Outcome, Purchase, Refusal, UserId};
 
@@ -198,9 +198,8 @@ async fn answer_finished(
             continue;
         }
         let own = &purchases[lines.clone()];
-        let key = |one: &Purchase| (one.buyer, one.item.id, one.key.as_str().to_owned());
         let orders: Vec<Order> =
-            own.iter().filter_map(|one| found.get(&key(one)).cloned()).collect();
+            own.iter().filter_map(|one| found.get(&request(one)).cloned()).collect();
         if !orders.is_empty() {
             answers[lines].fill(Some(Ok(replay_lines(own, orders))));
         }
@@ -208,6 +207,6 @@ async fn answer_finished(
     Ok(())
 }
 
-fn request(purchase: &Purchase) -> (UserId, ItemId, &str) {
-    (purchase.buyer, purchase.item.id, purchase.key.as_str())
+fn request(purchase: &Purchase) -> RequestOf {
+    (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned())
 }

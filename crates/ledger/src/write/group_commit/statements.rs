@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::{MySqlConnection, QueryBuilder};
+use sqlx::{FromRow, MySqlConnection, QueryBuilder};
 
 use super::batch_orders::powers_of_two;
 use crate::rows::order::orders;
@@ -137,8 +137,7 @@ pub(super) async fn find_written(
         Ok(rows)
     };
     let rows = answered(look).await?;
-    let order = |row| orders::read(row).map(|order| (order.id, order));
-    rows.iter().map(order).collect()
+    rows.iter().map(|row| Order::from_row(row).map(|order| (order.id, order))).collect()
 }
 
 /// Takes units of several items, in the order of their ids, and answers how many had enough.
