@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use dev_servers::{RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer};
 use leaselock::{
-    AcquireError, AcquireOptions, Fence, Fencing, KINDS, LeasedMutex, LockName, Mutex,
-    ReleaseOutcome, Wait, mysql,
+    AcquireError, AcquireOptions, Fence, Fencing, KINDS, LeasedMutex, LockName, ReleaseOutcome,
+    Wait, mysql,
 };
 use sqlx::Executor;
 use sqlx::mysql::MySqlPoolOptions;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leaselock::{
-    AcquireError, AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, StatsSnapshot, Wait,
+    AcquireError, AcquireOptions, LeasedMutex, LockName, ReleaseOutcome, StatsSnapshot, Wait,
 };
 use redis::AsyncCommands;
 use tokio::time::Instant;

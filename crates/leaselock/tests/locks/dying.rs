@@ -7,7 +7,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, Mutex, Wait, redis as redis_locks};
+use leaselock::{AcquireOptions, Wait, redis as redis_locks};
 use redis::AsyncCommands;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dev_servers::{EtcdOptions, EtcdServer};
-use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
+use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, ReleaseOutcome, Wait};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use leaselock::demo::setnx_expire::{self, Repair};
 use leaselock::{
-    AcquireError, AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, mysql,
-    redis as redis_locks,
+    AcquireError, AcquireOptions, LeasedMutex, ReleaseOutcome, Wait, mysql, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use redis_connection::SharedConnection;

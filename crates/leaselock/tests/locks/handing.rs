@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LeasedMutex, Mutex,
+    AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LeasedMutex,
     ReleaseOutcome, Wait, Waiting, redis as redis_locks,
 };
 use redis::AsyncCommands;

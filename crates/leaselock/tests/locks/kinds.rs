@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leaselock::{
     AcquireError, AcquireOptions, Capabilities, Fence, Fencing, Guard, LeasedMutex, LockName,
-    Mutex, RaiseFenceError, ReleaseOutcome, Wait,
+    RaiseFenceError, ReleaseOutcome, Wait,
 };
 use tokio::time::{Instant, sleep, timeout};
 

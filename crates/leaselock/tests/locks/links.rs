@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leaselock::{AcquireError, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{AcquireError, Capabilities, KINDS, LeasedMutex, ReleaseOutcome};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

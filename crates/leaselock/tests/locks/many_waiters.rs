@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leaselock::redis::subscriber::Subscriber;
-use leaselock::{AcquireOptions, LeasedMutex, Mutex, ReleaseOutcome, Wait, redis as redis_locks};
+use leaselock::{AcquireOptions, LeasedMutex, ReleaseOutcome, Wait, redis as redis_locks};
 use redis_connection::SharedConnection;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireOptions, Capabilities, Guard, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Wait, Waiting,
+    AcquireOptions, Capabilities, Guard, KINDS, LeasedMutex, ReleaseOutcome, Wait, Waiting,
     redis as redis_locks,
 };
 use redis::AsyncCommands;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, Capabilities, Mutex, Primitive, ReleaseOutcome, Wait};
+use leaselock::{AcquireOptions, Capabilities, Primitive, ReleaseOutcome, Wait};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 

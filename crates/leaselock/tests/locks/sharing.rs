@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, Mutex, ReleaseOutcome, Wait};
+use leaselock::{AcquireOptions, ReleaseOutcome, Wait};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

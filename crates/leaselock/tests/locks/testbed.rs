@@ -7,8 +7,8 @@ use leaselock::demo::setnx_expire::Repair;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
     AcquireError, AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex,
-    LockName, MultiMutex, Mutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, Wait, demo,
-    etcd, local, mysql, redis as redis_locks, zookeeper,
+    LockName, MultiMutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, Wait, demo, etcd,
+    local, mysql, redis as redis_locks, zookeeper,
 };
 use redis_connection::{Options, SharedConnection};
 use tokio::sync::OnceCell;

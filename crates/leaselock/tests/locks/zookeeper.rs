@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use dev_servers::ZookeeperEnsemble;
-use leaselock::{
-    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait,
-};
+use leaselock::{AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
 
