@@ -146,8 +146,7 @@ pub enum Primitive {
     Semaphore,
     /// Several names at once, all or none: [`MultiMutex`](crate::MultiMutex).
     MultiLock,
-    /// Waiters go on when a number has been counted down to zero:
-    /// [`CountdownLatch`](crate::CountdownLatch).
+    /// Waiters go on when a number has been counted down to zero.
     CountdownLatch,
     /// A number that many change without losing an update:
     /// [`SharedCounter`](crate::SharedCounter).

@@ -137,7 +137,7 @@ use tokio::time::Instant;
 
 pub use self::capabilities::{Capabilities, Fencing, KINDS, Primitive, Waiting};
 pub use self::core::backoff::WaitStrategy;
-pub use self::core::command::{CommandError, CountdownLatch, SharedCounter};
+pub use self::core::command::{CommandError, SharedCounter};
 pub use self::core::guard::{Guard, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LostSignal};
 pub use self::core::hold::Fence;
 pub use self::core::leased::{LeasedMutex, ReadWrite};

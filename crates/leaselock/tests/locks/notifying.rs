@@ -5,8 +5,8 @@
 use leaselock::redis::countdown_latch::RedisLatch;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, Primitive,
-    ReleaseOutcome, Wait, Waiting,
+    AcquireOptions, Capabilities, Guard, KINDS, LeasedMutex, LockName, Primitive, ReleaseOutcome,
+    Wait, Waiting,
 };
 use redis::AsyncCommands;
 use tokio::sync::oneshot;
