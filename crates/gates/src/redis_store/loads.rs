@@ -95,7 +95,7 @@ impl Counters {
         let mut loads_seen = 0;
         let mut waiting_until = Instant::now() + load_wait(loads_seen);
         loop {
-            let known = self.ledger_epoch(item).await?;
+            let known = self.layout.table.epoch(&self.pool, item).await?;
             let there = self.peek(item).await?.map(|counter| counter.epoch);
             if let Some(known) = known
                 && there == Some(known)
@@ -124,10 +124,6 @@ impl Counters {
             }
             tokio::time::sleep(LOAD_CHECK_PERIOD).await;
         }
-    }
-
-    async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
-        Ok(self.layout.table.epoch(&self.pool, item).await?)
     }
 
     /// Reads the highest epoch in Redis, of complete and incomplete loads.
