@@ -73,7 +73,7 @@ impl Strategy for RedisStream {
             let limit = self.limit_left(&purchase, buyer.deadline).await?;
             let pushed = {
                 let _span = purchase.trace.span("queue push");
-                self.context.queue.push(&purchase, limit, Some(buyer.deadline)).await
+                self.context.queue.push(&purchase, limit, buyer.deadline).await
             };
             match pushed {
                 Ok(Push::Queued) => {

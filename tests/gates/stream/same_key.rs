@@ -85,7 +85,7 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
     push(&queue, &first).await;
     // The memory of requests runs out while the order waits.
     let () = shop.redis(&["DEL", &key(&shop, item, "requests")]).await;
-    let again = queue.push(&purchase(&shop, item, "k").await, None, None).await.expect("asked");
+    let again = queue.push(&purchase(&shop, item, "k").await, None, soon()).await.expect("asked");
     assert_eq!(again, Push::Known(first.order_id, 1));
     assert_eq!(counted(&shop, item).await, 4);
     let (reader, id) = (Reader::new(queue), first.item.id);
@@ -112,7 +112,7 @@ async fn requests_that_were_queued_are_forgotten_after_a_while() {
     // Each order is decided, so that nothing but the memory of requests knows it.
     let push = async |request: &str| {
         let purchase = purchase(&shop, item, request).await;
-        let answer = queue.push(&purchase, None, None).await.expect("asked");
+        let answer = queue.push(&purchase, None, soon()).await.expect("asked");
         let fields = || async { shop.redis::<u64>(&["HLEN", &queued]).await };
         until("the order to be decided", fields, |fields| *fields == 0).await;
         answer

@@ -59,7 +59,7 @@ impl Queue {
         &self,
         purchase: &Purchase,
         limit: Option<i64>,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<Push, CounterError> {
         let item = purchase.item.id;
         in_time(until, self.ensure_open(item)).await?;
@@ -67,7 +67,7 @@ impl Queue {
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item, until).await?;
             // With replicas the writer knows whether it is late.
-            if self.replicated.is_none() && until.is_some_and(|until| until <= Instant::now()) {
+            if self.replicated.is_none() && until <= Instant::now() {
                 break;
             }
             let mut call = PUSH.key(self.counters.key(item));
@@ -128,7 +128,7 @@ impl Queue {
         call.arg(field_of(order.id));
         let is_replicated = match &self.replicated {
             None => true,
-            Some(_) => match self.run::<u8>(&call, Some(Instant::now() + TURN_MAX)).await {
+            Some(_) => match self.run::<u8>(&call, Instant::now() + TURN_MAX).await {
                 // A new primary has lost it, or the ledger has decided.
                 Ok(ReplicatedWrite { answer: 0, .. }) => return Ok(None),
                 Ok(written) => written.is_replicated,
@@ -143,18 +143,13 @@ impl Queue {
     async fn run<T: FromRedisValue>(
         &self,
         call: &Call<'_>,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<ReplicatedWrite<T>, RedisError> {
-        match (&self.replicated, until) {
-            (Some(writer), Some(until)) => {
-                call.invoke_replicated(&writer.clone().until(until.into_std())).await
-            }
-            (Some(writer), None) => call.invoke_replicated(writer).await,
-            (None, _) => {
-                let answer = call.invoke_async(&mut self.redis.shared()).await?;
-                Ok(ReplicatedWrite { answer, is_replicated: true })
-            }
-        }
+        let Some(writer) = &self.replicated else {
+            let answer = call.invoke_async(&mut self.redis.shared()).await?;
+            return Ok(ReplicatedWrite { answer, is_replicated: true });
+        };
+        call.invoke_replicated(writer, until.into_std()).await
     }
 }
 
