@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use redis::RedisResult;
 use redis_connection::{Call, Script};
 use time::OffsetDateTime;
@@ -268,19 +269,12 @@ impl Room {
         if state.as_deref() != Some("frozen") {
             return Ok(None);
         }
-        let mut cursor = 0_u64;
-        let mut early = BTreeSet::new();
-        loop {
-            let mut scan = redis::cmd("HSCAN");
-            scan.arg(&list).arg(cursor).arg("COUNT").arg(ENTRIES_TOGETHER);
-            let (next, part): (u64, Vec<(i64, String)>) = scan.query_async(&mut connection).await?;
-            let buyers = part.into_iter();
-            early.extend(buyers.filter_map(|(id, key)| Some((key, UserId::new(id)?))));
-            cursor = next;
-            if cursor == 0 {
-                return Ok(Some(early.into_iter().map(|(_, buyer)| buyer).collect()));
-            }
-        }
+        let mut scan = redis::cmd("HSCAN");
+        scan.arg(&list).cursor_arg(0).arg("COUNT").arg(ENTRIES_TOGETHER);
+        let entries = scan.iter_async::<(i64, String)>(&mut connection).await?;
+        let by_key = entries.map_ok(|(id, key)| (key, id));
+        let early: BTreeSet<(String, i64)> = by_key.try_collect().await?;
+        Ok(Some(early.into_iter().filter_map(|(_, id)| UserId::new(id)).collect()))
     }
 
     /// Gives these buyers the places 1, 2, 3, and so on, and opens the room. Two instances may do it
