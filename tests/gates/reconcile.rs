@@ -183,7 +183,10 @@ async fn an_empty_queue_is_removed_a_day_after_the_sale() {
     let queue = testbed.queue();
     let push = async |item: ItemId, key: &str| {
         let purchase = support::purchase(&testbed.shop, item, 1, (redis_stream::NAME, key)).await;
-        assert_eq!(queue.push(&purchase, None, soon()).await.expect("asked"), Push::Queued);
+        assert_eq!(
+            queue.push(&purchase, None, soon()).await.expect("asked"),
+            Push::Queued { is_replicated: true }
+        );
     };
     for &item in &items {
         push(item, "k").await;

@@ -144,7 +144,7 @@ async fn an_order_whose_turn_does_not_come_in_time_is_not_queued() {
     assert!(primary.resume());
     eventually("an order to be queued again", || async {
         let pushed = queue.push(&purchase_of(&first.item, 1, 1), None, soon()).await;
-        matches!(pushed, Ok(Push::Queued)).then_some(())
+        matches!(pushed, Ok(Push::Queued { is_replicated: true })).then_some(())
     })
     .await;
     for order in refused {

@@ -25,13 +25,17 @@ static CONFIRM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("co
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
     /// The order is in the queue, and its units were taken from the counter.
-    Queued,
-    /// The order is in the queue, and fewer replicas than asked for have received it.
-    QueuedWithTooFewReplicas,
+    Queued {
+        /// Whether as many replicas as were asked for have it.
+        is_replicated: bool,
+    },
     /// An earlier try of this request was queued as this order, for this number of units.
-    Known(OrderId, u32),
-    /// An earlier try was queued as this order, and fewer replicas than asked for have received it.
-    KnownWithTooFewReplicas(OrderId, u32),
+    Known {
+        order: OrderId,
+        units: u32,
+        /// Whether as many replicas as were asked for have it.
+        is_replicated: bool,
+    },
     /// Too few units are left.
     NothingLeft,
     /// The buyer's units, with those in the queue, would exceed the limit.
@@ -84,17 +88,11 @@ impl Queue {
                     failpoint!("queued");
                     // Full: the consumer polls too.
                     let _ = self.wake.try_send(item);
-                    return Ok(match is_replicated {
-                        true => Push::Queued,
-                        false => Push::QueuedWithTooFewReplicas,
-                    });
+                    return Ok(Push::Queued { is_replicated });
                 }
                 "known" => {
                     let (order, units) = known_order(&answer.1).ok_or(CounterError::Loading)?;
-                    return Ok(match is_replicated {
-                        true => Push::Known(order, units),
-                        false => Push::KnownWithTooFewReplicas(order, units),
-                    });
+                    return Ok(Push::Known { order, units, is_replicated });
                 }
                 "nothing_left" => return Ok(Push::NothingLeft),
                 "limit" => return Ok(Push::LimitReached),
