@@ -1,5 +1,5 @@
-//! The counter, which has no hold. Its commands have a time-out, as those of the latch have, and errors that say whether a
-//! change was made.
+//! The counter, which has no hold. Its commands have a time-out, as those of the latch have, and errors that say
+//! whether a change was made.
 
 use async_trait::async_trait;
 

@@ -48,7 +48,8 @@ static TICKET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("tic
 pub struct Room {
     redis: RedisClient,
     limits: RoomLimits,
-    /// The highest number of each room, so that a room gives none of these numbers again when Redis has an older copy of it.
+    /// The highest number of each room, so that a room gives none of these numbers again when Redis has an older copy of
+    /// it.
     highest: Cache<ItemId, Arc<AtomicI64>>,
 }
 
