@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::readiness::Probe;
 use gates::redis_store::{SharedConnection, connect_when_used};
 use gates::{LockSources, ZookeeperLocks};
+use leaselock::LeasedMutex;
 use leaselock::redis::subscriber::Subscriber;
 use shop_domain::outcome::Dependency;
 
@@ -38,7 +39,7 @@ pub(super) fn lock_sources(
     });
     let redlock = servers.redlock.as_ref().map(|server| (server.locks)(&tasks)).transpose()?;
     Ok(LockSources {
-        token: Arc::new(token),
+        token,
         redis: redis.shared(),
         subscriber,
         prefix: prefix.as_str().into(),
@@ -58,7 +59,7 @@ fn unusable_prefix(error: impl Display) -> String {
 /// The lock servers besides Redis and MySQL, where they are configured. They are connected when they are first used.
 pub(super) struct LockServers {
     redlock: Option<LockServer<Vec<SharedConnection>>>,
-    etcd: Option<LockServer<Arc<dyn leaselock::Mutex>>>,
+    etcd: Option<LockServer<LeasedMutex>>,
     zookeeper: Option<LockServer<ZookeeperLocks>>,
 }
 
@@ -115,7 +116,7 @@ async fn majority_answers(mut servers: Vec<SharedConnection>) -> Result<(), Stri
 }
 
 #[cfg(feature = "etcd")]
-fn etcd(config: &Config) -> Result<Option<LockServer<Arc<dyn leaselock::Mutex>>>, String> {
+fn etcd(config: &Config) -> Result<Option<LockServer<LeasedMutex>>, String> {
     let endpoints = &config.lock.etcd_endpoints;
     if endpoints.is_empty() {
         return Ok(None);
@@ -127,8 +128,7 @@ fn etcd(config: &Config) -> Result<Option<LockServer<Arc<dyn leaselock::Mutex>>>
     Ok(Some(LockServer {
         locks: Box::new(move |tasks: &TaskTracker| {
             let mutex = leaselock::etcd::mutex::mutex(client.clone(), &prefix, tasks);
-            let mutex: Arc<dyn leaselock::Mutex> = Arc::new(mutex.map_err(unusable_prefix)?);
-            Ok(mutex)
+            mutex.map_err(unusable_prefix)
         }),
         probe: Box::new(move || {
             let client = asked.clone();
@@ -138,7 +138,7 @@ fn etcd(config: &Config) -> Result<Option<LockServer<Arc<dyn leaselock::Mutex>>>
 }
 
 #[cfg(not(feature = "etcd"))]
-fn etcd(config: &Config) -> Result<Option<LockServer<Arc<dyn leaselock::Mutex>>>, String> {
+fn etcd(config: &Config) -> Result<Option<LockServer<LeasedMutex>>, String> {
     without_client("etcd", "lock.etcd_endpoints", &config.lock.etcd_endpoints)
 }
 
@@ -155,8 +155,8 @@ fn zookeeper(config: &Config) -> Result<Option<LockServer<ZookeeperLocks>>, Stri
     Ok(Some(LockServer {
         locks: Box::new(move |tasks: &TaskTracker| {
             Ok(ZookeeperLocks {
-                sequential: Arc::new(sequential::mutex(&ensemble, tasks)),
-                spin: Arc::new(spin::mutex(&ensemble, tasks)),
+                sequential: sequential::mutex(&ensemble, tasks),
+                spin: spin::mutex(&ensemble, tasks),
             })
         }),
         probe: Box::new(move || {

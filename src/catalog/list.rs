@@ -8,11 +8,11 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::{AGE_MAX, Catalog, CatalogRead, StockedItem};
+use ledger::Ledger;
 use ledger::gathered::{GatheredReads, Rows};
 use ledger::rows::items;
 use ledger::work::ask;
-use ledger::{Ledger, Unreachable};
-use shop_domain::Clock;
+use shop_domain::{Clock, LedgerError};
 
 /// How long a sale stays on the shop's list after its end.
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
@@ -32,8 +32,8 @@ impl Catalog {
     ///
     /// # Errors
     /// When the ledger does not answer and the list was not read lately.
-    pub async fn list_shop(&self) -> Result<CatalogRead<Listed>, Unreachable> {
-        self.lists.read(()).await?.ok_or(Unreachable)
+    pub async fn list_shop(&self) -> Result<CatalogRead<Listed>, LedgerError> {
+        self.lists.read(()).await?.ok_or(LedgerError::Unavailable)
     }
 }
 
@@ -66,7 +66,7 @@ async fn read_shop(
             }
             let last = last.read().unwrap_or_else(PoisonError::into_inner).clone();
             let read = last.map(|(value, at)| CatalogRead { value, age: Some(at.elapsed()) });
-            read.filter(|read| read.age <= Some(AGE_MAX)).ok_or(Unreachable)
+            read.filter(|read| read.age <= Some(AGE_MAX)).ok_or(LedgerError::Unavailable)
         }
     };
     Ok(HashMap::from([((), read)]))

@@ -36,8 +36,6 @@ pub use ledger::rows::items::StockedItem;
 pub use ledger::rows::orders::OrderCount;
 pub use products::ProductWithItems;
 
-pub use ledger::Unreachable;
-
 /// Items in the cache.
 const CACHED_MAX: usize = 20_000;
 /// The greatest age of a state that is shown while the ledger does not answer.
@@ -111,7 +109,7 @@ impl Catalog {
     ///
     /// # Errors
     /// When the ledger does not answer and the cache does not have the item.
-    pub async fn find(&self, id: ItemId) -> Result<CatalogRead<Option<StockedItem>>, Unreachable> {
+    pub async fn find(&self, id: ItemId) -> Result<CatalogRead<Option<StockedItem>>, LedgerError> {
         let read = self.read(id).await;
         // A failed read is stored too, so that a purchase knows that the ledger does not answer.
         // An item that was never read is not stored.
@@ -127,7 +125,7 @@ impl Catalog {
         &self,
         id: ItemId,
         age_max: Duration,
-    ) -> Result<CatalogRead<Option<StockedItem>>, Unreachable> {
+    ) -> Result<CatalogRead<Option<StockedItem>>, LedgerError> {
         let cached = self.items.get(id).filter(|cached| !cached.is_older_than(age_max));
         if let Some(cached) = cached {
             return cached.seen();
@@ -208,7 +206,7 @@ async fn read_several(
         if !breaker.is_open() {
             tracing::warn!(%error, items = ids.len(), "items not read");
         }
-        Unreachable
+        LedgerError::Unavailable
     })?;
     if let Some(ledger_now) = read.ledger_now {
         clock.heard_from_ledger(ledger_now, started.into_std());
@@ -216,7 +214,7 @@ async fn read_several(
     let found = read.found.into_iter().map(|(id, stocked)| {
         let stocked = stocked.map_err(|error| {
             tracing::warn!(%error, item = %id, "row of an item not readable");
-            Unreachable
+            LedgerError::Unavailable
         });
         (id, stocked)
     });
@@ -224,13 +222,13 @@ async fn read_several(
 }
 
 impl CacheEntry {
-    fn seen(self) -> Result<CatalogRead<Option<StockedItem>>, Unreachable> {
+    fn seen(self) -> Result<CatalogRead<Option<StockedItem>>, LedgerError> {
         match self.answer {
             Some((value, _)) if self.is_current => Ok(CatalogRead { value, age: None }),
             Some((Some(item), read_at)) if read_at.elapsed() <= AGE_MAX => {
                 Ok(CatalogRead { value: Some(item), age: Some(read_at.elapsed()) })
             }
-            _ => Err(Unreachable),
+            _ => Err(LedgerError::Unavailable),
         }
     }
 

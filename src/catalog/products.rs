@@ -6,11 +6,11 @@ use std::sync::Arc;
 use futures::FutureExt;
 
 use super::{Catalog, CreateError, StockedItem};
+use ledger::Ledger;
 use ledger::catalog::{create_group, create_product};
 use ledger::gathered::{GatheredReads, Rows};
 use ledger::rows::actions::Actor;
 use ledger::rows::{items, limit_groups, products};
-use ledger::{Ledger, Unreachable};
 use shop_domain::product::NewProduct;
 use shop_domain::{LedgerError, LimitGroup, Product, ProductId};
 
@@ -61,7 +61,7 @@ impl Catalog {
     pub async fn product_with_items(
         &self,
         id: ProductId,
-    ) -> Result<Option<Arc<ProductWithItems>>, Unreachable> {
+    ) -> Result<Option<Arc<ProductWithItems>>, LedgerError> {
         self.products.read(id).await
     }
 
@@ -102,7 +102,7 @@ async fn read_products(
     let mut read = HashMap::new();
     for id in ids {
         if let Some(found) = read_product(ledger, id).await.transpose() {
-            read.insert(id, found.map(Arc::new).map_err(|_| Unreachable));
+            read.insert(id, found.map(Arc::new));
         }
     }
     Ok(read)

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use futures::stream::{self, StreamExt};
 use gates::redis_store::Queue;
-use gates::redis_store::queue::{DeadLetter, Intention, Reader, Resolution};
+use gates::redis_store::queue::{DeadLetter, Intention, NO_ENTRY, Reader, Resolution};
 use gates::redis_stream;
 use ledger::rows::actions::{self, Actor};
 use ledger::rows::outbox::Outbox;
@@ -189,7 +189,7 @@ impl Desk {
 
     async fn ack(&self, item: ItemId, order: &Intention, refused: bool) -> Result<(), String> {
         let reader = Reader::new(self.queue.clone());
-        let acked = reader.ack_dead_letter(item, order, refused).await;
+        let acked = reader.ack(item, NO_ENTRY, order, refused).await;
         acked.map(|_| ()).map_err(|error| no_redis(&error))
     }
 

@@ -44,7 +44,7 @@ use web::layers::{self, LayerParts};
 use web::routes_state;
 
 /// The locks whose metrics are read.
-pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
+pub type Locks = Vec<leaselock::LeasedMutex>;
 
 routes_state!(AppState, AppParts {
     purchases: Purchases,

@@ -7,10 +7,9 @@ use time::OffsetDateTime;
 
 use super::Purchases;
 use super::waiting_room::{Denied, QueueStatus, Shown};
-use crate::catalog::Unreachable;
 use shop_domain::item::Phase;
 use shop_domain::outcome::Dependency;
-use shop_domain::{Item, ItemId, Refusal, Unavailable, UserId};
+use shop_domain::{Item, ItemId, LedgerError, Refusal, Unavailable, UserId};
 
 /// Greatest age of the number of units left.
 const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
@@ -62,12 +61,12 @@ impl Purchases {
         match read.age {
             None if stocked.item.waiting_room => Ok(stocked.item),
             None => Err(Denied::NoWaitingRoom),
-            Some(_) if stocked.available > 0 => Err(away(Unreachable)),
+            Some(_) if stocked.available > 0 => Err(away(LedgerError::Unavailable)),
             Some(_) => Err(Denied::Refused(Refusal::SoldOut { asked_at: None })),
         }
     }
 }
 
-fn away(_: Unreachable) -> Denied {
+fn away(_: LedgerError) -> Denied {
     Denied::Unavailable(Unavailable::Dependency(Dependency::Mysql))
 }

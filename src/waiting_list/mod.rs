@@ -67,8 +67,7 @@ impl WaitingLists {
 
     /// Puts a buyer at the end of an item's line, or answers the place that the buyer has.
     pub async fn join(&self, item: ItemId, buyer: UserId) -> Result<LinePosition, JoinError> {
-        let found = self.parts.catalog.find_recent(item, Duration::ZERO).await;
-        let found = found.map_err(LedgerError::from)?.value;
+        let found = self.parts.catalog.find_recent(item, Duration::ZERO).await?.value;
         let item =
             found.ok_or(JoinError::Refused(JoinRefusal::Purchase(Refusal::ItemNotFound)))?.item;
         self.check(&item).map_err(JoinError::Refused)?;

@@ -31,7 +31,10 @@ impl DeadLetterTestbed {
         let (queue, _) = Queue::new(shop.redis_client(), pool, counters.clone(), name, 10);
         let purchase = support::purchase(&shop, item, 2, (name, "k")).await;
         let purchase = Purchase { buyer: UserId::new(3).expect("positive"), ..purchase };
-        assert_eq!(queue.push(&purchase, None, None).await.expect("pushed"), Push::Queued);
+        assert_eq!(
+            queue.push(&purchase, None, soon()).await.expect("pushed"),
+            Push::Queued { is_replicated: true }
+        );
         let testbed = Self { shop, item, purchase, counters, reader: Reader::new(queue) };
         testbed.move_to_dead_letters().await;
         testbed

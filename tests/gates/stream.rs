@@ -82,7 +82,10 @@ fn queue_with(shop: &Shop, backlog_max: usize) -> Queue {
 
 /// Queues a purchase behind the service's back.
 async fn push(queue: &Queue, purchase: &Purchase) {
-    assert_eq!(queue.push(purchase, None, None).await.expect("asked"), Push::Queued);
+    assert_eq!(
+        queue.push(purchase, None, soon()).await.expect("asked"),
+        Push::Queued { is_replicated: true }
+    );
 }
 
 /// A purchase of one unit by buyer 1.

@@ -5,7 +5,7 @@
 
 use dev_servers::{Replication, VitessServer};
 use leaselock::mysql::named;
-use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait};
+use leaselock::{AcquireOptions, LockName, ReleaseOutcome, Wait};
 use ledger::rows::audit;
 use ledger::schema;
 use mysql_connection::begin_snapshot;

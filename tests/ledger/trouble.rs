@@ -1,7 +1,7 @@
 //! Trouble with one item, or with one server, stays there: the others are sold and paid for.
 
 use leaselock::redis::subscriber::Subscriber;
-use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
+use leaselock::{AcquireOptions, Guard, LockName, Wait, redis as redis_locks};
 
 use super::draw::{drawn_item, enter};
 use crate::support::crowd::until_figure;
@@ -24,7 +24,7 @@ async fn hold_lock(shop: &Shop, item: i64) -> Guard {
     let (prefix, tasks) = (&shop.config.redis.prefix, TaskTracker::new());
     let subscriber = Subscriber::start(redis.shared(), prefix, &tasks).expect("a prefix");
     let mutex = redis_locks::token::notified(redis.shared(), &subscriber, prefix, &tasks);
-    let mutex: Arc<dyn Mutex> = Arc::new(mutex.expect("a prefix"));
+    let mutex = mutex.expect("a prefix");
     let name = LockName::new(&format!("{{item:{item}}}")).expect("a name");
     let options = AcquireOptions { lease: Duration::from_secs(30), wait: Wait::Never };
     mutex.acquire(&name, options).await.expect("nobody else has it")

@@ -2,7 +2,7 @@
 //! here or on another instance, and while its order waits in a queue.
 
 use leaselock::redis::plain;
-use leaselock::{AcquireOptions, LockName, Mutex, Wait};
+use leaselock::{AcquireOptions, LockName, Wait};
 
 use crate::support::prelude::*;
 use crate::support::send_and_leave;

@@ -36,6 +36,7 @@ use dev_servers::{
 };
 use futures::future::join_all;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::shards::SharedCluster;
@@ -276,6 +277,11 @@ fn replicated_writer(shop: &Shop) -> Option<(&str, &str)> {
     let (user, hosts) = shop.config.database_url.reveal().rsplit_once('@')?;
     let (first, _) = hosts.split_once(',')?;
     Some((user, first.rsplit_once(':')?.1))
+}
+
+/// A deadline that no step of a test comes near.
+pub fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
 }
 
 /// A name that no other test of this run has.

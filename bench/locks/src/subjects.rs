@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_redis_lock::Locker;
 use futures::future::BoxFuture;
 use leaselock::redis::{plain, subscriber::Subscriber, token};
-use leaselock::{AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, Wait};
+use leaselock::{AcquireOptions, LeasedMutex, LockName, ReleaseOutcome, Wait};
 use loadtest::plain_lock;
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 use rslock::LockManager;

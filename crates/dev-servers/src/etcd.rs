@@ -3,16 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use futures::future::try_join_all;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Bytes;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 
 use super::error::StartError;
 use super::home::Home;
 use super::ports;
 use super::program;
-use super::server::{NotReady, ReadyServer, Recipe, Server};
+use super::server::{NotReady, ReadyServer, Recipe, Server, say};
 
 const SERVER: &str = "etcd";
 
@@ -21,6 +17,9 @@ const SERVER: &str = "etcd";
 /// server grants is one and a half times the second figure.
 const HEARTBEAT_MS: u32 = 50;
 const ELECTION_TIMEOUT_MS: u32 = 500;
+
+/// The request of a server's health. The server ends the connection with its answer.
+const HEALTH: &str = "GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
 /// What to start, and where.
 #[derive(Clone, Debug, Default)]
@@ -143,23 +142,16 @@ impl Recipe for Etcd {
 
     /// Ready once it knows a leader.
     async fn ask(&self, port: u16) -> Result<(), NotReady> {
-        match health(&url(port)).await {
+        match say(port, HEALTH).await {
             Ok(answer) if answer.contains("\"true\"") => Ok(()),
-            Ok(answer) | Err(answer) => Err(NotReady::Yet(answer)),
+            Ok(answer) => Err(NotReady::Yet(answer)),
+            Err(error) => Err(NotReady::Yet(error.to_string())),
         }
     }
 }
 
 fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
-}
-
-async fn health(url: &str) -> Result<String, String> {
-    let address = format!("{url}/health").parse().map_err(|_| "a bad address".to_owned())?;
-    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-    let answer = client.get(address).await.map_err(|error| error.to_string())?;
-    let body = answer.into_body().collect().await.map_err(|error| error.to_string())?;
-    Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
 }
 
 fn find(asked: Option<&Path>) -> Result<PathBuf, StartError> {

@@ -245,3 +245,8 @@ pub(super) fn new_password() -> String {
 fn is_password(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
+
+/// Takes it for done that a file or folder to be removed is not there.
+pub(super) fn ignore_missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}

@@ -1,9 +1,13 @@
 //! A running private server, whatever its program, and what a recipe for a program has to say.
 
 use std::fmt::Debug;
+use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::StartError;
@@ -167,4 +171,19 @@ async fn launch<R: Recipe>(
         }
         sleep(READY_POLL).await;
     }
+}
+
+/// Says a text to a server on this machine, and reads what it answers until it ends the connection.
+///
+/// # Errors
+/// There is no such server, or it does not answer in time.
+pub(crate) async fn say(port: u16, text: &str) -> io::Result<String> {
+    let talk = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.write_all(text.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    };
+    timeout(ANSWER_MAX, talk).await?
 }

@@ -2,20 +2,15 @@
 
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::error::StartError;
 use super::home::Home;
 use super::ports;
 use super::program;
-use super::server::{NotReady, ReadyServer, Recipe, Server};
+use super::server::{NotReady, ReadyServer, Recipe, Server, say};
 
 const SERVER: &str = "ZooKeeper";
 
@@ -24,9 +19,6 @@ const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
 /// Writes what the server logs to its standard error.
 const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
 const MAIN_CLASS: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
-
-/// How long one question to a server may take.
-const ASK_MAX: Duration = Duration::from_secs(2);
 
 /// The server's unit of time. Sessions end at its multiples, and none is shorter than two of it.
 const TICK_MS: u32 = 200;
@@ -98,12 +90,12 @@ impl ZookeeperServer {
 
     /// Whether it answers and leads its ensemble.
     pub async fn leads(&self) -> bool {
-        ask(self.port(), "srvr").await.is_ok_and(|answer| answer.contains("Mode: leader"))
+        say(self.port(), "srvr").await.is_ok_and(|answer| answer.contains("Mode: leader"))
     }
 
     /// A number that the server counts, by its name in the command `mntr`.
     pub async fn counted(&self, name: &str) -> Option<i64> {
-        let answer = ask(self.port(), "mntr").await.ok()?;
+        let answer = say(self.port(), "mntr").await.ok()?;
         let value = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
         value?.trim().parse().ok()
     }
@@ -181,7 +173,7 @@ impl Recipe for Zookeeper {
 
     /// Without a quorum it answers, but does not serve.
     async fn ask(&self, port: u16) -> Result<(), NotReady> {
-        match ask(port, "srvr").await {
+        match say(port, "srvr").await {
             Ok(answer) if answer.contains("Mode: ") => Ok(()),
             Ok(answer) => Err(NotReady::Yet(answer)),
             Err(error) => Err(NotReady::Yet(error.to_string())),
@@ -209,17 +201,4 @@ fn command(options: &ZookeeperOptions, home: &Home) -> Result<Vec<String>, Start
     command.extend(["-cp".into(), class_path, MAIN_CLASS.into()]);
     command.push(home.path("zoo.cfg").display().to_string());
     Ok(command)
-}
-
-/// The answer to one of the server's four-letter commands.
-async fn ask(port: u16, word: &str) -> std::io::Result<String> {
-    let talk = async {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(word.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
-    };
-    timeout(ASK_MAX, talk).await?
 }

@@ -48,6 +48,7 @@ pub mod redis_store;
 pub mod redis_stream;
 mod redis_watch;
 
+use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ use tokio::time::Instant;
 
 use crate::memory_store::MemoryCounters;
 use crate::redis_store::{Buckets, Counters, Queue, RedisClient};
+use leaselock::LeasedMutex;
 use ledger::write::{Arbiter, GroupCommit};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase};
@@ -210,7 +212,7 @@ pub trait Strategy: Send + Sync {
     ) -> Decision;
 
     /// The locks that it works with, for their figures.
-    fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
+    fn locks(&self) -> Vec<LeasedMutex> {
         Vec::new()
     }
 }
@@ -289,11 +291,11 @@ impl Strategies {
     }
 
     /// The locks of all strategies, each once.
-    pub fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
-        let mut locks: Vec<Arc<dyn leaselock::Mutex>> = Vec::new();
+    pub fn locks(&self) -> Vec<LeasedMutex> {
+        let mut locks: Vec<LeasedMutex> = Vec::new();
         let strategies = self.built.iter().filter_map(|built| built.strategy.as_ref());
         for mutex in strategies.flat_map(|strategy| strategy.locks()) {
-            if !locks.iter().any(|known| Arc::ptr_eq(known, &mutex)) {
+            if !locks.iter().any(|known| ptr::eq(known.stats(), mutex.stats())) {
                 locks.push(mutex);
             }
         }

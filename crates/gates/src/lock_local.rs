@@ -10,8 +10,6 @@
 //! # When to use it
 //! With a single instance; and to see what the others pay for reaching further.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use leaselock::local;
@@ -27,7 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..Card::LOCK
     },
     build: |context| {
-        let mutex = Arc::new(local::mutex(&local::Names::default(), &context.locks.tasks));
+        let mutex = local::mutex(&local::Names::default(), &context.locks.tasks);
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Mysql))
     },
 };

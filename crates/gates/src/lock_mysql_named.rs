@@ -12,8 +12,6 @@
 //! # When to use it
 //! To keep two copies of a job apart. For a sale `lock-mysql-table` is the better one.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use leaselock::mysql::named;
@@ -33,7 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
         let namespace = pool.connect_options().get_database().unwrap_or_default().to_owned();
         let server = move || pool.connect_options();
         let idle_min = named::SESSION_IDLE_MIN;
-        let mutex = Arc::new(named::mutex(server, &namespace, idle_min, &locks.tasks));
+        let mutex = named::mutex(server, &namespace, idle_min, &locks.tasks);
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Mysql))
     },
 };

@@ -12,8 +12,6 @@
 //! # When to use it
 //! When there is no Redis, and the work under the lock is more than one statement.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
@@ -30,7 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |context| {
         let locks = &context.locks;
-        let mutex = Arc::new(table::mutex(locks.mysql.for_locks().clone(), &locks.tasks));
+        let mutex = table::mutex(locks.mysql.for_locks().clone(), &locks.tasks);
         let fences = Some(FenceCounters { item: "mysql/table", market: "mysql/table/market" });
         Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Mysql))
     },

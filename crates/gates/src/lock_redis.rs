@@ -51,14 +51,14 @@ pub(super) const ENTRY: Entry = Entry {
         Ok(Arc::new(GuardedSale {
             context: context.clone(),
             locks: SaleLocks {
-                mutex: Arc::clone(&locks.token),
-                buyers: Arc::new(buyers),
+                mutex: locks.token.clone(),
+                buyers,
                 fences: Some(FenceCounters { item: "redis", market: "redis/market" }),
                 dependency: Dependency::Redis,
                 lease: context.lease,
             },
             scope: Scope::ItemUser,
-            combined: Some(CombinedSale::new(context, &locks.token, "redis")),
+            combined: Some(CombinedSale::new(context, locks.token.clone(), "redis")),
         }))
     },
 };

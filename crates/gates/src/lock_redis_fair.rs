@@ -12,8 +12,6 @@
 //! # When to use it
 //! When instances of different speed must have the same share of a sale.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
@@ -30,8 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
     build: |context| {
         let locks = &context.locks;
         let redis = locks.redis.clone();
-        let made = fair::mutex(redis, &locks.subscriber, &locks.prefix, &locks.tasks)?;
-        let mutex = Arc::new(made);
+        let mutex = fair::mutex(redis, &locks.subscriber, &locks.prefix, &locks.tasks)?;
         let fences = Some(FenceCounters { item: "redis/fair", market: "redis/fair/market" });
         Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Redis))
     },

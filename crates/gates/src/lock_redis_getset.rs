@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
         let locks = &context.locks;
         let redis = locks.redis.clone();
         let now_ms = Arc::clone(&locks.now_ms);
-        let mutex = Arc::new(getset::mutex(redis, &locks.prefix, now_ms, &locks.tasks)?);
+        let mutex = getset::mutex(redis, &locks.prefix, now_ms, &locks.tasks)?;
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redis))
     },
 };

@@ -12,8 +12,6 @@
 //! # When to use it
 //! When a function that locks calls another one that takes the same lock.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
@@ -31,8 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
     build: |context| {
         let locks = &context.locks;
         let redis = locks.redis.clone();
-        let made = reentrant::mutex(redis, &locks.subscriber, &locks.prefix, &locks.tasks)?;
-        let mutex = Arc::new(made);
+        let mutex = reentrant::mutex(redis, &locks.subscriber, &locks.prefix, &locks.tasks)?;
         let fences =
             Some(FenceCounters { item: "redis/reentrant", market: "redis/reentrant/market" });
         Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Redis))

@@ -10,8 +10,6 @@
 //! # When to use it
 //! Never. To see what an expiry is for.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use leaselock::demo::setnx;
@@ -28,7 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |context| {
         let locks = &context.locks;
-        let mutex = Arc::new(setnx::mutex(locks.redis.clone(), &locks.prefix, &locks.tasks)?);
+        let mutex = setnx::mutex(locks.redis.clone(), &locks.prefix, &locks.tasks)?;
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redis))
     },
 };

@@ -12,8 +12,6 @@
 //! # When to use it
 //! Never. To see why acquire and expiry must be one command.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, Card, Entry};
 use leaselock::demo::setnx_expire::{self, Repair};
@@ -32,7 +30,7 @@ pub(super) const ENTRY: Entry = Entry {
         let locks = &context.locks;
         let redis = locks.redis.clone();
         let repair = Repair::ByWaiters;
-        let mutex = Arc::new(setnx_expire::mutex(redis, &locks.prefix, repair, &locks.tasks)?);
+        let mutex = setnx_expire::mutex(redis, &locks.prefix, repair, &locks.tasks)?;
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redis))
     },
 };

@@ -13,8 +13,6 @@
 //! When the work under the lock is more than one statement, and two clicks of one buyer may run at
 //! once.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::kit::sale_locks::FenceCounters;
 use super::{Breaks, Card, Entry};
@@ -29,7 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..Card::REDIS_LOCK
     },
     build: |context| {
-        let mutex = Arc::clone(&context.locks.token);
+        let mutex = context.locks.token.clone();
         let fences = Some(FenceCounters { item: "redis", market: "redis/market" });
         Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Redis))
     },

@@ -13,8 +13,6 @@
 //! # When to use it
 //! To compare it. Where locks must outlive a server, etcd and ZooKeeper do it with a fence.
 
-use std::sync::Arc;
-
 use super::kit::guarded_sale::GuardedSale;
 use super::{Breaks, BuildError, Card, Entry};
 use leaselock::redis::redlock;
@@ -36,7 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         if servers.is_empty() {
             return Err(BuildError::NotConfigured);
         }
-        let mutex = Arc::new(redlock::mutex(servers, &locks.prefix, &locks.tasks)?);
+        let mutex = redlock::mutex(servers, &locks.prefix, &locks.tasks)?;
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redlock))
     },
 };

@@ -61,7 +61,7 @@ impl Strategy for RedisBucket {
         loop {
             let gathered = {
                 let _span = purchase.trace.span("counter");
-                self.context.buckets.take(item, units, first, Some(deadline)).await
+                self.context.buckets.take(item, units, first, deadline).await
             };
             let epoch = match gathered? {
                 Gathered::All(parts) => {
@@ -75,7 +75,7 @@ impl Strategy for RedisBucket {
             steps::sold_out(&self.context, &purchase, deadline).await?;
             found_empty += 1;
             if found_empty >= EMPTY_MAX {
-                self.context.buckets.load_again(item, epoch, Some(deadline)).await?;
+                self.context.buckets.load_again(item, epoch, deadline).await?;
             }
         }
     }

@@ -67,7 +67,7 @@ impl Strategy for RedisLua {
         loop {
             let counted = {
                 let _span = purchase.trace.span("counter");
-                self.context.counters.take_once(&purchase, Some(deadline)).await
+                self.context.counters.take_once(&purchase, deadline).await
             };
             match counted? {
                 Take::First(taken) => {

@@ -73,24 +73,23 @@ impl Strategy for RedisStream {
             let limit = self.limit_left(&purchase, buyer.deadline).await?;
             let pushed = {
                 let _span = purchase.trace.span("queue push");
-                self.context.queue.push(&purchase, limit, Some(buyer.deadline)).await
+                self.context.queue.push(&purchase, limit, buyer.deadline).await
             };
             match pushed {
-                Ok(Push::Queued) => {
+                Ok(Push::Queued { is_replicated: true }) => {
                     return Ok(Outcome::Queued(purchase.order(OrderStatus::Queued, None)));
                 }
                 // It is in one server's queue, and a failover may lose it: 202 would promise too much.
-                Ok(Push::QueuedWithTooFewReplicas) => {
+                Ok(Push::Queued { is_replicated: false }) => {
                     let order = purchase.order_id;
                     tracing::warn!(%order, "order queued, and too few replicas have it in time");
                     return Ok(Outcome::Unknown(Doubt::TooFewReplicas));
                 }
-                Ok(Push::Known(order, units)) => {
-                    return self.known(&purchase, order, units, buyer.deadline).await;
-                }
-                Ok(Push::KnownWithTooFewReplicas(order, units)) => {
+                Ok(Push::Known { order, units, is_replicated }) => {
                     return match self.known(&purchase, order, units, buyer.deadline).await {
-                        Ok(Outcome::Replayed(order)) if order.status == OrderStatus::Queued => {
+                        Ok(Outcome::Replayed(order))
+                            if order.status == OrderStatus::Queued && !is_replicated =>
+                        {
                             Ok(Outcome::Unknown(Doubt::TooFewReplicas))
                         }
                         decided => decided,

@@ -94,7 +94,7 @@ impl RedisWatch {
         let watched = timeout_at(deadline, self.context.redis.watch(&key)).await;
         let mut own = watched.map_err(|_| CounterError::Loading)??;
         let counters = &self.context.counters;
-        let seen = counters.read_on(&mut own.connection, item, Some(deadline)).await?;
+        let seen = counters.read_on(&mut own.connection, item, deadline).await?;
         if seen.available < units {
             redis::cmd("UNWATCH").exec_async(&mut own.connection).await?;
             own.keep();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leaselock::combine::{CombineOptions, Combiner, each};
-use leaselock::{AcquireOptions, LockName, Mutex, Wait, local};
+use leaselock::{AcquireOptions, LockName, Wait, local};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         async move { total.fetch_add(number, Ordering::Relaxed) + number }
     });
     let options = CombineOptions { lease: LEASE, batch_max: 64, queued_max: 1_000 };
-    let combiner = Combiner::start(Arc::new(mutex.clone()), name, options, add, &tasks);
+    let combiner = Combiner::start(mutex.clone(), name, options, add, &tasks);
     let numbers = (1..=CALLERS).map(|number| combiner.submit(number, until));
     for answer in futures::future::join_all(numbers).await {
         answer?;

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use leaselock::mysql::{SCHEMA, table};
-use leaselock::{AcquireOptions, LockName, Mutex, Wait};
+use leaselock::{AcquireOptions, LockName, Wait};
 use sqlx::{Executor, MySqlPool};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::redis::token;
-use leaselock::{AcquireOptions, LockName, Mutex, Wait};
+use leaselock::{AcquireOptions, LockName, Wait};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 

@@ -133,7 +133,7 @@ impl Capabilities {
     };
 }
 
-/// What a kind can be used as. Only a [`Mutex`](crate::Mutex) excludes everybody else by itself.
+/// What a kind can be used as. Only a mutex excludes everybody else by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
@@ -146,8 +146,7 @@ pub enum Primitive {
     Semaphore,
     /// Several names at once, all or none: [`MultiMutex`](crate::MultiMutex).
     MultiLock,
-    /// Waiters go on when a number has been counted down to zero:
-    /// [`CountdownLatch`](crate::CountdownLatch).
+    /// Waiters go on when a number has been counted down to zero.
     CountdownLatch,
     /// A number that many change without losing an update:
     /// [`SharedCounter`](crate::SharedCounter).
@@ -164,7 +163,7 @@ pub enum Fencing {
     Rising,
     /// Every acquire gets a higher fence than all earlier ones while the backend keeps its data.
     /// A backend that lost them starts again from a low number: then the fence has to be raised
-    /// with [`Mutex::raise_fence`](crate::Mutex::raise_fence).
+    /// with [`LeasedMutex::raise_fence`](crate::LeasedMutex::raise_fence).
     RisingWhileKept,
     /// The kind has no fences.
     None,

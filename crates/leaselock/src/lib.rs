@@ -1,6 +1,6 @@
 //! Distributed locks with leases on Redis, MySQL, etcd and ZooKeeper; many kinds also have fences.
 //!
-//! The server of a lock is called its *backend*. A [`Mutex`] has many *names*. Of all callers in
+//! The server of a lock is called its *backend*. A [`LeasedMutex`] has many *names*. Of all callers in
 //! all programs that use the same backend, at most one holds a name at a time. A granted name
 //! is called a *hold*. The caller gets a [`Guard`], the object that stands for the hold. The callers
 //! that share one lock object are a *client*; most programs make one lock object and so are one client.
@@ -21,7 +21,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait, local};
+//! use leaselock::{AcquireOptions, LockName, ReleaseOutcome, Wait, local};
 //! use tokio::time::Instant;
 //! use tokio_util::task::TaskTracker;
 //!
@@ -133,12 +133,11 @@ pub mod zookeeper;
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 pub use self::capabilities::{Capabilities, Fencing, KINDS, Primitive, Waiting};
 pub use self::core::backoff::WaitStrategy;
-pub use self::core::command::{CommandError, CountdownLatch, SharedCounter};
+pub use self::core::command::{CommandError, SharedCounter};
 pub use self::core::guard::{Guard, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LostSignal};
 pub use self::core::hold::Fence;
 pub use self::core::leased::{LeasedMutex, ReadWrite};
@@ -157,42 +156,6 @@ pub const LEASE_MIN: Duration = Duration::from_millis(300);
 
 /// The longest lease that is accepted. A name stays blocked for this time if its holder dies.
 pub const LEASE_MAX: Duration = Duration::from_secs(600);
-
-/// A lock with names. Of all callers that use the same backend, at most one holds a name.
-pub trait Mutex: Send + Sync + 'static {
-    /// What this kind promises, as data.
-    fn capabilities(&self) -> &'static Capabilities;
-
-    /// Acquires `name`; `options.wait` says how to wait. Needs a tokio runtime.
-    ///
-    /// Not re-entrant: a task that acquires a name that it already holds waits for itself until the
-    /// instant given in `options.wait` (see [`Guard::enter_again`]); with [`Wait::Never`] it does
-    /// not wait. The returned future may be dropped at any time: a name that was granted is then
-    /// released in the background.
-    ///
-    /// # Errors
-    /// See [`AcquireError`]; nothing is held after any of them.
-    fn acquire(
-        &self,
-        name: &LockName,
-        options: AcquireOptions,
-    ) -> BoxFuture<'_, Result<Guard, AcquireError>>;
-
-    /// Makes every later fence of `name` higher than `at_least`. Never lowers a fence. Use it when
-    /// the data store has already seen a fence that is higher than the fence that the backend would
-    /// give out next.
-    ///
-    /// # Errors
-    /// See [`RaiseFenceError`].
-    fn raise_fence(
-        &self,
-        name: &LockName,
-        at_least: Fence,
-    ) -> BoxFuture<'_, Result<(), RaiseFenceError>>;
-
-    /// The counters of this lock, for a metrics layer to read.
-    fn stats(&self) -> &Stats;
-}
 
 /// The options of an acquire: its lease, and its way of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -114,14 +114,18 @@ impl Names {
 
 /// The next fence: above the last one, and by the wall clock also above those of an earlier run.
 fn mint(last: u64) -> StoreResult<u64> {
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now_us = u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX);
-    let fence = now_us.max(last + 1);
+    let fence = now_us().max(last + 1);
     assert!(fence > last, "fences rise: {fence} after {last}");
     if fence > Fence::MAX.get() {
         return Err(BackendError::new("no fence is left"));
     }
     Ok(fence)
+}
+
+/// The wall clock, where fences begin that have no earlier one.
+pub(crate) fn now_us() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[async_trait]

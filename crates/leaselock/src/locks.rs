@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    AcquireError, AcquireOptions, Guard, LEASE_MAX, LEASE_MIN, LeasedMutex, LockName, Mutex, Wait,
+    AcquireError, AcquireOptions, Guard, LEASE_MAX, LEASE_MIN, LeasedMutex, LockName, Wait,
 };
 
 /// The lease unless [`Locks::with_lease`] sets another one: how long a name stays taken after its

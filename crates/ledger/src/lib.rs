@@ -45,7 +45,6 @@ pub mod work;
 pub mod write;
 
 pub use rows::account::guests;
-pub use shop_domain::Unreachable;
 /// An error of the database, and a result with it.
 pub use sqlx::{Error, Result};
 pub use work::item_concurrency::{ItemConcurrency, TellWait};

@@ -86,8 +86,8 @@ pub fn pool_to(writer: &Writer, options: impl Into<PoolOptions>, connections_max
         is_of_one_shard: options.one_shard,
     };
     let acquire_timeout = Duration::from_millis(options.acquire_timeout_ms);
-    let found = writer.found();
-    let pool: Database = Link::new(writer.found(), acquire_timeout)
+    let found = Arc::clone(&writer.found);
+    let pool: Database = Link::new(Arc::clone(&found), acquire_timeout)
         .look_after(MySqlPoolOptions::new())
         .max_connections(connections_max)
         .acquire_timeout(acquire_timeout)

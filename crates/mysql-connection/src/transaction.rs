@@ -83,17 +83,13 @@ pub async fn transact<'w, T, E: WorkError>(
     work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
 ) -> Result<T, E> {
     // Boxed: it would make the future of each caller larger.
-    Box::pin(run(pool, work)).await
-}
-
-async fn run<'w, T, E: WorkError>(
-    pool: &Database,
-    work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
-) -> Result<T, E> {
-    // Without the COMMIT: one that was sent must not look like work that was not done in time.
-    let (transaction, value) = within_limit(TRANSACTION_MAX, write(pool, work)).await?;
-    transaction.commit().await?;
-    Ok(value)
+    Box::pin(async {
+        // Without the COMMIT: one that was sent must not look like work that was not done in time.
+        let (transaction, value) = within_limit(TRANSACTION_MAX, write(pool, work)).await?;
+        transaction.commit().await?;
+        Ok::<_, E>(value)
+    })
+    .await
 }
 
 /// Begins, and does the work; after any error of it the transaction is rolled back.
@@ -107,7 +103,7 @@ async fn write<'w, T, E: WorkError>(
         Err(error) => {
             match error.database() {
                 Some(failed) => transaction.roll_back_after(failed).await,
-                None => transaction.roll_back_after_refusal().await,
+                None => drop(transaction.rollback().await),
             }
             Err(error)
         }
@@ -170,13 +166,9 @@ impl LedgerTransaction<'_> {
     /// the transaction ends with its connection.
     pub async fn roll_back_after(self, error: &sqlx::Error) {
         if !is_silence(error) {
-            self.roll_back_after_refusal().await;
+            // If the rollback fails, the connection is dead, and the server rolls back by itself.
+            let _ = self.rollback().await;
         }
-    }
-
-    async fn roll_back_after_refusal(self) {
-        // If the rollback fails, the connection is dead, and the server rolls back by itself.
-        let _ = self.rollback().await;
     }
 }
 

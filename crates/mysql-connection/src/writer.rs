@@ -51,7 +51,7 @@ const READS_WAIT: &str = "SET SESSION wsrep_sync_wait = 1";
 /// The writer among the hosts of one URL. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    found: Arc<WriterState>,
+    pub(crate) found: Arc<WriterState>,
     pools: Arc<Mutex<Vec<Database>>>,
 }
 
@@ -120,14 +120,6 @@ impl Writer {
         &self.found.shards
     }
 
-    /// Reads the shards on a connection to a vtgate.
-    ///
-    /// # Errors
-    /// The vtgate's; what was known stays.
-    pub async fn look_at_shards(&self, vtgate: &mut MySqlConnection) -> sqlx::Result<()> {
-        self.found.shards.read(vtgate).await
-    }
-
     /// Returns whether the writer may be another one by now: the host that is followed did not say in the last look
     /// that it writes. What it answers is then not the last word. Never with one host.
     pub fn is_in_doubt(&self) -> bool {
@@ -137,10 +129,6 @@ impl Writer {
     /// Asks the hosts soon: a server refused a write, or was lost.
     pub fn recheck_writer(&self) {
         self.found.suspected.notify_one();
-    }
-
-    pub(crate) fn found(&self) -> Arc<WriterState> {
-        Arc::clone(&self.found)
     }
 
     /// The options for the next connection of a new pool.

@@ -112,7 +112,7 @@ impl SharedConnection {
         self.inner.options.command_timeout
     }
 
-    pub(crate) fn tries(&self) -> Tries {
+    fn tries(&self) -> Tries {
         Tries::until(Instant::now() + self.inner.options.retry_max)
     }
 
@@ -141,11 +141,7 @@ impl SharedConnection {
     }
 
     /// What follows from a refusal: the server that was named instead, and whether to ask it first.
-    pub(crate) async fn follow(
-        &self,
-        refusal: &Refusal,
-        node: Option<&Node>,
-    ) -> Option<(Node, bool)> {
+    async fn follow(&self, refusal: &Refusal, node: Option<&Node>) -> Option<(Node, bool)> {
         match (&self.inner.servers, refusal) {
             (Servers::Cluster(cluster), Refusal::Moved(address)) => {
                 let named = cluster.named(address, node?).ok()?;
@@ -364,7 +360,7 @@ pub(crate) trait Exchange: Sync {
 }
 
 /// When a command that did not run is sent again.
-pub(crate) struct Tries {
+struct Tries {
     until: Instant,
     pause: Duration,
     redirections: u32,
@@ -372,12 +368,12 @@ pub(crate) struct Tries {
 
 impl Tries {
     /// Until a time.
-    pub(crate) fn until(until: Instant) -> Self {
+    fn until(until: Instant) -> Self {
         Self { until, pause: PAUSE_FIRST, redirections: 0 }
     }
 
     /// Whether to try again, after a pause if need be.
-    pub(crate) async fn again(&mut self, refusal: &Refusal) -> bool {
+    async fn again(&mut self, refusal: &Refusal) -> bool {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return false;
@@ -394,7 +390,7 @@ impl Tries {
     }
 
     /// Waits for the server to try next, no longer than there is time for tries.
-    pub(crate) async fn in_time<T>(&self, next: impl Future<Output = Option<T>>) -> Option<T> {
+    async fn in_time<T>(&self, next: impl Future<Output = Option<T>>) -> Option<T> {
         timeout_at(self.until.into(), next).await.ok().flatten()
     }
 }

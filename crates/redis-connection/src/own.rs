@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::node::Node;
-use crate::refusal::Refusal;
+use crate::refusal::Failure;
 
 /// Connections lent to single callers at once.
 pub const OWN_CONNECTIONS_MAX: usize = 64;
@@ -34,17 +33,13 @@ impl OwnConnections {
     ///
     /// # Errors
     /// When the server cannot be reached.
-    pub(crate) async fn lend(
-        self: &Arc<Self>,
-        node: &Node,
-    ) -> Result<OwnConnection, (Option<Refusal>, RedisError)> {
-        let permit = Arc::clone(&self.permits)
-            .acquire_owned()
-            .await
-            .map_err(|_| (None, RedisError::from(std::io::Error::other("the pool is closed"))))?;
+    pub(crate) async fn lend(self: &Arc<Self>, node: &Node) -> Result<OwnConnection, Failure> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let closed = |_| Failure::Unknown(std::io::Error::other("the pool is closed").into());
+        let permit = permit.map_err(closed)?;
         let connection = match self.take(node) {
             Some(connection) => connection,
-            None => node.own().await.map_err(|error| (Some(Refusal::NotConnected), error))?,
+            None => node.own().await.map_err(Failure::NotConnected)?,
         };
         let pool = Arc::clone(self);
         let node = node.clone();

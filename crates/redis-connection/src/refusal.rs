@@ -62,12 +62,6 @@ impl Refusal {
             _ => None,
         }
     }
-
-    /// Reads an error that a command ended with.
-    pub(crate) fn of_error(error: &RedisError) -> Option<Self> {
-        let server = ServerError::try_from(error.clone()).ok()?;
-        Self::of_value(&Value::ServerError(server))
-    }
 }
 
 /// Whether the server did not run a command because it does not know it or one of its words, because it has no Lua for

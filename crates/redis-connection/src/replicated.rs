@@ -36,7 +36,6 @@ const NOT_SENT: &str = "NOTSENT";
 pub struct ReplicatedWriter {
     connection: SharedConnection,
     wanted: ReplicaGoal,
-    until: Option<Instant>,
     queues: Arc<Mutex<BTreeMap<Box<str>, mpsc::Sender<Write>>>>,
 }
 
@@ -69,6 +68,8 @@ struct Write {
 struct TrackedWrite<'a> {
     writer: &'a ReplicatedWriter,
     command: &'a Cmd,
+    /// When it is not sent any more.
+    until: Instant,
     replicas: AtomicU32,
 }
 
@@ -77,23 +78,16 @@ impl ReplicatedWriter {
     #[must_use]
     pub fn new(connection: SharedConnection, replicas_min: u32, wait_max: Duration) -> Self {
         let wanted = ReplicaGoal { replicas_min, wait_max };
-        Self { connection, wanted, until: None, queues: Arc::default() }
+        Self { connection, wanted, queues: Arc::default() }
     }
 
-    /// Sends no write after `until`: one that still waits for its turn then ends with an error, and did
-    /// not run.
-    #[must_use]
-    pub fn until(mut self, until: Instant) -> Self {
-        self.until = Some(until);
-        self
-    }
-
-    /// Sends a command that writes; it is sent again only if it certainly did not run.
+    /// Sends a command that writes; it is sent again only if it certainly did not run. One that still waits for its turn
+    /// at `until` ends with an error, and did not run.
     ///
     /// # Errors
     /// The server's or the connection's; NOREPLICAS when it was not sent since replicas are missing.
-    pub async fn send(&self, command: &Cmd) -> RedisResult<ReplicatedWrite<Value>> {
-        let tracked = TrackedWrite { writer: self, command, replicas: AtomicU32::new(0) };
+    pub async fn send(&self, command: &Cmd, until: Instant) -> RedisResult<ReplicatedWrite<Value>> {
+        let tracked = TrackedWrite { writer: self, command, until, replicas: AtomicU32::new(0) };
         let answer = self.connection.exchange(&tracked, command).await?.extract_error()?;
         let replicas = tracked.replicas.load(Ordering::Relaxed);
         Ok(ReplicatedWrite { answer, is_replicated: replicas >= self.wanted.replicas_min })
@@ -121,8 +115,7 @@ impl Exchange for TrackedWrite<'_> {
     async fn send(&self, node: &Node, asked_first: bool) -> Result<Value, Failure> {
         let taken = Arc::new(AtomicBool::new(false));
         let mut answer = pin!(self.queued(node, asked_first, Arc::clone(&taken)));
-        let Some(until) = self.writer.until else { return answer.await };
-        match timeout_at(until.into(), &mut answer).await {
+        match timeout_at(self.until.into(), &mut answer).await {
             Ok(answer) => answer,
             // The server may run it, so its answer counts.
             Err(_) if taken.swap(true, Ordering::AcqRel) => answer.await,

@@ -1,5 +1,7 @@
 //! Lua scripts, sent by their digest, and as a whole to a server that does not know it.
 
+use std::time::Instant;
+
 use redis::aio::ConnectionLike;
 use redis::{
     Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToRedisArgs, from_redis_value,
@@ -100,11 +102,12 @@ impl Call<'_> {
     pub async fn invoke_replicated<T: FromRedisValue>(
         &self,
         writer: &ReplicatedWriter,
+        until: Instant,
     ) -> RedisResult<ReplicatedWrite<T>> {
         let Self { script, keys, arguments } = self;
-        let written = match writer.send(&script.by_digest(keys, arguments)).await {
+        let written = match writer.send(&script.by_digest(keys, arguments), until).await {
             Err(error) if is_unknown_script(&error) => {
-                writer.send(&script.by_code(keys, arguments)).await?
+                writer.send(&script.by_code(keys, arguments), until).await?
             }
             written => written?,
         };

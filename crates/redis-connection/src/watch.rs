@@ -1,12 +1,15 @@
 //! Commands on a connection that one caller has alone.
 
-use redis::aio::MultiplexedConnection;
-use redis::{RedisError, RedisResult};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::connection::{Servers, SharedConnection};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+
+use crate::cluster::unreachable_cluster;
+use crate::connection::{Exchange, SharedConnection};
 use crate::node::Node;
-use crate::own::OwnConnection;
-use crate::refusal::Refusal;
+use crate::own::{OwnConnection, OwnConnections};
+use crate::refusal::{Failure, Refusal};
 use crate::slot::Slot;
 
 impl SharedConnection {
@@ -16,30 +19,13 @@ impl SharedConnection {
     /// # Errors
     /// When no server can be reached that has the key.
     pub async fn watch(&self, key: &str) -> RedisResult<OwnConnection> {
-        self.keep();
-        let slot = Some(Slot::of(key.as_bytes()));
-        let mut tries = self.tries();
-        let mut named = None;
-        loop {
-            let node = match named.take() {
-                Some((node, false)) => Ok(node),
-                // A transaction cannot follow a slot on its way.
-                _ => self.server_of(slot).await,
-            };
-            let (node, error) = match node {
-                Ok(node) => match self.lend(&node, key).await {
-                    Ok(own) => return Ok(own),
-                    Err((refusal, error)) => (Some(node), (refusal, error)),
-                },
-                Err(error) => (None, (Some(Refusal::NotConnected), error)),
-            };
-            let (Some(refusal), error) = error else { return Err(error.1) };
-            let is_single = matches!(self.servers(), Servers::Single(_));
-            if is_single || !tries.again(&refusal).await {
-                return Err(error);
-            }
-            named = tries.in_time(self.follow(&refusal, node.as_ref())).await;
-        }
+        let mut command = redis::cmd("WATCH");
+        command.arg(key);
+        let pool = self.own_connections();
+        let watching = LentWatch { pool, command: &command, lent: Mutex::default() };
+        self.exchange(&watching, &command).await?.extract_error()?;
+        let lent = watching.lent.into_inner().unwrap_or_else(PoisonError::into_inner);
+        lent.ok_or_else(|| unreachable_cluster("no connection watches the key"))
     }
 
     /// Makes a connection for one caller, to the server of a key.
@@ -50,16 +36,28 @@ impl SharedConnection {
         self.keep();
         self.server_of(Some(Slot::of(key.as_bytes()))).await?.own().await
     }
+}
 
-    async fn lend(
-        &self,
-        node: &Node,
-        key: &str,
-    ) -> Result<OwnConnection, (Option<Refusal>, RedisError)> {
-        let mut own = self.own_connections().lend(node).await?;
-        match redis::cmd("WATCH").arg(key).exec_async(&mut own.connection).await {
-            Ok(()) => Ok(own),
-            Err(error) => Err((Refusal::of_error(&error), error)),
+/// A WATCH on a lent connection, and the connection on which it has run.
+struct LentWatch<'a> {
+    pool: &'a Arc<OwnConnections>,
+    command: &'a Cmd,
+    lent: Mutex<Option<OwnConnection>>,
+}
+
+impl Exchange for LentWatch<'_> {
+    async fn send(&self, node: &Node, asked_first: bool) -> Result<Value, Failure> {
+        if asked_first {
+            // A transaction cannot follow a slot on its way.
+            let moves = unreachable_cluster("the slot of the key is being moved");
+            return Err(Failure::NotConnected(moves));
         }
+        let mut own = self.pool.lend(node).await?;
+        let answer = own.connection.send_packed_command(self.command).await;
+        let answer = answer.map_err(Failure::Unknown)?;
+        if Refusal::of_value(&answer).is_none() {
+            *self.lent.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
+        }
+        Ok(answer)
     }
 }

@@ -31,7 +31,7 @@ pub use item::{
     NewItem, SaleWindow,
 };
 pub use order::{Order, OrderStatus, Purchase};
-pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable, Unreachable};
+pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
 pub use product::{Product, Variant};
 pub use trace::{Span, Trace};
 pub use username::Username;

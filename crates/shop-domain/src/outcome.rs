@@ -277,17 +277,6 @@ pub enum LedgerError {
     OutcomeUnknown,
 }
 
-/// Error: the ledger does not answer, and nothing is remembered.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the ledger does not answer")]
-pub struct Unreachable;
-
-impl From<Unreachable> for LedgerError {
-    fn from(_: Unreachable) -> Self {
-        Self::Unavailable
-    }
-}
-
 word_enum! {
     /// A server that the service depends on.
     Dependency {

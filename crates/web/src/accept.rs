@@ -3,6 +3,8 @@
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
+use crate::address::split_unquoted;
+
 /// How much a media type is wanted that has no quality of its own, in thousandths.
 const WANTED: u16 = 1_000;
 /// The most ranges of a request that are read.
@@ -26,8 +28,8 @@ impl Accepted {
             return None;
         }
         let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let ranges = values.flat_map(|value| parts(value, ',')).take(RANGES_MAX);
-        Some(Self(ranges.map(MediaRange::read).collect()))
+        let ranges = values.flat_map(|value| split_unquoted(value, ',').unwrap_or_default());
+        Some(Self(ranges.take(RANGES_MAX).map(MediaRange::read).collect()))
     }
 
     /// How much a media type is wanted, in thousandths: as the most exact range says that it matches. 0: not at all.
@@ -41,7 +43,7 @@ impl Accepted {
 
 impl MediaRange {
     fn read(text: &str) -> Self {
-        let mut parts = parts(text, ';');
+        let mut parts = split_unquoted(text, ';').unwrap_or_default().into_iter();
         let pattern = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
         let quality = parts.find_map(|part| {
             let (name, value) = part.split_once('=')?;
@@ -59,13 +61,4 @@ fn thousandths(quality: &str) -> u16 {
     }
     let digits = format!("{decimals:0<3}");
     digits.get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(WANTED)
-}
-
-/// Splits at a separator that stands in no quotes.
-fn parts(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    let mut is_quoted = false;
-    text.split(move |it: char| {
-        is_quoted ^= it == '"';
-        !is_quoted && it == separator
-    })
 }

@@ -99,7 +99,7 @@ fn hops_of_line(line: &str) -> Vec<Option<IpAddr>> {
 }
 
 /// Splits a text at a letter outside of quoted parts; `None` when a quote stays open.
-fn split_unquoted(text: &str, at: char) -> Option<Vec<&str>> {
+pub(crate) fn split_unquoted(text: &str, at: char) -> Option<Vec<&str>> {
     let mut is_quoted = false;
     let mut is_escaped = false;
     let split = |letter: char| {

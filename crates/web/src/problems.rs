@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use axum::http::StatusCode;
-use shop_domain::{LedgerError, Refusal, Unavailable, Unreachable};
+use shop_domain::{LedgerError, Refusal, Unavailable};
 use time::OffsetDateTime;
 
 use crate::problem::{Problem, ProblemType, rfc3339};
@@ -213,12 +213,6 @@ impl From<LedgerError> for Problem {
             LedgerError::DoesNotFit => INTERNAL.problem(),
             LedgerError::OutcomeUnknown => Self::dependency_lost("mysql"),
         }
-    }
-}
-
-impl From<Unreachable> for Problem {
-    fn from(_: Unreachable) -> Self {
-        Self::dependency("mysql")
     }
 }
 

@@ -93,13 +93,13 @@ async fn an_order_whose_turn_does_not_come_in_time_is_not_queued() {
     instance.stop().await;
     let queue = queue_with(&shop, 1_000).with_replicas(1, Duration::from_millis(200));
     let first = purchase(&shop, item, "k").await;
-    eventually("the connection to push on", || queue.push(&first, None, None)).await;
+    eventually("the connection to push on", || queue.push(&first, None, soon())).await;
 
     assert!(primary.pause());
     let until = Instant::now() + TURN_MAX;
     let pushes = (0..CROWD).map(async |_| {
         let purchase = purchase_of(&first.item, 1, 1);
-        let pushed = queue.push(&purchase, None, Some(until)).await;
+        let pushed = queue.push(&purchase, None, until).await;
         (purchase.order_id, pushed)
     });
     let mut refused = Vec::new();
@@ -113,8 +113,8 @@ async fn an_order_whose_turn_does_not_come_in_time_is_not_queued() {
     assert!(refused.len() >= CROWD - 256, "{} of {CROWD} are certain", refused.len());
     assert!(primary.resume());
     eventually("an order to be queued again", || async {
-        let pushed = queue.push(&purchase_of(&first.item, 1, 1), None, None).await;
-        matches!(pushed, Ok(Push::Queued)).then_some(())
+        let pushed = queue.push(&purchase_of(&first.item, 1, 1), None, soon()).await;
+        matches!(pushed, Ok(Push::Queued { is_replicated: true })).then_some(())
     })
     .await;
     for order in refused {

@@ -114,8 +114,8 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
     push(&queue, &first).await;
     // The memory of requests runs out while the order waits.
     let () = shop.redis(&["DEL", &key(&shop, item, "requests")]).await;
-    let again = queue.push(&purchase(&shop, item, "k").await, None, None).await.expect("asked");
-    assert_eq!(again, Push::Known(first.order_id, 1));
+    let again = queue.push(&purchase(&shop, item, "k").await, None, soon()).await.expect("asked");
+    assert_eq!(again, Push::Known { order: first.order_id, units: 1, is_replicated: true });
     assert_eq!(counted(&shop, item).await, 4);
     let (reader, id) = (Reader::new(queue), first.item.id);
     let entries = reader.read(id, 10).await.expect("asked");
@@ -141,7 +141,7 @@ async fn requests_that_were_queued_are_forgotten_after_a_while() {
     // Each order is decided, so that nothing but the memory of requests knows it.
     let push = async |request: &str| {
         let purchase = purchase(&shop, item, request).await;
-        let answer = queue.push(&purchase, None, None).await.expect("asked");
+        let answer = queue.push(&purchase, None, soon()).await.expect("asked");
         let fields = || async { shop.redis::<u64>(&["HLEN", &queued]).await };
         until("the order to be decided", fields, |fields| *fields == 0).await;
         answer
@@ -150,17 +150,17 @@ async fn requests_that_were_queued_are_forgotten_after_a_while() {
     let time_is_over = async || {
         let () = shop.redis(&["HSET", &requests, "since", "1"]).await;
     };
-    assert_eq!(push("first").await, Push::Queued);
-    assert_eq!(push("asked-again").await, Push::Queued);
+    assert_eq!(push("first").await, Push::Queued { is_replicated: true });
+    assert_eq!(push("asked-again").await, Push::Queued { is_replicated: true });
     time_is_over().await;
-    assert_eq!(push("second").await, Push::Queued);
+    assert_eq!(push("second").await, Push::Queued { is_replicated: true });
     let known = push("asked-again").await;
-    assert!(matches!(known, Push::Known(..)), "within the time that is promised: {known:?}");
+    assert!(matches!(known, Push::Known { .. }), "within the time that is promised: {known:?}");
     time_is_over().await;
-    assert_eq!(push("third").await, Push::Queued);
+    assert_eq!(push("third").await, Push::Queued { is_replicated: true });
     for request in ["asked-again", "second", "third"] {
         let known = push(request).await;
-        assert!(matches!(known, Push::Known(..)), "{request}: {known:?}");
+        assert!(matches!(known, Push::Known { .. }), "{request}: {known:?}");
     }
     for hash in [&requests, &format!("{requests}-before")] {
         let fields: Vec<String> = shop.redis(&["HKEYS", hash]).await;

@@ -19,8 +19,7 @@ use futures::future::join_all;
 use crate::explore::reach;
 use crate::leaselock::store::{AcquireResult, BackendError, LeaseStore, StoreResult, Token};
 use crate::leaselock::{
-    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex as _, ReleaseOutcome,
-    Wait, local,
+    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, ReleaseOutcome, Wait, local,
 };
 use crate::random::{below, once_in};
 use crate::task::{JoinHandle, TaskTracker, wait_or_leave, yield_now};

@@ -13,7 +13,6 @@ pub(crate) mod vitess_cluster;
 mod vitess_programs;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use self::flavour::Flavour;
 pub use self::operator::OPERATOR;
 use super::error::StartError;
 use super::guardian::Guardian;
-use super::home::Home;
+use super::home::{Home, ignore_missing};
 use super::program;
 use super::server::{NotReady, ReadyServer, Recipe, Server};
 
@@ -278,8 +277,4 @@ fn mark_ready(home: &Home, flavour: Flavour) -> Result<(), StartError> {
     home.write(READY, flavour.name())?;
     let marker = home.path(INITIALISING);
     fs::remove_file(&marker).map_err(StartError::io("remove", &marker))
-}
-
-fn ignore_missing(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }

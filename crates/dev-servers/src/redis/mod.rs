@@ -8,13 +8,12 @@ mod sentinel;
 mod tests;
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use self::group::{failed, field, until};
 use crate::error::StartError;
-use crate::home::Home;
+use crate::home::{Home, ignore_missing};
 use crate::ports;
 use crate::program;
 use crate::server::{NotReady, ReadyServer, Recipe, Server};
@@ -250,12 +249,7 @@ fn find(asked: Option<&Path>) -> Result<PathBuf, StartError> {
 /// `redis-server` also starts a system service. A link of that name makes any copy the server.
 fn named_server(home: &Home, binary: &Path) -> Result<PathBuf, StartError> {
     let link = home.path("redis-server");
-    match fs::remove_file(&link) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(StartError::io("replace", &link)(error));
-        }
-        _ => {}
-    }
+    fs::remove_file(&link).or_else(ignore_missing).map_err(StartError::io("replace", &link))?;
     symlink(binary, &link).map_err(StartError::io("make", &link))?;
     Ok(link)
 }

@@ -16,8 +16,8 @@ use tokio_util::task::TaskTracker;
 
 use super::sale_locks;
 use crate::StrategyContext;
-use leaselock::LockName;
 use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
+use leaselock::{LeasedMutex, LockName};
 use ledger::cache::Cache;
 use ledger::write::{
     Answer, AnswerSender, Answers, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence,
@@ -40,7 +40,7 @@ pub struct CombinedSale {
 
 struct Shared {
     context: StrategyContext,
-    mutex: Arc<dyn leaselock::Mutex>,
+    mutex: LeasedMutex,
     /// The counter that the fences of an item's lock come from, as the ledger names it.
     fences: &'static str,
     answers: Answers<StartedRequest>,
@@ -75,13 +75,9 @@ struct StartedRequest {
 
 impl CombinedSale {
     /// Under `mutex`, whose fences come from the counter that the ledger calls `fences`.
-    pub fn new(
-        context: &StrategyContext,
-        mutex: &Arc<dyn leaselock::Mutex>,
-        fences: &'static str,
-    ) -> Self {
+    pub fn new(context: &StrategyContext, mutex: LeasedMutex, fences: &'static str) -> Self {
         let answers = Answers::default();
-        let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences, answers };
+        let shared = Shared { context: context.clone(), mutex, fences, answers };
         let combiners = Cache::new(ITEMS_MAX);
         // Its tasks end with the items that they are for; a stop waits for the purchases instead.
         Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
@@ -118,7 +114,7 @@ impl CombinedSale {
             queued_max: QUEUED_MAX,
         };
         let shared = Arc::clone(&self.shared);
-        let mutex = Arc::clone(&shared.mutex);
+        let mutex = shared.mutex.clone();
         let batches = Arc::new(shared.context.group_commit.writer());
         let lock_name = name.clone();
         let execute: Executor<SaleRequest, ()> = Arc::new(move |held, operations| {
@@ -220,7 +216,7 @@ impl Shared {
         batches.write(orders, fence, &mut tell).await;
         // They are woken later: they may try again at once, and should get a higher fence then.
         if let Some(accepted) = later_fence {
-            sale_locks::catch_up(&*self.mutex, name, accepted).await;
+            sale_locks::catch_up(&self.mutex, name, accepted).await;
         }
         self.wake(fenced);
     }

@@ -13,6 +13,7 @@ use super::options::{Options, Scope, Store, WaitFor};
 use super::sale_locks::{self, FenceCounters, Held, SaleLocks};
 use super::{steps, textbook};
 use crate::{Decision, Strategy, StrategyContext, WaitingBuyer};
+use leaselock::LeasedMutex;
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Outcome, Purchase, Unavailable};
@@ -49,8 +50,8 @@ impl Strategy for GuardedSale {
         }
     }
 
-    fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
-        vec![Arc::clone(&self.locks.mutex), Arc::clone(&self.locks.buyers)]
+    fn locks(&self) -> Vec<LeasedMutex> {
+        vec![self.locks.mutex.clone(), self.locks.buyers.clone()]
     }
 }
 
@@ -58,11 +59,11 @@ impl GuardedSale {
     /// The work under one lock per item, unless the request says otherwise.
     pub fn per_item(
         context: &StrategyContext,
-        mutex: Arc<dyn leaselock::Mutex>,
+        mutex: LeasedMutex,
         fences: Option<FenceCounters>,
         dependency: Dependency,
     ) -> Arc<dyn Strategy> {
-        let buyers = Arc::clone(&mutex);
+        let buyers = mutex.clone();
         let locks = SaleLocks { mutex, buyers, fences, dependency, lease: context.lease };
         Arc::new(Self { context: context.clone(), locks, scope: Scope::Item, combined: None })
     }
@@ -164,7 +165,7 @@ impl GuardedSale {
         let answer = self.context.arbiter.write(&write).await;
         if let (Err(conflict @ Conflict::Fenced { accepted }), Some(held)) = (&answer, held) {
             buyer.set_outcome(&Outcome::from(*conflict));
-            sale_locks::catch_up(&*self.locks.mutex, held.guard.name(), *accepted).await;
+            sale_locks::catch_up(&self.locks.mutex, held.guard.name(), *accepted).await;
         }
         answer.unwrap_or_else(Outcome::from)
     }

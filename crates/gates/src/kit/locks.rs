@@ -6,6 +6,7 @@ use mysql_connection::Database;
 use tokio_util::task::TaskTracker;
 
 use crate::redis_store::SharedConnection;
+use leaselock::LeasedMutex;
 use leaselock::demo::getset::ClockMs;
 use leaselock::redis::subscriber::Subscriber;
 
@@ -14,7 +15,7 @@ use leaselock::redis::subscriber::Subscriber;
 #[derive(Clone)]
 pub struct LockSources {
     /// The main lock, which several strategies share: a token in Redis, with notified waiters.
-    pub token: Arc<dyn leaselock::Mutex>,
+    pub token: LeasedMutex,
     /// The connection to Redis.
     pub redis: SharedConnection,
     /// The subscription on which Redis locks are notified of a release.
@@ -27,7 +28,7 @@ pub struct LockSources {
     /// The independent servers of Redlock; empty where they are not configured.
     pub redlock: Vec<SharedConnection>,
     /// `None` where etcd is not configured.
-    pub etcd: Option<Arc<dyn leaselock::Mutex>>,
+    pub etcd: Option<LeasedMutex>,
     /// `None` where ZooKeeper is not configured.
     pub zookeeper: Option<ZookeeperLocks>,
     /// The wall clock, for the lock that compares timestamps.
@@ -41,7 +42,7 @@ pub struct LockSources {
 #[derive(Clone)]
 pub struct ZookeeperLocks {
     /// A queue of sequential nodes.
-    pub sequential: Arc<dyn leaselock::Mutex>,
+    pub sequential: LeasedMutex,
     /// One node for which all contenders wait.
-    pub spin: Arc<dyn leaselock::Mutex>,
+    pub spin: LeasedMutex,
 }

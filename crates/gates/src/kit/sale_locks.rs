@@ -1,12 +1,11 @@
 //! The locks of one purchase: their names, how they are taken, and the outcome when a lock is not
 //! available.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::Scope;
 use leaselock::combine::SubmitError;
-use leaselock::{AcquireError, AcquireOptions, Guard, LockName, Wait};
+use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, LockName, Wait};
 use ledger::write::Fence;
 use shop_domain::outcome::Dependency;
 use shop_domain::{Doubt, Outcome, Purchase, Refusal, Span, Unavailable};
@@ -18,9 +17,9 @@ const RELEASE_WAIT_MAX: Duration = Duration::from_millis(200);
 /// The locks that a sale takes.
 pub struct SaleLocks {
     /// The lock that guards the stock.
-    pub mutex: Arc<dyn leaselock::Mutex>,
+    pub mutex: LeasedMutex,
     /// The lock of a buyer, which excludes the buyer's second click; it is only tried.
-    pub buyers: Arc<dyn leaselock::Mutex>,
+    pub buyers: LeasedMutex,
     /// The counters of its fences; `None` where the lock has no fences that mean anything to
     /// another instance.
     pub fences: Option<FenceCounters>,
@@ -90,7 +89,7 @@ impl SaleLocks {
 
     async fn acquire(
         &self,
-        mutex: &Arc<dyn leaselock::Mutex>,
+        mutex: &LeasedMutex,
         (name, purchase): (&LockName, &Purchase),
         wait: Wait,
         taken: Outcome,
@@ -126,7 +125,7 @@ impl SaleLocks {
 
 /// Raises a lock's fence counter to the fence that the ledger has accepted: either our hold is
 /// over, or the lock lost its counter and its clock is behind. Raising is right in both cases.
-pub(super) async fn catch_up(mutex: &dyn leaselock::Mutex, name: &LockName, accepted: u64) {
+pub(super) async fn catch_up(mutex: &LeasedMutex, name: &LockName, accepted: u64) {
     mutex.stats().count_fenced();
     if let Err(error) = mutex.raise_fence(name, leaselock::Fence(accepted)).await {
         tracing::warn!(%error, "fence counter not raised");

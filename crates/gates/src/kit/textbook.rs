@@ -92,7 +92,7 @@ pub async fn on_counter(
 ) -> Result<Option<u64>, Outcome> {
     let item = purchase.item.id;
     let units = purchase.quantity.signed();
-    let seen = context.counters.read(item, Some(deadline)).await?;
+    let seen = context.counters.read(item, deadline).await?;
     if seen.available < units {
         return Ok(None);
     }

@@ -104,7 +104,7 @@ impl Buckets {
         item: ItemId,
         units: i64,
         first: usize,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<Gathered, CounterError> {
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item, until).await?;
@@ -138,7 +138,7 @@ impl Buckets {
         &self,
         item: ItemId,
         epoch: u64,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<(), CounterError> {
         self.counters.load_once(item, Some(epoch), until).await.map(|_| ())
     }

@@ -123,11 +123,7 @@ impl Counters {
     }
 
     /// Reads an item's counter on the shared connection, loading it first if need be; a load is waited for until `until`.
-    pub async fn read(
-        &self,
-        item: ItemId,
-        until: Option<Instant>,
-    ) -> Result<Counter, CounterError> {
+    pub async fn read(&self, item: ItemId, until: Instant) -> Result<Counter, CounterError> {
         let mut connection = self.redis.shared();
         self.read_on(&mut connection, item, until).await
     }
@@ -138,7 +134,7 @@ impl Counters {
         &self,
         connection: &mut C,
         item: ItemId,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<Counter, CounterError>
     where
         C: redis::aio::ConnectionLike + Send,

@@ -49,11 +49,7 @@ impl Counters {
     ///
     /// # Errors
     /// The load's; [`CounterError::Loading`] when it has not ended in time.
-    pub(super) async fn epoch(
-        &self,
-        item: ItemId,
-        until: Option<Instant>,
-    ) -> Result<u64, CounterError> {
+    pub(super) async fn epoch(&self, item: ItemId, until: Instant) -> Result<u64, CounterError> {
         match self.epochs.get(item) {
             Some(epoch) => Ok(epoch),
             None => self.load_once(item, None, until).await,
@@ -71,7 +67,7 @@ impl Counters {
         &self,
         item: ItemId,
         empty: Option<u64>,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<u64, CounterError> {
         let counters = self.clone();
         let load = async move {
@@ -95,7 +91,7 @@ impl Counters {
         let mut loads_seen = 0;
         let mut waiting_until = Instant::now() + load_wait(loads_seen);
         loop {
-            let known = self.ledger_epoch(item).await?;
+            let known = self.layout.table.epoch(&self.pool, item).await?;
             let there = self.peek(item).await?.map(|counter| counter.epoch);
             if let Some(known) = known
                 && there == Some(known)
@@ -124,10 +120,6 @@ impl Counters {
             }
             tokio::time::sleep(LOAD_CHECK_PERIOD).await;
         }
-    }
-
-    async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
-        Ok(self.layout.table.epoch(&self.pool, item).await?)
     }
 
     /// Reads the highest epoch in Redis, of complete and incomplete loads.
@@ -256,13 +248,10 @@ impl Counters {
 /// # Errors
 /// The step's; [`CounterError::Loading`] when it has not ended in time.
 pub(super) async fn in_time<T>(
-    until: Option<Instant>,
+    until: Instant,
     step: impl Future<Output = Result<T, CounterError>>,
 ) -> Result<T, CounterError> {
-    match until {
-        Some(until) => timeout_at(until, step).await.unwrap_or(Err(CounterError::Loading)),
-        None => step.await,
-    }
+    timeout_at(until, step).await.unwrap_or(Err(CounterError::Loading))
 }
 
 /// The share of `units` that part number `part` of `parts` gets; all shares add up to `units`.

@@ -52,7 +52,7 @@ impl Counters {
     pub async fn take_once(
         &self,
         purchase: &Purchase,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<Take, CounterError> {
         let item = purchase.item.id;
         let units = purchase.quantity.signed();

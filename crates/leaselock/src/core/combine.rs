@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use super::guard::LostSignal;
 use super::hold::Hold;
-use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Mutex, Wait};
+use crate::{AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Wait};
 
 /// How operations are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl<I: Send + 'static, O: Send + 'static> Combiner<I, O> {
     /// Starts its task on `tasks`; the task ends with the last clone, after all submitted operations
     /// are done.
     pub fn start(
-        mutex: Arc<dyn Mutex>,
+        mutex: LeasedMutex,
         name: LockName,
         options: CombineOptions,
         execute: Executor<I, O>,
@@ -184,7 +184,7 @@ impl<I: Send + 'static, O: Send + 'static> Combiner<I, O> {
 }
 
 async fn run<I: Send + 'static, O: Send + 'static>(
-    mutex: Arc<dyn Mutex>,
+    mutex: LeasedMutex,
     name: LockName,
     options: CombineOptions,
     execute: Executor<I, O>,

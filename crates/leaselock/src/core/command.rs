@@ -1,8 +1,7 @@
-//! The primitives without a hold: a counter and a latch. Their commands have a time-out, and errors that say whether a
-//! change was made.
+//! The counter, which has no hold. Its commands have a time-out, as those of the latch have, and errors that say
+//! whether a change was made.
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::store::BackendError;
 use crate::LockName;
@@ -25,24 +24,6 @@ pub trait SharedCounter: Send + Sync + 'static {
         expected: i64,
         new: i64,
     ) -> Result<bool, CommandError>;
-}
-
-/// A countdown latch: waiters go on once a number has been counted down to zero. The number of a name only falls. A
-/// name without a number counts as zero, so a waiter that comes late goes on at once.
-#[async_trait]
-pub trait CountdownLatch: Send + Sync + 'static {
-    /// Sets the number to `count`. While an earlier number is not down to zero, this changes nothing
-    /// and returns `false`. Setting zero is allowed and changes nothing.
-    async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError>;
-
-    /// Counts down by one and returns the rest. At zero it stays at zero.
-    async fn count_down(&self, name: &LockName) -> Result<u64, CommandError>;
-
-    /// The present number.
-    async fn count(&self, name: &LockName) -> Result<u64, CommandError>;
-
-    /// Waits for zero: `true` once it is reached, `false` if it is not by `until`.
-    async fn wait(&self, name: &LockName, until: Instant) -> Result<bool, CommandError>;
 }
 
 /// Why a command failed.

@@ -14,9 +14,10 @@ use super::queue::WaitQueues;
 use super::release::Background;
 use super::stats::{Stats, count};
 use super::store::{LeaseStore, ask};
-use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
+use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, RaiseFenceError};
 
-/// A [`Mutex`] with leases on some backend. Cheap to clone; all clones are one lock.
+/// A lock with names. Of all callers that use the same backend, at most one holds a name. Cheap to clone; all clones are
+/// one lock.
 #[derive(Clone)]
 pub struct LeasedMutex {
     core: Arc<Core>,
@@ -54,30 +55,22 @@ impl LeasedMutex {
         self.core.hands_over.store(on, Ordering::Relaxed);
         self
     }
-}
 
-/// A lock that many readers or one writer can hold. The guards of both halves are ordinary guards:
-/// renewed, with a lost signal, released when dropped.
-///
-/// The fences in its capabilities are those of `write`. A read guard may have none, since a reader
-/// stores nothing.
-///
-/// A reader cannot become a writer: it would wait for itself. Release `read`, acquire `write`, and
-/// read again.
-#[derive(Clone, Debug)]
-pub struct ReadWrite {
-    /// The readers' half: excludes writers only.
-    pub read: LeasedMutex,
-    /// The writer's half: excludes everybody.
-    pub write: LeasedMutex,
-}
-
-impl Mutex for LeasedMutex {
-    fn capabilities(&self) -> &'static Capabilities {
+    /// What this kind promises, as data.
+    pub fn capabilities(&self) -> &'static Capabilities {
         self.core.capabilities
     }
 
-    fn acquire(
+    /// Acquires `name`; `options.wait` says how to wait. Needs a tokio runtime.
+    ///
+    /// Not re-entrant: a task that acquires a name that it already holds waits for itself until the
+    /// instant given in `options.wait` (see [`Guard::enter_again`]); with [`Wait::Never`](crate::Wait::Never) it does
+    /// not wait. The returned future may be dropped at any time: a name that was granted is then
+    /// released in the background.
+    ///
+    /// # Errors
+    /// See [`AcquireError`]; nothing is held after any of them.
+    pub fn acquire(
         &self,
         name: &LockName,
         options: AcquireOptions,
@@ -95,24 +88,44 @@ impl Mutex for LeasedMutex {
         })
     }
 
-    fn raise_fence(
+    /// Makes every later fence of `name` higher than `at_least`. Never lowers a fence. Use it when
+    /// the data store has already seen a fence that is higher than the fence that the backend would
+    /// give out next.
+    ///
+    /// # Errors
+    /// See [`RaiseFenceError`].
+    pub async fn raise_fence(
         &self,
         name: &LockName,
         at_least: Fence,
-    ) -> BoxFuture<'_, Result<(), RaiseFenceError>> {
-        let name = name.clone();
-        Box::pin(async move {
-            if at_least >= Fence::MAX {
-                return Err(RaiseFenceError::TooHigh(at_least));
-            }
-            let raised = self.core.store.raise_fence(&name, at_least);
-            ask(crate::LEASE_MAX, raised).await.map_err(RaiseFenceError::Unavailable)
-        })
+    ) -> Result<(), RaiseFenceError> {
+        if at_least >= Fence::MAX {
+            return Err(RaiseFenceError::TooHigh(at_least));
+        }
+        let raised = self.core.store.raise_fence(name, at_least);
+        ask(crate::LEASE_MAX, raised).await.map_err(RaiseFenceError::Unavailable)
     }
 
-    fn stats(&self) -> &Stats {
+    /// The counters of this lock, for a metrics layer to read.
+    pub fn stats(&self) -> &Stats {
         &self.core.stats
     }
+}
+
+/// A lock that many readers or one writer can hold. The guards of both halves are ordinary guards:
+/// renewed, with a lost signal, released when dropped.
+///
+/// The fences in its capabilities are those of `write`. A read guard may have none, since a reader
+/// stores nothing.
+///
+/// A reader cannot become a writer: it would wait for itself. Release `read`, acquire `write`, and
+/// read again.
+#[derive(Clone, Debug)]
+pub struct ReadWrite {
+    /// The readers' half: excludes writers only.
+    pub read: LeasedMutex,
+    /// The writer's half: excludes everybody.
+    pub write: LeasedMutex,
 }
 
 impl fmt::Debug for LeasedMutex {

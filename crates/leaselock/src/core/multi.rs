@@ -6,9 +6,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, select_all};
 
 use super::store::BackendError;
-use crate::{
-    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, Mutex, ReleaseOutcome,
-};
+use crate::{AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, LockName, ReleaseOutcome};
 
 /// How many names may be acquired together.
 pub const NAMES_MAX: usize = 64;
@@ -67,7 +65,7 @@ impl MultiMutex {
     /// the names that were granted already.
     ///
     /// # Errors
-    /// Those of [`Mutex::acquire`]. Nothing is held after any of them, though the background may need
+    /// Those of [`LeasedMutex::acquire`]. Nothing is held after any of them, though the background may need
     /// a moment to release the names that were granted before.
     pub async fn acquire_all(
         &self,

@@ -11,7 +11,7 @@
 //! use std::time::Duration;
 //! use async_trait::async_trait;
 //! use leaselock::store::{AcquireResult, Grant, LeaseStore, StoreResult, Token};
-//! use leaselock::{AcquireOptions, Capabilities, Fencing, LeasedMutex, LockName, Mutex, Wait, local};
+//! use leaselock::{AcquireOptions, Capabilities, Fencing, LeasedMutex, LockName, Wait, local};
 //! use tokio::time::Instant;
 //! use tokio_util::task::TaskTracker;
 //!

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
@@ -16,6 +16,7 @@ use super::api::{
 use super::client::{Client, Member, backend_error};
 use super::queue::{Keys, View, malformed};
 use crate::core::queue_role::{Obstacle, QueueRole};
+use crate::local::now_us;
 use crate::store::{
     AcquireResult, BackendError, Grant, LeaseStore, Notifications, StoreResult, Subscription, Token,
 };
@@ -277,9 +278,4 @@ fn whole_seconds(lease: Duration) -> i64 {
 
 fn unsigned(revision: i64) -> u64 {
     u64::try_from(revision).unwrap_or_default()
-}
-
-fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use ::redis::{AsyncCommands, FromRedisValue};
 use ::redis_connection::Script;
-use async_trait::async_trait;
 use tokio::time::{Instant, timeout_at};
 
 use super::Connection;
@@ -25,8 +24,8 @@ use super::subscriber::Subscriber;
 use crate::core::backoff::{Backoff, WaitStrategy};
 use crate::store::{BackendError, Token, ask};
 use crate::{
-    Capabilities, CommandError, CountdownLatch, Fence, Fencing, InvalidName, LEASE_MAX, LockName,
-    Primitive, Waiting,
+    Capabilities, CommandError, Fence, Fencing, InvalidName, LEASE_MAX, LockName, Primitive,
+    Waiting,
 };
 
 /// What this kind can and cannot do.
@@ -51,7 +50,8 @@ pub const COUNT_MAX: u64 = Fence::MAX.0;
 /// How many attempts in a row may stay without an answer before a waiter gives up.
 const NO_ANSWERS_MAX: u32 = 3;
 
-/// The latches under one prefix.
+/// The countdown latches under one prefix: waiters go on once a number has been counted down to zero. The number of a
+/// name only falls. A name without a number counts as zero, so a waiter that comes late goes on at once.
 pub struct RedisLatch<C> {
     server: Server<C>,
     set: Script,
@@ -75,6 +75,49 @@ impl<C: Connection> RedisLatch<C> {
             count_down: Script::new(include_str!("latch_count_down.lua")),
             look: script(&[CLOCK, include_str!("latch_look.lua")]),
         })
+    }
+
+    /// Sets the number to `count`. While an earlier number is not down to zero, this changes nothing
+    /// and returns `false`. Setting zero is allowed and changes nothing.
+    ///
+    /// # Errors
+    /// See [`CommandError`]; counts above [`COUNT_MAX`] are refused.
+    pub async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError> {
+        if count > COUNT_MAX {
+            let why = format!("{count} is above {COUNT_MAX}");
+            return Err(CommandError::Refused(BackendError::new(why)));
+        }
+        let arguments = [&*count.to_string(), &*KEPT.as_millis().to_string()];
+        self.command(&self.set, name, &arguments).await
+    }
+
+    /// Counts down by one and returns the rest. At zero it stays at zero.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub async fn count_down(&self, name: &LockName) -> Result<u64, CommandError> {
+        self.command(&self.count_down, name, &[&*KEPT.as_millis().to_string()]).await
+    }
+
+    /// The present number.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub async fn count(&self, name: &LockName) -> Result<u64, CommandError> {
+        let [left, _] = self.keys(name);
+        let left: Option<u64> = answered(self.server.connection.clone().get(left)).await?;
+        Ok(left.unwrap_or(0))
+    }
+
+    /// Waits for zero: `true` once it is reached, `false` if it is not by `until`.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub async fn wait(&self, name: &LockName, until: Instant) -> Result<bool, CommandError> {
+        match timeout_at(until, self.wait_for_zero(name)).await {
+            Ok(waited) => waited.map(|()| true),
+            Err(_) => Ok(false),
+        }
     }
 
     /// The keys of the number and of the waiters.
@@ -127,36 +170,6 @@ impl<C: Connection> RedisLatch<C> {
             {
                 return Ok(());
             }
-        }
-    }
-}
-
-#[async_trait]
-impl<C: Connection> CountdownLatch for RedisLatch<C> {
-    /// Counts above [`COUNT_MAX`] are refused.
-    async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError> {
-        if count > COUNT_MAX {
-            let why = format!("{count} is above {COUNT_MAX}");
-            return Err(CommandError::Refused(BackendError::new(why)));
-        }
-        let arguments = [&*count.to_string(), &*KEPT.as_millis().to_string()];
-        self.command(&self.set, name, &arguments).await
-    }
-
-    async fn count_down(&self, name: &LockName) -> Result<u64, CommandError> {
-        self.command(&self.count_down, name, &[&*KEPT.as_millis().to_string()]).await
-    }
-
-    async fn count(&self, name: &LockName) -> Result<u64, CommandError> {
-        let [left, _] = self.keys(name);
-        let left: Option<u64> = answered(self.server.connection.clone().get(left)).await?;
-        Ok(left.unwrap_or(0))
-    }
-
-    async fn wait(&self, name: &LockName, until: Instant) -> Result<bool, CommandError> {
-        match timeout_at(until, self.wait_for_zero(name)).await {
-            Ok(waited) => waited.map(|()| true),
-            Err(_) => Ok(false),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! its time is over.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,7 +71,7 @@ pub(super) struct Contenders {
     state: Mutex<State>,
     earlier: Arc<Notify>,
     /// Starts the sweeper on the present runtime.
-    start: OnceLock<Box<dyn Fn() -> AbortHandle + Send + Sync>>,
+    start: Box<dyn Fn() -> AbortHandle + Send + Sync>,
     /// The sweeper. It ends with its runtime; then the next contender starts it again on its own.
     sweeper: Mutex<Option<AbortHandle>>,
     _end: DropGuard,
@@ -99,32 +99,31 @@ impl Contenders {
         tasks: &TaskTracker,
         make: impl FnOnce(Arc<Self>) -> S,
     ) -> Arc<S> {
-        let ended = CancellationToken::new();
-        let earlier = Arc::new(Notify::new());
-        let contenders = Arc::new(Self {
-            state: Mutex::default(),
-            earlier: Arc::clone(&earlier),
-            start: OnceLock::new(),
-            sweeper: Mutex::default(),
-            _end: ended.clone().drop_guard(),
-        });
-        let store = Arc::new(make(Arc::clone(&contenders)));
-        let swept = Arc::downgrade(&store);
-        let tasks = tasks.clone();
-        contenders.start.get_or_init(|| {
-            Box::new(move || {
-                let sweep = sweep(Weak::clone(&swept), Arc::clone(&earlier));
-                let ended = ended.clone();
-                tasks.spawn(async move { ended.run_until_cancelled(sweep).await }).abort_handle()
-            })
-        });
-        store
+        Arc::new_cyclic(|swept| {
+            let ended = CancellationToken::new();
+            let earlier = Arc::new(Notify::new());
+            let swept = Weak::clone(swept);
+            let tasks = tasks.clone();
+            make(Arc::new(Self {
+                state: Mutex::default(),
+                earlier: Arc::clone(&earlier),
+                sweeper: Mutex::default(),
+                _end: ended.clone().drop_guard(),
+                start: Box::new(move || {
+                    let sweep = sweep(Weak::clone(&swept), Arc::clone(&earlier));
+                    let ended = ended.clone();
+                    tasks
+                        .spawn(async move { ended.run_until_cancelled(sweep).await })
+                        .abort_handle()
+                }),
+            }))
+        })
     }
 
     fn keep_sweeping(&self) {
         let mut sweeper = locked(&self.sweeper);
         if sweeper.as_ref().is_none_or(AbortHandle::is_finished) {
-            *sweeper = self.start.get().map(|start| start());
+            *sweeper = Some((self.start)());
         }
     }
 

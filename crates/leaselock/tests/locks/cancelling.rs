@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use futures::poll;
-use leaselock::{LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{LeasedMutex, ReleaseOutcome};
 use rand::RngExt;
 
 use super::testbed::granted;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dev_servers::{RedisOptions, RedisServer, ZookeeperOptions, ZookeeperServer};
 use leaselock::{
-    AcquireError, Fence, Fencing, KINDS, LeasedMutex, LockName, Mutex, ReleaseOutcome, mysql,
+    AcquireError, Fence, Fencing, KINDS, LeasedMutex, LockName, ReleaseOutcome, mysql,
 };
 use sqlx::Executor;
 use sqlx::mysql::MySqlPoolOptions;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leaselock::{Guard, LeasedMutex, Mutex};
+use leaselock::{Guard, LeasedMutex};
 use tokio::time::{Instant, timeout};
 
 use super::failovers::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dev_servers::RedisCluster;
-use leaselock::{LeasedMutex, LockName, Mutex, ReleaseOutcome, redis as redis_locks};
+use leaselock::{LeasedMutex, LockName, ReleaseOutcome, redis as redis_locks};
 use redis::AsyncCommands;
 use redis_connection::{Options, Slot};
 use tokio::time::{Instant, sleep, timeout};

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use leaselock::combine::{CombineOptions, Combiner, Executor, SubmitError, each};
 use leaselock::store::{AcquireResult, LeaseStore, StoreResult, Token};
-use leaselock::{AcquireError, LeasedMutex, LockName, Mutex, ReleaseOutcome, local};
+use leaselock::{AcquireError, LeasedMutex, LockName, ReleaseOutcome, local};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -50,7 +50,7 @@ async fn operations_that_wait_run_in_one_batch_under_one_hold() {
             let (sum, batches) = (Arc::default(), Arc::default());
             let holder = other.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
             let combiner = Combiner::start(
-                Arc::new(process.clone()),
+                process.clone(),
                 name(),
                 options(batch_max),
                 adder(Arc::clone(&sum), Arc::clone(&batches)),
@@ -91,8 +91,7 @@ async fn c5_a_panic_or_a_caller_that_left_spoils_only_its_own() {
     });
     let holder = process.acquire(&name(), waiting(LONG_LEASE)).await.expect("granted");
     let tasks = TaskTracker::new();
-    let mutex = Arc::new(process.clone());
-    let combiner = Combiner::start(mutex, name(), options(64), execute, &tasks);
+    let combiner = Combiner::start(process.clone(), name(), options(64), execute, &tasks);
     let submit = |input| {
         let combiner = combiner.clone();
         tokio::spawn(async move { combiner.submit(input, soon()).await })
@@ -144,7 +143,7 @@ async fn all_operations_that_wait_are_told_that_the_backend_is_away() {
     let process = LeasedMutex::start(Arc::new(Away), &local::CAPABILITIES, &TaskTracker::new());
     let execute = each(|_, (): ()| async {});
     let tasks = TaskTracker::new();
-    let combiner = Combiner::start(Arc::new(process), name(), options(64), execute, &tasks);
+    let combiner = Combiner::start(process, name(), options(64), execute, &tasks);
     let deadline = soon();
     for answer in join_all((0..100).map(|_| combiner.submit((), deadline))).await {
         let is_told = matches!(answer, Err(SubmitError::NotLocked(AcquireError::Unavailable(_))));
@@ -163,8 +162,7 @@ async fn what_cannot_wait_is_refused_and_not_run() {
         async {}
     });
     let one = CombineOptions { queued_max: 1, ..options(64) };
-    let mutex = Arc::new(process.clone());
-    let combiner = Combiner::start(mutex, name(), one, execute, &TaskTracker::new());
+    let combiner = Combiner::start(process.clone(), name(), one, execute, &TaskTracker::new());
     let until_soon = Instant::now() + Duration::from_millis(200);
     let first = {
         let combiner = combiner.clone();

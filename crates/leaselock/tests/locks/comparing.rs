@@ -2,7 +2,7 @@
 //! `VALKEY_SERVER=$(scripts/valkey-sid)` runs these tests on one that has both.
 
 use dev_servers::{RedisOptions, RedisServer};
-use leaselock::{LockName, Mutex, ReleaseOutcome, redis as redis_locks};
+use leaselock::{LockName, ReleaseOutcome, redis as redis_locks};
 use redis_connection::{Options, is_command_refused};
 use tokio_util::task::TaskTracker;
 

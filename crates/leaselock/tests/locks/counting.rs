@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use faulty_link::{Fault, FaultyLink};
-use leaselock::{AcquireError, LeasedMutex, LockName, Mutex, ReleaseOutcome, StatsSnapshot};
+use leaselock::{AcquireError, LeasedMutex, LockName, ReleaseOutcome, StatsSnapshot};
 use redis::AsyncCommands;
 
 use super::handing::warm_up;

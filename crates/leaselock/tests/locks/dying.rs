@@ -6,7 +6,7 @@
 
 use std::process::Stdio;
 
-use leaselock::{Mutex, redis as redis_locks};
+use leaselock::redis as redis_locks;
 use redis::AsyncCommands;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dev_servers::{EtcdOptions, EtcdServer};
 use faulty_link::Trap;
-use leaselock::{AcquireError, Guard, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{AcquireError, Guard, LeasedMutex, ReleaseOutcome};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 

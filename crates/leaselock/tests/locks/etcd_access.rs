@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use dev_servers::{EtcdOptions, EtcdServer};
 use leaselock::etcd::{Certificates, Client, mutex};
-use leaselock::{AcquireError, Guard, Mutex, ReleaseOutcome};
+use leaselock::{AcquireError, Guard, ReleaseOutcome};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 

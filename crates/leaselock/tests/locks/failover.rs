@@ -1,7 +1,7 @@
 //! M11: a Redis master is killed before the replica that takes over has heard of the lock.
 
 use dev_servers::RedisServer;
-use leaselock::{Guard, LeasedMutex, Mutex, redis as redis_locks};
+use leaselock::{Guard, LeasedMutex, redis as redis_locks};
 use redis::AsyncCommands;
 use redis_connection::SharedConnection;
 use tokio_util::task::TaskTracker;

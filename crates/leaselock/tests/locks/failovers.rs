@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dev_servers::{RedisCluster, RedisSentinels};
-use leaselock::{LeasedMutex, Mutex};
+use leaselock::LeasedMutex;
 use redis_connection::Slot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

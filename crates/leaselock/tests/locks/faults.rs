@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leaselock::demo::setnx_expire::{self, Repair};
-use leaselock::{AcquireError, LeasedMutex, Mutex, ReleaseOutcome, mysql, redis as redis_locks};
+use leaselock::{AcquireError, LeasedMutex, ReleaseOutcome, mysql, redis as redis_locks};
 use redis::AsyncCommands;
 use redis_connection::SharedConnection;
 use sqlx::Executor;

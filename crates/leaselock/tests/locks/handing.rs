@@ -9,7 +9,7 @@ use std::time::Duration;
 use faulty_link::Fault;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LeasedMutex, Mutex,
+    AcquireOptions, Capabilities, HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX, LeasedMutex,
     ReleaseOutcome, Waiting, redis as redis_locks,
 };
 use redis::AsyncCommands;

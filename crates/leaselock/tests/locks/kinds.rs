@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leaselock::{
-    AcquireError, Capabilities, Fence, Fencing, Guard, LeasedMutex, LockName, Mutex,
-    RaiseFenceError, ReleaseOutcome,
+    AcquireError, Capabilities, Fence, Fencing, Guard, LeasedMutex, LockName, RaiseFenceError,
+    ReleaseOutcome,
 };
 use tokio::time::{Instant, sleep, timeout};
 

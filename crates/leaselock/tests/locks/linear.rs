@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use dev_servers::RedisServer;
 use leaselock::{
-    AcquireError, AcquireOptions, Capabilities, Fencing, Guard, LeasedMutex, Mutex, ReleaseOutcome,
-    Wait,
+    AcquireError, AcquireOptions, Capabilities, Fencing, Guard, LeasedMutex, ReleaseOutcome, Wait,
 };
 use linearizability::Recorder;
 use rand::RngExt;

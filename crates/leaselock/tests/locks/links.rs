@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use faulty_link::{Fault, FaultyLink, Trap};
-use leaselock::{AcquireError, Capabilities, KINDS, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{AcquireError, Capabilities, KINDS, LeasedMutex, ReleaseOutcome};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

@@ -55,8 +55,8 @@ use std::time::Duration;
 
 use futures::poll;
 use leaselock::{
-    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome, WAITERS_MAX,
-    Wait, redis as redis_locks,
+    AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, ReleaseOutcome, WAITERS_MAX, Wait,
+    redis as redis_locks,
 };
 use redis::AsyncCommands;
 use redis_connection::{Address, Options, SharedConnection};

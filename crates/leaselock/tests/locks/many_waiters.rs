@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leaselock::redis::subscriber::Subscriber;
-use leaselock::{LeasedMutex, Mutex, ReleaseOutcome, redis as redis_locks};
+use leaselock::{LeasedMutex, ReleaseOutcome, redis as redis_locks};
 use redis_connection::SharedConnection;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;

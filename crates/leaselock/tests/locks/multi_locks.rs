@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leaselock::{
-    AcquireError, Capabilities, Fence, LockName, Mutex, Primitive, ReleaseOutcome,
-    redis as redis_locks,
+    AcquireError, Capabilities, Fence, LockName, Primitive, ReleaseOutcome, redis as redis_locks,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};

@@ -5,8 +5,7 @@
 use leaselock::redis::countdown_latch::RedisLatch;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex, LockName, Mutex, Primitive,
-    ReleaseOutcome, Waiting,
+    Capabilities, Guard, KINDS, LeasedMutex, LockName, Primitive, ReleaseOutcome, Waiting,
 };
 use redis::AsyncCommands;
 use tokio::sync::oneshot;

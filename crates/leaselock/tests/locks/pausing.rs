@@ -8,7 +8,7 @@ use faulty_link::{Fault, FaultyLink};
 use futures::future::BoxFuture;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    Capabilities, Guard, KINDS, LeasedMutex, Mutex, ReleaseOutcome, Waiting, redis as redis_locks,
+    Capabilities, Guard, KINDS, LeasedMutex, ReleaseOutcome, Waiting, redis as redis_locks,
 };
 use redis::AsyncCommands;
 use tokio::task::JoinSet;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use futures::poll;
-use leaselock::{KINDS, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{KINDS, LeasedMutex, ReleaseOutcome};
 use tokio::task::yield_now;
 
 use super::testbed::{Testbed, can_be_held, label, name};

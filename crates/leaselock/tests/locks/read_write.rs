@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{Capabilities, Mutex, Primitive, ReleaseOutcome};
+use leaselock::{Capabilities, Primitive, ReleaseOutcome};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 

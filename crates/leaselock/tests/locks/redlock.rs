@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dev_servers::RedisServer;
-use leaselock::{AcquireError, LeasedMutex, Mutex, ReleaseOutcome, redis as redis_locks};
+use leaselock::{AcquireError, LeasedMutex, ReleaseOutcome, redis as redis_locks};
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;

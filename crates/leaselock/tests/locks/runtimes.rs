@@ -1,6 +1,6 @@
 //! A lock that outlives the tokio runtime on which it was made.
 
-use leaselock::{Guard, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{Guard, LeasedMutex, ReleaseOutcome};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 

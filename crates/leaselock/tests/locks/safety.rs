@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leaselock::redis::token;
-use leaselock::{Fence, LockName, Mutex, ReleaseOutcome};
+use leaselock::{Fence, LockName, ReleaseOutcome};
 use redis::AsyncCommands;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dev_servers::{PRIMARY, RedisCluster, RedisClusterOptions};
 use futures::future::join_all;
-use leaselock::{AcquireError, Mutex, redis as redis_locks};
+use leaselock::{AcquireError, redis as redis_locks};
 use redis::{AsyncCommands, RedisResult};
 use redis_connection::{Options, Slot};
 use tokio::time::timeout;

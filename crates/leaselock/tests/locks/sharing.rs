@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{Mutex, ReleaseOutcome};
+use leaselock::ReleaseOutcome;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use leaselock::redis::ConnectError;
-use leaselock::{AcquireError, LEASE_MIN, Mutex, ReleaseOutcome};
+use leaselock::{AcquireError, LEASE_MIN, ReleaseOutcome};
 use redis::RedisError;
 
 use super::shared;

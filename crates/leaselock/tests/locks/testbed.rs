@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leaselock::demo::setnx_expire::Repair;
+use leaselock::redis::countdown_latch::RedisLatch;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{
-    AcquireError, AcquireOptions, Capabilities, CountdownLatch, Guard, KINDS, LeasedMutex,
-    LockName, MultiMutex, Mutex, Primitive, ReadWrite, ReleaseOutcome, SharedCounter, demo, etcd,
-    local, mysql, redis as redis_locks, zookeeper,
+    AcquireError, AcquireOptions, Capabilities, Guard, KINDS, LeasedMutex, LockName, MultiMutex,
+    Primitive, ReadWrite, ReleaseOutcome, SharedCounter, demo, etcd, local, mysql,
+    redis as redis_locks, zookeeper,
 };
 use redis_connection::{Options, SharedConnection};
 use tokio::sync::OnceCell;
@@ -237,16 +238,12 @@ impl Testbed {
     }
 
     /// One more process with a countdown latch of this kind.
-    pub async fn latch(&self, kind: &Capabilities) -> Box<dyn CountdownLatch> {
+    pub async fn latch(&self, kind: &Capabilities) -> RedisLatch<SharedConnection> {
         let redis = connect(&self.redis_url().await).await;
         match (kind.backend, kind.kind) {
             ("redis", "countdown-latch") => {
-                let latch = redis_locks::countdown_latch::RedisLatch::new(
-                    redis,
-                    &self.subscriber().await,
-                    &self.prefix,
-                );
-                Box::new(latch.expect("a prefix"))
+                let latch = RedisLatch::new(redis, &self.subscriber().await, &self.prefix);
+                latch.expect("a prefix")
             }
             _ => unknown(kind),
         }

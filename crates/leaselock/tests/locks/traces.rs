@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, LockName, Mutex, Wait};
+use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, LockName, Wait};
 use protocol_models::lock::replay::explain;
 use protocol_models::trace::{Event, Explained, LOCK_TARGET, Recorder};
 use rand::RngExt;

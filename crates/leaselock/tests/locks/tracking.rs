@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leaselock::{Mutex, ReleaseOutcome};
+use leaselock::ReleaseOutcome;
 use redis::AsyncCommands;
 use redis_connection::SharedConnection;
 

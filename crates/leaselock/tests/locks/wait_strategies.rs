@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leaselock::WaitStrategy::{Sleep200, Sleep2000, SpinThenYield, Yield, YieldThenSleep};
-use leaselock::{AcquireOptions, Fencing, LeasedMutex, Mutex, ReleaseOutcome, Wait};
+use leaselock::{AcquireOptions, Fencing, LeasedMutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep};
 
 use super::testbed::{Testbed, name};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dev_servers::ZookeeperEnsemble;
 use faulty_link::{FaultyLink, Trap};
-use leaselock::{AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, Mutex, ReleaseOutcome};
+use leaselock::{AcquireError, AcquireOptions, Fence, Guard, LeasedMutex, ReleaseOutcome};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use shop_domain::{ItemId, Unreachable};
+use shop_domain::{ItemId, LedgerError};
 
 /// Items, or other keys, that one statement reads.
 const TOGETHER_MAX: usize = 128;
@@ -20,9 +20,9 @@ const TOGETHER_MAX: usize = 128;
 const WAITING_MAX: usize = 16_384;
 
 /// The ledger's answer about one item; `None` when there is no row.
-type Answer<T> = Result<Option<T>, Unreachable>;
+type Answer<T> = Result<Option<T>, LedgerError>;
 /// The rows of the items that were asked for. A damaged row is the error of its item alone.
-pub type Rows<T, K = ItemId> = Result<HashMap<K, Result<T, Unreachable>>, Unreachable>;
+pub type Rows<T, K = ItemId> = Result<HashMap<K, Result<T, LedgerError>>, LedgerError>;
 /// Reads several items with one statement.
 type Read<T, K> = Box<dyn Fn(Vec<K>) -> BoxFuture<'static, Rows<T, K>> + Send + Sync>;
 
@@ -70,7 +70,7 @@ where
         {
             let mut state = self.parts.state();
             if state.waiting.len() >= WAITING_MAX && !state.waiting.contains_key(&id) {
-                return Err(Unreachable);
+                return Err(LedgerError::Unavailable);
             }
             state.waiting.entry(id).or_default().push(answer);
             if !state.is_read {
@@ -80,7 +80,7 @@ where
                 tokio::spawn(Reader { parts, has_ended: false }.run());
             }
         }
-        answered.await.unwrap_or(Err(Unreachable))
+        answered.await.unwrap_or(Err(LedgerError::Unavailable))
     }
 }
 
@@ -98,7 +98,7 @@ impl<T: Clone, K: Clone + Eq + Hash> Reader<T, K> {
             for (id, askers) in asked {
                 let answer = match &mut read {
                     Ok(found) => found.remove(&id).transpose(),
-                    Err(Unreachable) => Err(Unreachable),
+                    Err(error) => Err(*error),
                 };
                 for asker in askers {
                     // Nobody may be left who wants to know.

@@ -55,7 +55,7 @@ async fn look_at_replication(pool: &Database, writer: &Writer) -> Option<Replica
     let found = replication::read_from(pool).await;
     if matches!(found, Ok(Replication::Vitess { .. })) {
         // No connection ends when Vitess splits a shard.
-        let looked = answered(async { writer.look_at_shards(&mut *pool.acquire().await?).await });
+        let looked = answered(async { writer.shards().read(&mut *pool.acquire().await?).await });
         if let Err(error) = looked.await {
             tracing::debug!(%error, "shards not read");
         }

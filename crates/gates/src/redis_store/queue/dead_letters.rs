@@ -59,8 +59,7 @@ impl Queue {
     }
 
     /// Removes an entry from the dead letters; answers whether it was there. Its order is still
-    /// queued until it is acknowledged: see
-    /// [`Reader::ack_dead_letter`](super::Reader::ack_dead_letter).
+    /// queued until it is acknowledged: see [`NO_ENTRY`](super::NO_ENTRY).
     ///
     /// # Errors
     /// Redis'; doing it again is fine.

@@ -34,7 +34,7 @@ use shop_domain::{Currency, ItemId, Order, OrderId, UserId};
 
 pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
-pub use reader::{Entry, Reader};
+pub use reader::{Entry, NO_ENTRY, Reader};
 pub use request::{Push, QueuedRequest, is_unknown};
 
 /// Queues in one statement or one exchange with Redis; a longer list is processed in parts.

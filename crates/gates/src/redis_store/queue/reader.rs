@@ -18,8 +18,8 @@ use shop_domain::ItemId;
 const GROUP: &str = "arbiter";
 /// Dead letters per item; one more entry stays in the queue.
 pub(super) const DEAD_LETTERS_MAX: usize = 1_000;
-/// An id that no entry has: the ids of Redis begin with the time.
-const NO_ENTRY: &str = "0-1";
+/// An id that no entry has, to acknowledge the order of a dead letter: the ids of Redis begin with the time.
+pub const NO_ENTRY: &str = "0-1";
 /// How long a sale must be over before its empty queue is removed from the list.
 const SWEEP_AFTER_SECONDS: u32 = 60;
 
@@ -129,19 +129,6 @@ impl Reader {
             given_back.inc_by(order.quantity.units().into());
         }
         Ok(settled > 0)
-    }
-
-    /// Acknowledges the order of a dead letter, whose entry is not in the queue any more.
-    ///
-    /// # Errors
-    /// Redis'; doing it again is fine.
-    pub async fn ack_dead_letter(
-        &self,
-        item: ItemId,
-        order: &Intention,
-        refused: bool,
-    ) -> RedisResult<bool> {
-        self.ack(item, NO_ENTRY, order, refused).await
     }
 
     /// Moves an entry to the dead letters; `false` when the item has [`DEAD_LETTERS_MAX`] already, or when another

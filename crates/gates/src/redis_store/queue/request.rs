@@ -25,13 +25,17 @@ static CONFIRM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("co
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
     /// The order is in the queue, and its units were taken from the counter.
-    Queued,
-    /// The order is in the queue, and fewer replicas than asked for have received it.
-    QueuedWithTooFewReplicas,
+    Queued {
+        /// Whether as many replicas as were asked for have it.
+        is_replicated: bool,
+    },
     /// An earlier try of this request was queued as this order, for this number of units.
-    Known(OrderId, u32),
-    /// An earlier try was queued as this order, and fewer replicas than asked for have received it.
-    KnownWithTooFewReplicas(OrderId, u32),
+    Known {
+        order: OrderId,
+        units: u32,
+        /// Whether as many replicas as were asked for have it.
+        is_replicated: bool,
+    },
     /// Too few units are left.
     NothingLeft,
     /// The buyer's units, with those in the queue, would exceed the limit.
@@ -59,7 +63,7 @@ impl Queue {
         &self,
         purchase: &Purchase,
         limit: Option<i64>,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<Push, CounterError> {
         let item = purchase.item.id;
         in_time(until, self.ensure_open(item)).await?;
@@ -67,7 +71,7 @@ impl Queue {
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item, until).await?;
             // With replicas the writer knows whether it is late.
-            if self.replicated.is_none() && until.is_some_and(|until| until <= Instant::now()) {
+            if self.replicated.is_none() && until <= Instant::now() {
                 break;
             }
             let mut call = PUSH.key(self.counters.key(item));
@@ -84,17 +88,11 @@ impl Queue {
                     failpoint!("queued");
                     // Full: the consumer polls too.
                     let _ = self.wake.try_send(item);
-                    return Ok(match is_replicated {
-                        true => Push::Queued,
-                        false => Push::QueuedWithTooFewReplicas,
-                    });
+                    return Ok(Push::Queued { is_replicated });
                 }
                 "known" => {
                     let (order, units) = known_order(&answer.1).ok_or(CounterError::Loading)?;
-                    return Ok(match is_replicated {
-                        true => Push::Known(order, units),
-                        false => Push::KnownWithTooFewReplicas(order, units),
-                    });
+                    return Ok(Push::Known { order, units, is_replicated });
                 }
                 "nothing_left" => return Ok(Push::NothingLeft),
                 "limit" => return Ok(Push::LimitReached),
@@ -128,7 +126,7 @@ impl Queue {
         call.arg(field_of(order.id));
         let is_replicated = match &self.replicated {
             None => true,
-            Some(_) => match self.run::<u8>(&call, Some(Instant::now() + TURN_MAX)).await {
+            Some(_) => match self.run::<u8>(&call, Instant::now() + TURN_MAX).await {
                 // A new primary has lost it, or the ledger has decided.
                 Ok(ReplicatedWrite { answer: 0, .. }) => return Ok(None),
                 Ok(written) => written.is_replicated,
@@ -143,18 +141,13 @@ impl Queue {
     async fn run<T: FromRedisValue>(
         &self,
         call: &Call<'_>,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<ReplicatedWrite<T>, RedisError> {
-        match (&self.replicated, until) {
-            (Some(writer), Some(until)) => {
-                call.invoke_replicated(&writer.clone().until(until.into_std())).await
-            }
-            (Some(writer), None) => call.invoke_replicated(writer).await,
-            (None, _) => {
-                let answer = call.invoke_async(&mut self.redis.shared()).await?;
-                Ok(ReplicatedWrite { answer, is_replicated: true })
-            }
-        }
+        let Some(writer) = &self.replicated else {
+            let answer = call.invoke_async(&mut self.redis.shared()).await?;
+            return Ok(ReplicatedWrite { answer, is_replicated: true });
+        };
+        call.invoke_replicated(writer, until.into_std()).await
     }
 }
 

@@ -9,15 +9,18 @@
 //! Redis may go back to an older copy. Each number that a buyer or an instance shows was given, and so
 //! were those before it: they are not given again, and queue tokens bring them back.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use redis::RedisResult;
 use redis_connection::{Call, Script};
 use time::OffsetDateTime;
 
 use super::RedisClient;
+use ledger::cache::Cache;
 use shop_domain::item::word_enum;
 use shop_domain::{ItemId, SaleWindow, UserId};
 
@@ -28,7 +31,7 @@ const ENTRIES_TOGETHER: usize = 1_000;
 /// Bits of a number that count within one room; those above tell rooms apart.
 const COUNT_BITS: u32 = 22;
 
-/// Rooms that are remembered. With one more, all are forgotten: each poll tells its room's number again.
+/// Rooms that are remembered. With one more, one is forgotten: each poll tells its room's number again.
 const ROOMS_MAX: usize = 1_000;
 
 /// The ends of the names of a room's keys.
@@ -45,7 +48,9 @@ static TICKET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("tic
 pub struct Room {
     redis: RedisClient,
     limits: RoomLimits,
-    highest: Highest,
+    /// The highest number of each room, so that a room gives none of these numbers again when Redis has an older copy of
+    /// it.
+    highest: Cache<ItemId, Arc<AtomicI64>>,
 }
 
 /// The settings of waiting rooms, for all instances of the shop together.
@@ -174,7 +179,7 @@ impl RoomStanding {
 
 impl Room {
     pub fn new(redis: RedisClient, limits: RoomLimits) -> Self {
-        Self { redis, limits, highest: Highest::default() }
+        Self { redis, limits, highest: Cache::new(ROOMS_MAX) }
     }
 
     pub fn limits(&self) -> &RoomLimits {
@@ -199,12 +204,13 @@ impl Room {
         call.arg(poll.proof.as_ref().map_or(0, |proof| proof.expires_ms)).arg(ms(poll.life));
         call.arg(poll.proof.as_ref().map_or(0, |proof| proof.bits));
         call.arg(unix_ms(poll.window.ends_at())).arg(u8::from(poll.paused));
-        call.arg(self.highest.of(poll.item));
+        let known = self.highest.get_or_insert_with(poll.item, Arc::default);
+        call.arg(known.load(Ordering::Relaxed));
         type Answer = (String, i64, u64, u64, u64, u64, u64, u8, i64, i64, i64);
         let answer: Answer = call.invoke_async(&mut self.redis.shared()).await?;
         let (status, number, ahead, people, inside, expired, flow, proof_bits, end, now, highest) =
             answer;
-        self.highest.heard(poll.item, highest);
+        known.fetch_max(highest, Ordering::Relaxed);
         Ok(RoomStanding {
             status: RoomStatus::parse(&status).unwrap_or(RoomStatus::Waiting),
             number,
@@ -264,19 +270,12 @@ impl Room {
         if state.as_deref() != Some("frozen") {
             return Ok(None);
         }
-        let mut cursor = 0_u64;
-        let mut early = BTreeSet::new();
-        loop {
-            let mut scan = redis::cmd("HSCAN");
-            scan.arg(&list).arg(cursor).arg("COUNT").arg(ENTRIES_TOGETHER);
-            let (next, part): (u64, Vec<(i64, String)>) = scan.query_async(&mut connection).await?;
-            let buyers = part.into_iter();
-            early.extend(buyers.filter_map(|(id, key)| Some((key, UserId::new(id)?))));
-            cursor = next;
-            if cursor == 0 {
-                return Ok(Some(early.into_iter().map(|(_, buyer)| buyer).collect()));
-            }
-        }
+        let mut scan = redis::cmd("HSCAN");
+        scan.arg(&list).cursor_arg(0).arg("COUNT").arg(ENTRIES_TOGETHER);
+        let entries = scan.iter_async::<(i64, String)>(&mut connection).await?;
+        let by_key = entries.map_ok(|(id, key)| (key, id));
+        let early: BTreeSet<(String, i64)> = by_key.try_collect().await?;
+        Ok(Some(early.into_iter().filter_map(|(_, id)| UserId::new(id)).collect()))
     }
 
     /// Gives these buyers the places 1, 2, 3, and so on, and opens the room. Two instances may do it
@@ -324,34 +323,6 @@ impl Room {
 
     fn keys(&self, item: ItemId) -> [String; 10] {
         PARTS.map(|part| self.redis.item_key(item, &format!("room{part}")))
-    }
-}
-
-/// Remembers the highest number of each room, so that a room gives none of these numbers again when Redis has an older
-/// copy of it. Clones share them.
-#[derive(Clone, Debug, Default)]
-struct Highest {
-    numbers: Arc<Mutex<HashMap<ItemId, i64>>>,
-}
-
-impl Highest {
-    /// The highest number that is known to be given, or 0.
-    fn of(&self, item: ItemId) -> i64 {
-        self.numbers().get(&item).copied().unwrap_or_default()
-    }
-
-    /// Notes a number that the room of an item has answered.
-    fn heard(&self, item: ItemId, number: i64) {
-        let mut numbers = self.numbers();
-        if numbers.len() >= ROOMS_MAX && !numbers.contains_key(&item) {
-            numbers.clear();
-        }
-        let highest = numbers.entry(item).or_default();
-        *highest = number.max(*highest);
-    }
-
-    fn numbers(&self) -> MutexGuard<'_, HashMap<ItemId, i64>> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

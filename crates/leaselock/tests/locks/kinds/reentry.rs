@@ -1,7 +1,7 @@
 //! Entering a hold again, for the kinds that allow it.
 
 use futures::poll;
-use leaselock::{AcquireError, Capabilities, Mutex, ReleaseOutcome};
+use leaselock::{AcquireError, Capabilities, ReleaseOutcome};
 
 use super::hold_and_release;
 use crate::testbed::{Testbed, name, refused};
