@@ -31,7 +31,7 @@ use ledger::rows::orders::RequestOf;
 use ledger::rows::request_keys::{KeyState, RequestKeys};
 use ledger::write::replay;
 use shop_domain::outcome::Dependency;
-use shop_domain::{Doubt, Item, Order, Outcome, Purchase, Refusal, Unavailable, Unreachable};
+use shop_domain::{Doubt, Item, LedgerError, Order, Outcome, Purchase, Refusal, Unavailable};
 
 /// How long a question waits for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -196,11 +196,11 @@ async fn in_ledger(parts: &PurchaseParts, purchase: &Purchase) -> Option<Outcome
     }
     let request = (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned());
     let answer = timeout(ANSWER_MAX, parts.keys.read(request)).await;
-    match answer.unwrap_or(Err(Unreachable)) {
+    match answer.unwrap_or(Err(LedgerError::Unavailable)) {
         Ok(None) => None,
         Ok(Some(KeyState::Running)) => Some(Outcome::Unknown(Doubt::InProgress)),
         Ok(Some(KeyState::Order(order))) => Some(replay(purchase, order)),
-        Err(Unreachable) => Some(NO_LEDGER),
+        Err(_) => Some(NO_LEDGER),
     }
 }
 
@@ -252,7 +252,7 @@ async fn find_several(rows: &mut RequestKeys, requests: &[RequestOf]) -> Rows<Ke
         Ok(found) => Ok(found.into_iter().map(|(request, state)| (request, Ok(state))).collect()),
         Err(error) => {
             tracing::warn!(%error, "request keys not looked up");
-            Err(Unreachable)
+            Err(LedgerError::Unavailable)
         }
     }
 }

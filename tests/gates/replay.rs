@@ -32,8 +32,7 @@ enum Scene {
 /// The scenes of the shortest schedule that oversells.
 fn scenes(program: &Program, settings: Settings) -> Vec<Scene> {
     let machine = Machine::new(program, settings);
-    let found = search(&machine, &[], 1_000_000);
-    let schedule = found.oversells.expect("it oversells");
+    let schedule = search(&machine, &[], 1_000_000).expect("it oversells");
     let mut state = machine.start();
     let mut scenes = Vec::new();
     for action in schedule {
