@@ -224,7 +224,7 @@ async fn what_cannot_be_drawn_is_refused() {
     assert_eq!(instance.admin().edit(item, json!({ "ends_at": from_now(700) })).await.status, 200);
 }
 
-/// The answer was lost, and the close has passed meanwhile. Units that nobody entered for are sold after the draw.
+/// The answer was lost, and the close has passed meanwhile. Units without an entry are sold after the draw.
 #[tokio::test]
 async fn a_draw_that_is_made_again_is_the_same() {
     let (_shop, instance) = shop().await.opened().await;

@@ -39,9 +39,9 @@ struct Uncommitted {
 /// What the rows say of a request that has some.
 #[derive(Clone, Debug)]
 pub enum KeyState {
-    /// It runs: on another instance, or in a transaction that is not over.
+    /// The request runs: on another instance, or in a transaction that is not over.
     Running,
-    /// It became this order.
+    /// The request became this order.
     Order(Order),
 }
 
