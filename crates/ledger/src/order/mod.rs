@@ -140,7 +140,13 @@ impl OrderSteps {
                 // left it.
                 Ok(sent.filter(|sent| sent.order == made.order).unwrap_or(made))
             }
-            Err(StepError::Unavailable(error)) => Err(failed_change(&error).into()),
+            Err(StepError::Unavailable(error)) => {
+                let known = failed_change(&error);
+                if known == LedgerError::OutcomeUnknown {
+                    tracing::warn!(order = %id, "order step not confirmed");
+                }
+                Err(known.into())
+            }
             refused => refused,
         }
     }
