@@ -133,6 +133,9 @@ async fn add_refund(
         return Ok(RefundResult::Unchanged);
     }
     tracing::info!(payment = %payment.id, status = payment.status.as_str(), order = %payment.order, left_cents = payment.left_cents(), refund_cents = refund.amount.cents(), "money of a payment went back; an order that it has paid stays paid");
+    if refund.amount.cents() > payment.left_cents() && !payment.is_refund_alone() {
+        tracing::warn!(payment = %payment.id, "more money went back than was left of the payment");
+    }
     if payments::add_refund(transaction, payment, refund.amount).await? {
         Ok(RefundResult::Refunded)
     } else {
