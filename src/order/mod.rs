@@ -13,6 +13,7 @@ use ledger::order::{
     ExpiryBatch, OrderSteps, Overdue, OverdueOrder, ReturnedUnits, StepResult, is_of_one_order,
 };
 use ledger::waiting_list::{LineChange, WaitingLine};
+use ledger::work::nothing_was_sent;
 use shop_domain::order::Step;
 use shop_domain::payment::ReceivedPayment;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, OrderStatus, UserId};
@@ -83,6 +84,10 @@ impl Orders {
             Ok(batch) => {
                 self.publish_expired(&batch, come_back).await;
                 ExpiryRun { expired: batch.orders.len(), stuck: batch.left_out }
+            }
+            // No connection was to be had: single orders would only add to the queue for one.
+            Err(StepError::Unavailable(error)) if nothing_was_sent(&error) => {
+                return Err(error.into());
             }
             // Single orders may still expire. If none can, the first one says why.
             Err(error) => {
