@@ -33,7 +33,7 @@ impl Accounts {
         password_hash: Option<&str>,
         actor: Option<&Actor>,
     ) -> Result<Erasure, AccountError> {
-        // The queues first: an order that moves to the ledger meanwhile is read in both, never in neither.
+        // The queues first: an order that moves to the ledger meanwhile is found there, if not in its queue.
         let AccountParts { ledger, queue, .. } = &*self.parts;
         ledger.read(queue.refresh()).await?;
         let queued = Box::pin(queue.list(user)).await;

@@ -233,13 +233,14 @@ async fn in_queue(parts: &PurchaseParts, purchase: &Purchase, permit: Permit) ->
     }
 }
 
-/// Asks about keys for the instance that announces its own requests as `instance`. A key without an answer is unused.
+/// Makes the look-ups for the instance that announces its own requests as `instance`. A key that is not found is
+/// unused.
 pub fn key_reads(pool: Database, writer: Writer, instance: String) -> KeyReads {
     let rows = Arc::new(Mutex::new(RequestKeys::new(pool, writer, instance)));
     GatheredReads::new(move |requests| {
         let rows = Arc::clone(&rows);
         async move {
-            // Free: one statement runs at a time.
+            // Nobody else has it: one group is looked up at a time.
             let mut rows = rows.lock().await;
             find_several(&mut rows, &requests).await
         }

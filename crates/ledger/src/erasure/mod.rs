@@ -122,7 +122,7 @@ impl Eraser {
                 finished.put_off += 1;
                 tracing::warn!(%error, %user, "places of a deleted person not ended yet; tried again later");
                 if let Err(error) = erased::put_off(pool, user).await {
-                    // Places that were ended are still to be told of.
+                    // No error of the run: buyers must still be told of the places that were ended.
                     tracing::warn!(%error, %user, "person not put off; the next run tries again");
                 }
             }

@@ -44,7 +44,7 @@ pub trait StrategyTable: fmt::Debug + Send + Sync {
     async fn count(&self, connection: &mut MySqlConnection, item: ItemId) -> sqlx::Result<i64>;
 
     /// Puts right the rows of at most `limit` items behind the item `after`, and moves it: to 0 behind the last
-    /// item. Returns the number of items that needed it. An item that fails stops no other one: its error comes when
-    /// all others are done.
+    /// item. Returns the number of items that needed it. While there are connections, an item that fails stops no
+    /// other one: its error comes when all others are done.
     async fn settle(&self, pool: &Database, after: &mut i64, limit: u32) -> sqlx::Result<usize>;
 }
