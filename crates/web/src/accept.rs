@@ -22,13 +22,13 @@ struct MediaRange {
 }
 
 impl Accepted {
-    /// Reads the headers; `None` without an `Accept`, which accepts everything.
+    /// Reads the headers; `None` without an `Accept`, which accepts everything, as does one with an open quote.
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         if !headers.contains_key(ACCEPT) {
             return None;
         }
         let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let ranges = values.flat_map(|value| split_unquoted(value, ',').unwrap_or_default());
+        let ranges = values.flat_map(|value| split_unquoted(value, ',').unwrap_or(vec!["*/*"]));
         Some(Self(ranges.take(RANGES_MAX).map(MediaRange::read).collect()))
     }
 
