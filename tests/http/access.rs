@@ -271,7 +271,7 @@ fn assert_says_who_may(document: &Value) {
     }
     assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
     let known = operations();
-    // The TypeScript client has its types by them.
+    // The TypeScript client finds its types by the ids of the operations.
     let mut ids = BTreeSet::new();
     for (method, path, operation) in documented(document) {
         let what = format!("{method} {path}");

@@ -196,7 +196,7 @@ async fn units_that_come_back_and_nothing_else_end_the_memory_of_a_sold_out_item
     shop.change(sqlx::query(end).bind(order_id(&second))).await;
     until(BOUND, || buy(4), |fourth| fourth.status == 201).await;
     let from_memory = refused_from_memory().await;
-    assert!(from_memory >= 3.0, "turned away from memory: {from_memory}");
+    assert!(from_memory >= 4.0, "turned away from memory: {from_memory}");
     assert_clean(&instance, item).await;
 }
 

@@ -6,7 +6,7 @@ use crate::support::send_and_leave;
 /// Nothing listens there.
 const NOWHERE: &str = "127.0.0.1:1";
 
-/// Beside it: an instance that starts without Redis.
+/// Two instances: one starts without MySQL, the other one without Redis.
 #[tokio::test]
 async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     let (shop, whole, item) = Shop::selling(json!({})).await;

@@ -103,6 +103,12 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
     for line in &lines {
         assert_clean(&instance, line["item_id"].as_i64().expect("an id")).await;
     }
+    // Items of one currency can be one order, also of another currency than the shop's.
+    let items = [item_in(&instance, "EUR").await, item_in(&instance, "EUR").await];
+    let lines = items.map(|item| json!({ "item_id": item }));
+    let euros = buyer.post("/api/reservations", &json!({ "lines": lines })).await;
+    euros.assert_fields(201, json!({ "currency": "EUR" }));
+    assert_all_clean(&instance, &items).await;
 
     let later = json!({ "stock": 9, "starts_at": LATER, "ends_at": "2031-01-01T00:00:00Z" });
     let item = instance.make_item(later).await;

@@ -235,7 +235,7 @@ async fn a_refund_whose_row_cannot_be_read_keeps_no_other_one_back() {
     for (message, id) in [("m1", "p1"), ("m2", "p2")] {
         owe(&instance, &provider.succeeded(message, id, &unknown, 250), "unknown_order").await;
     }
-    // It is the first one of each run.
+    // Each run begins with the oldest one that is due.
     let damage = "UPDATE payments SET order_id = 'x', \
          next_try_at = UTC_TIMESTAMP(6) - INTERVAL 1 DAY WHERE id = 'p1'";
     shop.change(sqlx::query(damage)).await;

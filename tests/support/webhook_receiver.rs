@@ -187,6 +187,7 @@ pub fn sign(secret: &str, id: &str, sent_at: impl Display, body: &[u8]) -> Strin
     format!("v1,{}", BASE64.encode(signed.finalize().into_bytes()))
 }
 
+/// Whether the headers of a message have its right signature.
 pub fn is_genuine(headers: &HeaderMap, body: &[u8], secret: &str) -> bool {
     let text =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -80,13 +80,9 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
 async fn a_key_is_not_refused_while_its_queue_does_not_answer() {
     let shop = shop().await;
     let link = link_to(&redis_url().await).await;
-    let mut far = shop.config.clone();
-    far.redis_url = Secret::new(link.url());
-    far.redis.command_timeout_ms = 400;
-    // Its consumers stay out of it.
-    far.queue.poll_ms = 3_600_000;
-    far.queue.claim_idle_ms = 7_200_000;
-    let instance = Shop { config: far, pool: shop.pool.clone() }.start().await;
+    let mut far = by_way_of(&link, &shop);
+    far.config.redis.command_timeout_ms = 400;
+    let instance = start_aside(&far).await;
     let item = instance.make_item(json!({})).await;
     let purchase = purchase(&shop, item, "k").await;
     push(&queue_of(&shop), &purchase).await;

@@ -64,8 +64,7 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
     page.close().await;
 }
 
-/// The clock of the buyer opens no sale early, and none late. By it a fresh session and a fresh ticket are over; the
-/// service decides.
+/// The clock of the buyer opens no sale early, and none late, and ends no session and no ticket: the service decides.
 #[tokio::test]
 async fn a_sale_opens_in_time_by_any_clock() {
     let (_shop, instance, item) = selling(json!({ "stock": 3, "waiting_room": true })).await;

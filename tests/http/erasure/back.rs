@@ -11,8 +11,8 @@ fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> Stri
     provider.key(0).token(&claims)
 }
 
-/// One person of the provider, who shows a token of it once more, gets one unit, however often the account is deleted while
-/// the sale runs. After the sale nobody can find the person by the number.
+/// A person of the provider proves a deletion by one more token of it, and gets one unit, however often the account is
+/// deleted while the sale runs. After the sale nobody can find the person by the number.
 #[tokio::test]
 async fn a_deletion_gives_no_limit_back() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
