@@ -113,7 +113,7 @@ async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
     let other = shop.start().await;
     let item = instance.make_item(json!({ "stock": 10_000, "per_buyer_limit": 10_000 })).await;
     let buyer = instance.buyer(1);
-    let mut events = Events::open(buyer.request(Method::GET, "/api/orders/events")).await;
+    let mut events = buyer.events("/api/orders/events").await;
     redis.strand();
     let stranded = redis.connections();
     // Until the connection on which events come is made anew, they are lost.

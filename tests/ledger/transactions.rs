@@ -1,4 +1,4 @@
-//! The arbiter against a real server: what happens when a transaction goes wrong half-way.
+//! The arbiter and the counters against real servers, when a fence or a counter is older than the ledger.
 
 use crate::support::prelude::*;
 
@@ -20,4 +20,20 @@ async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
     // The refusal raised the counter in Redis, so the sale goes on.
     assert_eq!(instance.buyer(2).buy("lock-redis", item).await.status, 201);
     assert_eq!(instance.audit(item).await["clean"], true);
+}
+
+/// The copy has units that were sold since.
+#[tokio::test]
+async fn a_copy_of_an_earlier_load_in_redis_is_loaded_again() {
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 4 })).await;
+    let key = format!("{}{{item:{item}}}:stock", shop.config.redis.prefix);
+    assert_eq!(instance.buyer(1).buy("redis-watch", item).await.status, 201);
+    let () = shop.redis(&["DEL", &key]).await;
+    assert_eq!(instance.buyer(2).buy("redis-watch", item).await.status, 201);
+    let () = shop.redis(&["HSET", &key, "epoch", "1", "available", "500"]).await;
+    assert_eq!(instance.buyer(3).buy("redis-watch", item).await.status, 201);
+    let audit = instance.audit(item).await;
+    assert_eq!(audit["redis_available"], audit["available"], "{audit}");
+    assert_eq!(instance.buyer(4).buy("redis-watch", item).await.status, 201);
+    assert_eq!(instance.buyer(5).buy("redis-watch", item).await.brief(), (409, "sold_out"));
 }

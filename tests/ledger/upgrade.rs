@@ -193,37 +193,52 @@ async fn migrations_that_were_broken_off_go_on() {
     }
 }
 
-/// A change of a table waits for whoever uses it, and purchases would wait behind the change. However long it takes,
-/// the migration keeps the lock by which it is alone: the lock's session is never silent for as long as the server
-/// allows.
+/// Waits until the session with the lock of a migration has given a sign of life: it was silent for a shorter time than
+/// a moment ago.
+async fn until_lock_is_kept(shop: &Shop) {
+    let silent = "SELECT CAST(COALESCE(MAX(TIME), -1) AS SIGNED) FROM information_schema.PROCESSLIST \
+         WHERE ID = IS_USED_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)))";
+    let before = AtomicI64::new(-1);
+    eventually("a sign of life of the lock's session", || async {
+        let seconds = shop.number(silent).await;
+        when((0..before.swap(seconds, Ordering::Relaxed)).contains(&seconds), seconds)
+    })
+    .await;
+}
+
+/// A change of a table waits for whoever uses it, and purchases would wait behind the change: a migration for `outbox`,
+/// then the making of an index for `orders`. However long it takes, the lock is kept by which the migration is alone:
+/// its session is never silent for as long as the server allows.
 #[tokio::test]
 async fn a_migration_that_waits_for_a_table_holds_nobody_else_and_keeps_its_lock() {
     let shop = Shop::new().await;
     let undo = [
         "ALTER TABLE outbox DROP COLUMN item_id",
         "DELETE FROM _sqlx_migrations WHERE version = 50",
+        "ALTER TABLE orders DROP KEY orders_buyer",
     ];
     execute_all(&shop, &undo).await;
-    let mut holder = patient_transaction(&shop.pool).await;
-    let using = "SELECT COUNT(*) FROM outbox";
-    sqlx::query(using).fetch_one(&mut *holder).await.expect("the table is used");
-    let read = async {
-        until_running(&shop.pool, "%ALTER TABLE outbox%", 1).await;
-        let read = timeout(BOUND, shop.pool.execute(using)).await;
-        let silent = "SELECT CAST(COALESCE(MAX(TIME), -1) AS SIGNED) FROM information_schema.PROCESSLIST \
-             WHERE ID = IS_USED_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)))";
-        let before = AtomicI64::new(-1);
-        eventually("a sign of life of the lock's session", || async {
-            let seconds = shop.number(silent).await;
-            when((0..before.swap(seconds, Ordering::Relaxed)).contains(&seconds), seconds)
-        })
-        .await;
-        holder.rollback().await.expect("no longer used");
-        read
+    let mut holders = Vec::new();
+    for table in ["outbox", "orders"] {
+        let mut holder = patient_transaction(&shop.pool).await;
+        let using = format!("SELECT COUNT(*) FROM {table}");
+        sqlx::query(&using).fetch_one(&mut *holder).await.expect("the table is used");
+        holders.push((table, using, holder));
+    }
+    let release = async {
+        for (table, using, holder) in holders {
+            until_running(&shop.pool, &format!("%ALTER %TABLE {table}%"), 1).await;
+            let read = timeout(BOUND, shop.pool.execute(&*using)).await;
+            read.expect("nobody waits behind the change").expect("read");
+            if table == "orders" {
+                until_lock_is_kept(&shop).await;
+            }
+            holder.rollback().await.expect("no longer used");
+        }
     };
-    let (migrated, read) = tokio::join!(schema::migrate(&shop.config, &shop.pool), read);
-    migrated.expect("the column is made");
-    read.expect("nobody waits behind the change").expect("read");
+    let (migrated, ()) = tokio::join!(schema::migrate(&shop.config, &shop.pool), release);
+    migrated.expect("the column and the index are made");
+    assert!(indexes(&shop).await.contains(&"orders_buyer".to_owned()));
 }
 
 /// Runs the program with everything in its log; its exit code and what it says.

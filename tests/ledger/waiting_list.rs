@@ -83,8 +83,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     }
     let again = join(&instance.buyer(11), item).await;
     assert_eq!(again.json["ahead"], 0, "a second request is the same place");
-    let mut events =
-        Events::open(instance.buyer(11).request(Method::GET, "/api/orders/events")).await;
+    let mut events = instance.buyer(11).events("/api/orders/events").await;
 
     assert_eq!(instance.buyer(1).step(&orders[0], "cancellation").await.status, 200);
     let offered = instance.buyer(11).get(&path(item)).await.json;
@@ -262,8 +261,12 @@ async fn joining_and_returning_at_once_leaves_nobody_waiting_for_an_available_un
 /// Otherwise the unit is everybody's, although a buyer in the line has an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unit_that_comes_back_waits_for_a_buyer_who_is_joining() {
-    // No sweep: it would hide what the transactions miss.
-    let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 60_000).await;
+    let (shop, instance) = Shop::open_with(|config| {
+        // No sweep: it would hide what the transactions miss.
+        config.waiting_list.sweep_ms = 60_000;
+        config.mysql.lock_wait_timeout_seconds = 5;
+    })
+    .await;
     let (item, orders) = sold_out(&instance, 1, json!({})).await;
     let link = link_to_ledger(&shop).await;
     let far = shop.start_with(|config| config.database_url = Secret::new(link.url())).await;

@@ -313,6 +313,13 @@ async fn the_load_test_judges_two_instances() {
     assert_eq!(code, 0, "{text}");
     let (code, text) = fire("lock-redis", "off", &[]).await;
     assert_eq!(code, 0, "{text}");
+    // Units come back, and readers see orders: so all rules about time have something to judge.
+    let readers = ["--readers", "3", "--change-percent", "30", "--retry", "20"];
+    let (code, text) = fire("mysql-batch,lock-redis,redis-lua,mysql-atomic", "on", &readers).await;
+    assert_eq!(code, 0, "{text}");
+    for rule in ["I16", "I17", "I18", "I19"] {
+        assert!(text.contains(&format!("{rule}  holds")), "{rule}: {text}");
+    }
     for control in ["mysql-naive", "redis-naive"] {
         let (code, text) = fire(control, "off", &[]).await;
         assert_eq!(code, 1, "{control} was not caught: {text}");

@@ -1,5 +1,5 @@
 //! The audit's rules about time (I16 to I19) on real servers: a memory that lasts too long is caught. Sound sales are
-//! judged by the same rules in each trial of the fault matrix.
+//! judged by the same rules in each trial of the fault matrix, and by the load test beside its readers.
 
 mod sale;
 

@@ -129,6 +129,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
         events.seek(BOUND, told).await.expect("the step is told");
         assert_eq!(link.caught(), number, "{step}: the fault did not bite");
     }
+    assert_all_clean(&instance, &others).await;
     // The counter was told, too: it equals the ledger, and nobody repairs it here.
     assert_has(&assert_clean(&instance, item).await, json!({ "sold": 1, "available": 4 }));
     let metrics = instance.stranger().get("/metrics").await.text;

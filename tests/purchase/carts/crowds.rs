@@ -220,8 +220,8 @@ async fn until_statuses(shop: &Shop, order: &str, expected: &[&str]) {
     until("the order to end", || statuses(shop, order), |found| *found == expected).await;
 }
 
-/// Overdue carts wait, one for a limit of its buyer and one for a held item. Each is as much as one transaction takes; the
-/// order behind them still expires.
+/// Overdue carts wait, the first one for a limit of its buyer and the second one for a held item. A transaction takes
+/// one order; the order behind them still expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_behind_overdue_carts_that_wait_still_expire() {
     let (shop, instance, items) = selling(2, |config| {
@@ -238,7 +238,7 @@ async fn orders_behind_overdue_carts_that_wait_still_expire() {
     shop.let_holds_pass(301).await;
     until_statuses(&shop, &single, &["expired"]).await;
     for cart in &carts {
-        assert_eq!(statuses(&shop, cart).await, ["pending"; 2], "it waits for the held item");
+        assert_eq!(statuses(&shop, cart).await, ["pending"; 2], "it waits for what is held");
     }
     holder.rollback().await.expect("the rows are free");
     for cart in &carts {

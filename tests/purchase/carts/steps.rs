@@ -28,9 +28,10 @@ async fn all_lines_are_paid_and_cancelled_together() {
     assert_eq!(buyer.step(&second, "cancellation").await.json["status"], "cancelled");
     assert_eq!(statuses(&shop, &second).await, ["cancelled"; 3]);
     assert_eq!(left(&instance, &items).await, [9, 8, 9]);
-    // A line alone is no order.
+    // Nobody else changes it, and a line alone is no order.
     let line = format!("{}01", &second[..34]);
     assert_problem(&buyer.step(&line, "payment").await, (404, "order_not_found"), "a line");
+    instance.buyer(2).step(&first, "payment").await.expect_problem(404, "order_not_found");
     // An event has the whole order.
     let payloads = "SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log";
     let payloads: Vec<String> = shop.read_all(sqlx::query_scalar(payloads)).await;
