@@ -37,13 +37,13 @@ impl GateTestbed {
 
     /// Takes units for the first time.
     async fn take(&self, counters: &Counters, key: &str, units: u32) -> TakeReceipt {
-        let first = counters.take_once(&self.purchase(key, units).await, soon()).await;
+        let first = counters.take_once(&self.purchase(key, units).await, in_a_minute()).await;
         let Ok(Take::First(taken)) = first else { panic!("{first:?}") };
         taken
     }
 
     async fn left(&self) -> i64 {
-        self.counters().read(self.item, soon()).await.expect("a counter").available
+        self.counters().read(self.item, in_a_minute()).await.expect("a counter").available
     }
 
     async fn purchase(&self, key: &str, units: u32) -> Purchase {
@@ -62,7 +62,7 @@ async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
     assert_eq!(testbed.left().await, 5, "given back once");
 
     let taken = testbed.take(&one, "k", 2).await;
-    let again = two.take_once(&testbed.purchase("k", 2).await, soon()).await.expect("taken");
+    let again = two.take_once(&testbed.purchase("k", 2).await, in_a_minute()).await.expect("taken");
     assert_eq!((again, testbed.left().await), (Take::Again, 3));
     // The second try may be selling them: the first must not give them back.
     one.untake(&taken).await;
@@ -70,7 +70,8 @@ async fn a_retry_of_a_request_takes_once_and_is_not_given_back_twice() {
 
     // Another quantity or another key is another request.
     testbed.take(&two, "k", 1).await;
-    let too_many = two.take_once(&testbed.purchase("l", 3).await, soon()).await.expect("asked");
+    let too_many =
+        two.take_once(&testbed.purchase("l", 3).await, in_a_minute()).await.expect("asked");
     assert_eq!((too_many, testbed.left().await), (Take::NothingLeft, 2));
 }
 
@@ -92,30 +93,30 @@ async fn what_was_taken_under_an_older_load_counts_for_nothing() {
 async fn buckets_give_exactly_what_is_there() {
     let testbed = GateTestbed::new().await;
     let (one, two) = (testbed.buckets(), testbed.buckets());
-    let three = one.take(testbed.item, 3, 6, soon()).await.expect("taken");
+    let three = one.take(testbed.item, 3, 6, in_a_minute()).await.expect("taken");
     assert!(matches!(three, Gathered::All(_)), "{three:?}");
     // Two are left: too few for three, and the attempt leaves them there.
     for buckets in [&one, &two] {
-        let too_many = buckets.take(testbed.item, 3, 0, soon()).await.expect("asked");
+        let too_many = buckets.take(testbed.item, 3, 0, in_a_minute()).await.expect("asked");
         assert!(matches!(too_many, Gathered::TooFew { .. }), "{too_many:?}");
     }
-    let rest = two.take(testbed.item, 2, 3, soon()).await.expect("taken");
+    let rest = two.take(testbed.item, 2, 3, in_a_minute()).await.expect("taken");
     let Gathered::All(parts) = rest else { panic!("{rest:?}") };
-    let Ok(Gathered::TooFew { epoch }) = one.take(testbed.item, 1, 0, soon()).await else {
+    let Ok(Gathered::TooFew { epoch }) = one.take(testbed.item, 1, 0, in_a_minute()).await else {
         panic!("a sixth unit of five");
     };
     two.give_back(&parts).await;
-    let back = one.take(testbed.item, 2, 0, soon()).await.expect("taken");
+    let back = one.take(testbed.item, 2, 0, in_a_minute()).await.expect("taken");
     assert!(matches!(back, Gathered::All(_)), "{back:?}");
     // Of all who see the same empty load one loads again.
     join_all((0..8).map(|_| async {
-        two.load_again(testbed.item, epoch, soon()).await.expect("loaded");
+        two.load_again(testbed.item, epoch, in_a_minute()).await.expect("loaded");
     }))
     .await;
-    let all = one.take(testbed.item, 5, 0, soon()).await.expect("taken");
+    let all = one.take(testbed.item, 5, 0, in_a_minute()).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "the ledger has sold none: {all:?}");
     two.give_back(&parts).await;
-    let stale = one.take(testbed.item, 1, 0, soon()).await.expect("asked");
+    let stale = one.take(testbed.item, 1, 0, in_a_minute()).await.expect("asked");
     assert!(matches!(stale, Gathered::TooFew { .. }), "parts of an older load: {stale:?}");
 }
 
@@ -206,7 +207,7 @@ async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
 async fn buckets_that_changed_meanwhile_are_not_repaired() {
     let testbed = GateTestbed::new().await;
     let buckets = testbed.buckets();
-    let Ok(Gathered::All(parts)) = buckets.take(testbed.item, 2, 0, soon()).await else {
+    let Ok(Gathered::All(parts)) = buckets.take(testbed.item, 2, 0, in_a_minute()).await else {
         panic!("taken")
     };
     let seen = buckets.peek(testbed.item).await.expect("read").expect("loaded");

@@ -32,7 +32,7 @@ impl DeadLetterTestbed {
         let purchase = support::purchase(&shop, item, 2, (name, "k")).await;
         let purchase = Purchase { buyer: UserId::new(3).expect("positive"), ..purchase };
         assert_eq!(
-            queue.push(&purchase, None, soon()).await.expect("pushed"),
+            queue.push(&purchase, None, in_a_minute()).await.expect("pushed"),
             Push::Queued { is_replicated: true }
         );
         let testbed = Self { shop, item, purchase, counters, reader: Reader::new(queue) };

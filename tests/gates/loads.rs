@@ -86,9 +86,9 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     let (shop, item, link, here, there) = two_ways().await;
     let wanted = purchase(&shop, item, "k", 2).await;
     let holder = lock_stock(&shop).await;
-    let taking = tokio::spawn(async move { here.take_once(&wanted, soon()).await });
+    let taking = tokio::spawn(async move { here.take_once(&wanted, in_a_minute()).await });
     first_load(&shop, item).await;
-    let reading = tokio::spawn(async move { there.read(item, soon()).await });
+    let reading = tokio::spawn(async move { there.read(item, in_a_minute()).await });
     loads_that_wait(&shop, 2).await;
     // The second one has the stock now, and is held up on its way to Redis.
     link.set(Fault::Stall);
@@ -98,7 +98,7 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
     link.mend();
     let read = reading.await.expect("no panic").expect("read");
     assert_eq!(read.available, 3, "two units are taken and on their way into an order");
-    assert_eq!(shop.counters().read(item, soon()).await.expect("read").available, 3);
+    assert_eq!(shop.counters().read(item, in_a_minute()).await.expect("read").available, 3);
 }
 
 /// The first load is held up on its way to Redis; another instance loads and sells meanwhile.
@@ -106,11 +106,12 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
 async fn a_load_that_comes_late_changes_nothing() {
     let (shop, item, link, here, there) = two_ways().await;
     let holder = lock_stock(&shop).await;
-    let reading = tokio::spawn(async move { there.read(item, soon()).await });
+    let reading = tokio::spawn(async move { there.read(item, in_a_minute()).await });
     loads_that_wait(&shop, 1).await;
     link.set(Fault::Stall);
     unlock(holder).await;
-    let taken = here.take_once(&purchase(&shop, item, "k", 2).await, soon()).await.expect("taken");
+    let taken =
+        here.take_once(&purchase(&shop, item, "k", 2).await, in_a_minute()).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
     let read = reading.await.expect("no panic").expect("read");
@@ -122,12 +123,13 @@ async fn a_load_that_comes_late_changes_nothing() {
 async fn a_mark_that_comes_late_changes_nothing() {
     let (shop, item, link, here, there) = two_ways().await;
     let claimed = shop.hold(sqlx::query(FIRST_EPOCH).bind(item.get())).await;
-    let reading = tokio::spawn(async move { there.read(item, soon()).await });
+    let reading = tokio::spawn(async move { there.read(item, in_a_minute()).await });
     until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
     link.set(Fault::Stall);
     claimed.rollback().await.expect("the row is free");
     first_load(&shop, item).await;
-    let taken = here.take_once(&purchase(&shop, item, "k", 2).await, soon()).await.expect("taken");
+    let taken =
+        here.take_once(&purchase(&shop, item, "k", 2).await, in_a_minute()).await.expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
     link.mend();
     let read = reading.await.expect("no panic").expect("read");
@@ -143,12 +145,12 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
     let (here, there) = (shop.counters(), shop.counters());
     let wanted = purchase(&shop, item, "k", 2).await;
     let holder = lock_stock(&shop).await;
-    let taking = tokio::spawn(async move { here.take_once(&wanted, soon()).await });
+    let taking = tokio::spawn(async move { here.take_once(&wanted, in_a_minute()).await });
     first_load(&shop, item).await;
     // The other one waits in vain, and is held up when it takes the next epoch.
     let claim = "SELECT epoch FROM redis_counters WHERE item_id = ? FOR UPDATE";
     let claims = shop.hold(sqlx::query(claim).bind(item.get())).await;
-    let reading = tokio::spawn(async move { there.read(item, soon()).await });
+    let reading = tokio::spawn(async move { there.read(item, in_a_minute()).await });
     until_running(&shop.pool, "UPDATE redis_counters%", 1).await;
     unlock(holder).await;
     let taken = taking.await.expect("no panic").expect("taken");
@@ -185,16 +187,16 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
         let now = || async { shop.stock_row(item).await.version };
         until("the change to be in the ledger", now, |now| *now > before).await;
         let () = shop.redis(&["DEL", &key]).await;
-        let loaded = here.read(item, soon()).await.expect("loaded").available;
+        let loaded = here.read(item, in_a_minute()).await.expect("loaded").available;
         link.mend();
         assert_eq!(changing.await.expect("no panic"), 200);
         let ledger = shop.stock_row(item).await.available;
-        let told = here.read(item, soon()).await.expect("read").available;
+        let told = here.read(item, in_a_minute()).await.expect("read").available;
         assert_eq!((loaded, told), (ledger, ledger), "round {round}: counter against ledger");
     }
     // A change that no load knew is told.
     instance.admin().patch(&restock, &json!({ "stock_delta": -1 })).await.expect_status(200);
-    assert_eq!(here.read(item, soon()).await.expect("read").available, 8);
+    assert_eq!(here.read(item, in_a_minute()).await.expect("read").available, 8);
 }
 
 /// Nobody can load the counters or read the stock: a purchase says "try again" when its gate may wait no longer, before
@@ -234,7 +236,8 @@ async fn a_purchase_waits_for_a_load_no_longer_than_its_gate_may() {
 async fn a_gate_waits_for_the_rows_of_its_lists_no_longer_than_it_may() {
     let (shop, instance) = shop().await.opened().await;
     let item = ItemId::new(instance.make_item(json!({ "stock": 5 })).await).expect("positive");
-    let all = Buckets::beside(&shop.counters()).take(item, 5, 0, soon()).await.expect("taken");
+    let all =
+        Buckets::beside(&shop.counters()).take(item, 5, 0, in_a_minute()).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "{all:?}");
     let mut holder = shop.pool.begin().await.expect("a transaction");
     for statement in [
@@ -275,15 +278,15 @@ async fn a_late_claim_of_a_load_changes_nothing() {
     let item = lab_item(&instance).await;
     let buckets = Buckets::beside(&shop.counters());
     for first in 1..=2 {
-        let all = buckets.take(item, 5, 0, soon()).await.expect("taken");
+        let all = buckets.take(item, 5, 0, in_a_minute()).await.expect("taken");
         assert!(matches!(all, Gathered::All(_)), "{all:?}");
-        buckets.load_again(item, first, soon()).await.expect("loaded");
+        buckets.load_again(item, first, in_a_minute()).await.expect("loaded");
     }
-    let all = buckets.take(item, 5, 0, soon()).await.expect("taken");
+    let all = buckets.take(item, 5, 0, in_a_minute()).await.expect("taken");
     assert!(matches!(all, Gathered::All(_)), "{all:?}");
-    buckets.load_again(item, 1, soon()).await.expect("asked");
+    buckets.load_again(item, 1, in_a_minute()).await.expect("asked");
     assert_eq!(epoch(&shop, "redis_buckets", item).await, Some(3));
-    let more = buckets.take(item, 1, 0, soon()).await.expect("asked");
+    let more = buckets.take(item, 1, 0, in_a_minute()).await.expect("asked");
     assert_eq!(more, Gathered::TooFew { epoch: 3 }, "all units are on their way into orders");
 }
 
@@ -296,7 +299,10 @@ async fn requests_that_took_are_forgotten_after_a_while() {
     let counters = shop.counters();
     let key = format!("{}{{item:{item}}}:takes", shop.config.redis.prefix);
     let take = async |key: &str| {
-        counters.take_once(&purchase(&shop, item, key, 1).await, soon()).await.expect("asked")
+        counters
+            .take_once(&purchase(&shop, item, key, 1).await, in_a_minute())
+            .await
+            .expect("asked")
     };
     let first = take("first").await;
     assert!(matches!(first, Take::First(_)), "{first:?}");
@@ -322,7 +328,7 @@ async fn requests_that_took_are_forgotten_after_a_while() {
     assert!(fields <= 5, "{fields} fields");
     // The request that was forgotten is another one: it takes again, and gives back by itself.
     let Take::First(taken) = take("first").await else { panic!("forgotten") };
-    let before = counters.read(item, soon()).await.expect("read").available;
+    let before = counters.read(item, in_a_minute()).await.expect("read").available;
     counters.untake(&taken).await;
-    assert_eq!(counters.read(item, soon()).await.expect("read").available, before + 1);
+    assert_eq!(counters.read(item, in_a_minute()).await.expect("read").available, before + 1);
 }

@@ -163,7 +163,7 @@ async fn a_counter_is_removed_a_day_after_the_sale() {
         testbed.set(item, STOCK).await;
     }
     let buckets = Buckets::beside(&testbed.counters);
-    buckets.take(long_over[1], 1, 0, soon()).await.expect("loaded, and one unit taken");
+    buckets.take(long_over[1], 1, 0, in_a_minute()).await.expect("loaded, and one unit taken");
     run(&testbed.job()).await;
     for &item in &long_over {
         assert_eq!(testbed.counters.peek(item).await.expect("read"), None, "item {item}");
@@ -171,7 +171,7 @@ async fn a_counter_is_removed_a_day_after_the_sale() {
     assert_eq!(buckets.peek(long_over[1]).await.expect("read"), None);
     assert_eq!(testbed.left(over[0]).await, STOCK);
     // The sale is prolonged.
-    let loaded = testbed.counters.read(long_over[0], soon()).await.expect("loaded");
+    let loaded = testbed.counters.read(long_over[0], in_a_minute()).await.expect("loaded");
     assert_eq!(loaded.available, STOCK);
 }
 
@@ -184,7 +184,7 @@ async fn an_empty_queue_is_removed_a_day_after_the_sale() {
     let push = async |item: ItemId, key: &str| {
         let purchase = support::purchase(&testbed.shop, item, 1, (redis_stream::NAME, key)).await;
         assert_eq!(
-            queue.push(&purchase, None, soon()).await.expect("asked"),
+            queue.push(&purchase, None, in_a_minute()).await.expect("asked"),
             Push::Queued { is_replicated: true }
         );
     };
@@ -277,7 +277,7 @@ async fn a_counter_that_gates_load_again_is_not_audited() {
     testbed.execute("DELETE FROM redis_counters").await;
     assert_eq!(testbed.counters_hold(item).await, None, "of no gate");
     let buckets = Buckets::beside(&testbed.counters);
-    buckets.take(item, 1, 0, soon()).await.expect("loaded, and one unit taken");
+    buckets.take(item, 1, 0, in_a_minute()).await.expect("loaded, and one unit taken");
     assert_eq!(testbed.counters_hold(item).await, Some(false), "buckets in use");
     testbed.execute("DELETE FROM redis_buckets").await;
     assert_eq!(testbed.counters_hold(item).await, None, "buckets of no gate");

@@ -83,7 +83,7 @@ fn queue_with(shop: &Shop, backlog_max: usize) -> Queue {
 /// Queues a purchase behind the service's back.
 async fn push(queue: &Queue, purchase: &Purchase) {
     assert_eq!(
-        queue.push(purchase, None, soon()).await.expect("asked"),
+        queue.push(purchase, None, in_a_minute()).await.expect("asked"),
         Push::Queued { is_replicated: true }
     );
 }

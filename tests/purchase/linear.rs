@@ -253,7 +253,7 @@ impl CounterTestbed {
             _shop: shop,
             _instance: instance,
         };
-        testbed.gives.read(item, soon()).await.expect("loaded");
+        testbed.gives.read(item, in_a_minute()).await.expect("loaded");
         (Arc::new(testbed), link)
     }
 
@@ -264,7 +264,7 @@ impl CounterTestbed {
         let key = RequestKey::of_order(order_id);
         let purchase = Purchase { order_id, key, ..self.purchase.clone() };
         for _ in 0..TRIES_MAX {
-            match self.takes.take_once(&purchase, soon()).await {
+            match self.takes.take_once(&purchase, in_a_minute()).await {
                 Ok(Take::First(_) | Take::Again) => {
                     self.history.done(StockOp::Sold, called);
                     return true;
@@ -282,7 +282,7 @@ impl CounterTestbed {
 
     async fn give_back(&self) {
         let called = Instant::now();
-        let counter = self.gives.read(self.item, soon()).await.expect("Redis answers");
+        let counter = self.gives.read(self.item, in_a_minute()).await.expect("Redis answers");
         self.gives.give_back(self.item, counter.epoch, 1).await;
         self.history.done(StockOp::GivenBack, called);
     }
@@ -290,7 +290,8 @@ impl CounterTestbed {
     /// The textbook's take: read, compare, write.
     async fn take_badly(&self) -> bool {
         let called = Instant::now();
-        let left = self.gives.read(self.item, soon()).await.expect("Redis answers").available;
+        let left =
+            self.gives.read(self.item, in_a_minute()).await.expect("Redis answers").available;
         let is_left = left > 0;
         if is_left {
             tokio::task::yield_now().await;

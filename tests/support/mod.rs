@@ -280,7 +280,7 @@ fn replicated_writer(shop: &Shop) -> Option<(&str, &str)> {
 }
 
 /// A deadline that no step of a test comes near.
-pub fn soon() -> Instant {
+pub fn in_a_minute() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 

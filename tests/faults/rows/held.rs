@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::mysql::LOCK_STOCK;
 use super::waiting::{OTHER_STOCK, STRANGERS, sell_meanwhile};
 use crate::prelude::*;
 
@@ -33,8 +34,7 @@ pub async fn beside_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let phases = async {
             sleep(PHASE).await;
             let mut transaction = side.begin().await.said()?;
-            let lock = sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE");
-            lock.bind(held).execute(&mut *transaction).await.said()?;
+            sqlx::query(LOCK_STOCK).bind(held).execute(&mut *transaction).await.said()?;
             let free = progress.others.get();
             let carts = progress.carts.get();
             sleep(PHASE).await;

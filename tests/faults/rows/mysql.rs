@@ -12,7 +12,8 @@ const HELD: Duration = Duration::from_millis(2_200);
 const BALLAST: u32 = 200;
 /// Connections that the server grants while there are too few.
 const CONNECTIONS_MAX: u32 = 10;
-const LOCK_STOCK: &str = "SELECT available FROM stock WHERE item_id = ? FOR UPDATE";
+/// Takes the stock row of an item.
+pub(super) const LOCK_STOCK: &str = "SELECT available FROM stock WHERE item_id = ? FOR UPDATE";
 
 pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());

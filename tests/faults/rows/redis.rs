@@ -4,6 +4,7 @@ use dev_servers::{Recipe, RedisServer, Server};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisResult};
 
+use super::mysql::LOCK_STOCK;
 use crate::prelude::*;
 use crate::testbed::redis_at;
 
@@ -11,6 +12,10 @@ use crate::testbed::redis_at;
 const FILE_BLOCKS_MAX: u32 = 8_192;
 /// How long a script keeps Redis busy.
 const BUSY: Duration = Duration::from_millis(1_200);
+/// A strategy whose orders wait in Redis.
+const WITH_QUEUE: &str = "redis-stream";
+/// How long the first order may take to wait there.
+const QUEUED_MAX: Duration = Duration::from_secs(10);
 /// How long a file may take to fill.
 const FULL_MAX: Duration = Duration::from_secs(10);
 
@@ -35,10 +40,25 @@ pub async fn frozen<R: Recipe>(
 /// Kills a Redis with this setting, and starts it again.
 pub async fn killed(testbed: &mut Testbed, seed: u64, setting: &str, forgets: bool) -> TrialResult {
     let mut own = testbed.own_redis(&[setting]).await?;
-    let plan = on(testbed, seed, &own.server.url(), forgets);
-    run_trial(testbed, plan, async |_, trial| {
+    let mut plan = on(testbed, seed, &own.server.url(), forgets);
+    plan.strategies.retain(|name| *name != WITH_QUEUE);
+    plan.strategies.push(WITH_QUEUE);
+    run_trial(testbed, plan, async |testbed, trial| {
         let after = trial.wait_a_moment(MOMENT_MS).await;
+        // While the stock row of the queue's item is held, its orders wait in Redis.
+        let mut side = testbed.operator().await?;
+        let mut holder = side.begin().await.said()?;
+        let mut items = trial.workload.items.iter();
+        let queue = items.find(|item| item.strategy == WITH_QUEUE).ok_or("no item has a queue")?;
+        sqlx::query(LOCK_STOCK).bind(queue.id).execute(&mut *holder).await.said()?;
+        let before = queue.sold();
+        until("orders that wait in the queue", QUEUED_MAX, || async {
+            (queue.sold() > before).then_some(())
+        })
+        .await?;
         own.server.kill().await;
+        let queued = queue.sold() - before;
+        holder.rollback().await.said()?;
         // Somebody meets the closed door.
         sleep(Duration::from_millis(300)).await;
         trial.fault_ended();
@@ -46,7 +66,8 @@ pub async fn killed(testbed: &mut Testbed, seed: u64, setting: &str, forgets: bo
         let info: String = own.server.run(&["INFO", "persistence"]).await.said()?;
         let loaded = line(&info, "rdb_last_load_keys_loaded:").to_owned();
         let has_log = line(&info, "aof_enabled:") == "1";
-        let proof = format!("killed after {after} ms; log: {has_log} ({loaded} keys)");
+        let proof =
+            format!("killed after {after} ms with {queued} orders more in the queue; log: {has_log} ({loaded} keys)");
         proven(has_log != forgets, proof)
     })
     .await

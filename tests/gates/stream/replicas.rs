@@ -93,7 +93,7 @@ async fn an_order_whose_turn_does_not_come_in_time_is_not_queued() {
     instance.stop().await;
     let queue = queue_with(&shop, 1_000).with_replicas(1, Duration::from_millis(200));
     let first = purchase(&shop, item, "k").await;
-    eventually("the connection to push on", || queue.push(&first, None, soon())).await;
+    eventually("the connection to push on", || queue.push(&first, None, in_a_minute())).await;
 
     assert!(primary.pause());
     let until = Instant::now() + TURN_MAX;
@@ -113,7 +113,7 @@ async fn an_order_whose_turn_does_not_come_in_time_is_not_queued() {
     assert!(refused.len() >= CROWD - 256, "{} of {CROWD} are certain", refused.len());
     assert!(primary.resume());
     eventually("an order to be queued again", || async {
-        let pushed = queue.push(&purchase_of(&first.item, 1, 1), None, soon()).await;
+        let pushed = queue.push(&purchase_of(&first.item, 1, 1), None, in_a_minute()).await;
         matches!(pushed, Ok(Push::Queued { is_replicated: true })).then_some(())
     })
     .await;

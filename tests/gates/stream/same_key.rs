@@ -110,7 +110,8 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
     push(&queue, &first).await;
     // The memory of requests runs out while the order waits.
     let () = shop.redis(&["DEL", &key(&shop, item, "requests")]).await;
-    let again = queue.push(&purchase(&shop, item, "k").await, None, soon()).await.expect("asked");
+    let again =
+        queue.push(&purchase(&shop, item, "k").await, None, in_a_minute()).await.expect("asked");
     assert_eq!(again, Push::Known { order: first.order_id, units: 1, is_replicated: true });
     assert_eq!(counted(&shop, item).await, 4);
     let (reader, id) = (Reader::new(queue), first.item.id);
@@ -137,7 +138,7 @@ async fn requests_that_were_queued_are_forgotten_after_a_while() {
     // Each order is decided, so that nothing but the memory of requests knows it.
     let push = async |request: &str| {
         let purchase = purchase(&shop, item, request).await;
-        let answer = queue.push(&purchase, None, soon()).await.expect("asked");
+        let answer = queue.push(&purchase, None, in_a_minute()).await.expect("asked");
         let fields = || async { shop.redis::<u64>(&["HLEN", &queued]).await };
         until("the order to be decided", fields, |fields| *fields == 0).await;
         answer
