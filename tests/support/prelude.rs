@@ -32,9 +32,9 @@ pub use super::identity_provider::TestIdentityProvider;
 pub use super::payment_provider::TestProvider;
 pub use super::{
     Answer, BOUND, Client, FaultyLink, Instance, Shop, TestFolder, assert_all_clean, assert_clean,
-    assert_has, assert_problem, available, changed, eventually, hold_stock_row, is_breaker_open,
-    is_whole, item_body, link_before, link_to, link_to_ledger, order_id, own_mysql, patient,
-    patient_transaction, purchase_of, purchase_path, redis_url, serve_routes, soon, unique, until,
-    until_in_flight, until_metric, until_running, when, write_batch,
+    assert_has, assert_problem, available, changed, eventually, hold_stock_row, in_a_minute,
+    is_breaker_open, is_whole, item_body, link_before, link_to, link_to_ledger, order_id,
+    own_mysql, patient, patient_transaction, purchase_of, purchase_path, redis_url, serve_routes,
+    unique, until, until_in_flight, until_metric, until_running, when, write_batch,
 };
 pub use crate::process::program::{free_addr, press, program, run, run_says, serve, told};
