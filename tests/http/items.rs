@@ -268,4 +268,9 @@ async fn stock_that_is_sold_cannot_be_taken_out() {
     assert_eq!(edited.json["state"], "sold_out");
     instance.buyer(2).buy("redis-watch", item).await.expect_problem(409, "sold_out");
     assert_has(&assert_clean(&instance, item).await, json!({ "total": 4, "redis_available": 0 }));
+    // The most that a sale may have.
+    let edited = edit(&instance, item, json!({ "stock_delta": 999_999_996 })).await;
+    assert_eq!(edited.json["total"], 1_000_000_000, "{}", edited.text);
+    let refused = edit(&instance, item, json!({ "stock_delta": 1 })).await;
+    assert_problem(&refused, (422, "stock_below_sold"), "one too many");
 }

@@ -132,6 +132,21 @@ async fn a_key_that_comes_twice_does_not_spoil_its_batch() {
     assert_eq!(testbed.metrics.arbiter_retries.get(), tried, "the batch was rolled back");
 }
 
+/// A batch that is rolled back again and again leaves each of its orders to itself.
+#[tokio::test]
+async fn an_order_that_the_ledger_never_takes_does_not_keep_its_batch_for_ever() {
+    let testbed = BatchTestbed::new(3).await;
+    let trigger = "CREATE TRIGGER deadlocks BEFORE INSERT ON orders FOR EACH ROW \
+         IF NEW.user_id = 2 THEN SIGNAL SQLSTATE '40001' \
+         SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'a deadlock'; END IF";
+    sqlx::raw_sql(trigger).execute(&testbed.shop.pool).await.expect("a trigger");
+    let purchases = [1, 2, 3].map(|buyer| testbed.purchase(buyer, 1));
+    let written = timeout(BOUND, write_batch(&testbed.batches, &purchases, None));
+    let mut answers = written.await.expect("the batch is given up");
+    assert_eq!(answers.remove(1), Ok(Outcome::Unavailable(Unavailable::Contended)));
+    assert_sold(&answers);
+}
+
 /// Orders of one batch may differ in what the orders of most batches have in common.
 #[tokio::test]
 async fn orders_of_a_batch_keep_their_own_values() {

@@ -106,15 +106,28 @@ async fn queued_orders_wait_for_a_ledger_that_takes_none() {
     }
 }
 
+/// Whatever it is of the order that the ledger does not take, it takes those of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_the_ledger_refuses_alone_becomes_a_dead_letter() {
     let (shop, instance) = hasty_shop().await.opened().await;
-    let item = instance.make_item(json!({})).await;
-    let id = ItemId::new(item).expect("positive");
-    refuse(&shop, "NEW.user_id = 1").await;
-    let orders = queue(&instance, item, 1).await;
-    assert_eq!(parked(&Reader::new(queue_of(&shop)), id).await, orders);
-    assert_eq!(instance.buyer(2).buy_for_good(STREAM, item).await.status, 201);
+    for index in 0..5 {
+        let item = instance.make_item(json!({ "per_buyer_limit": 2 })).await;
+        let id = ItemId::new(item).expect("positive");
+        let refused = support::purchase(&shop, id, 2, (STREAM, "k")).await;
+        let conditions = [
+            format!("NEW.id = '{}'", refused.order_id),
+            format!("NEW.user_id = {}", refused.buyer.get()),
+            format!("NEW.quantity = {}", refused.quantity.signed()),
+            format!("NEW.amount_cents = {}", refused.amount.cents()),
+            format!("NEW.request_key = '{}'", refused.key.as_str()),
+        ];
+        refuse(&shop, &conditions[index]).await;
+        let queue = queue_of(&shop);
+        push(&queue, &refused).await;
+        assert_eq!(parked(&Reader::new(queue), id).await, [refused.order_id.to_string()]);
+        assert_eq!(instance.buyer(2).buy_for_good(STREAM, item).await.status, 201);
+        sqlx::raw_sql("DROP TRIGGER refuses").execute(&shop.pool).await.expect("it was there");
+    }
 }
 
 /// The key belongs to another order, and the ledger does not store the refusal.
@@ -123,7 +136,8 @@ async fn an_order_whose_refusal_is_not_stored_becomes_a_dead_letter() {
     let (shop, instance) = hasty_shop().await.opened().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
     instance.buyer(1).buy_with_key("mysql-atomic", item, "k").await.expect_status(201);
-    refuse(&shop, "NEW.status = 'rejected'").await;
+    // Under another key it would, but the key is not why it does not.
+    refuse(&shop, "NEW.status = 'rejected' AND NEW.request_key = 'k'").await;
     let refused = purchase(&shop, item, "k").await;
     let queue = queue_of(&shop);
     push(&queue, &refused).await;

@@ -4,6 +4,7 @@
 use ledger::write::{
     Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite, order_routine,
 };
+use shop_domain::outcome::Dependency;
 use shop_domain::{OrderId, RequestKey, Unavailable};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,15 @@ async fn linked_arbiter(stock: i64) -> (FaultyLink, Shop, Instance, i64, Arbiter
     (link, shop, instance, item, arbiter, metrics)
 }
 
+/// Group commit that has the link of the shop, and no shared queue.
+async fn linked_group_commit(shop: &Shop) -> GroupCommit {
+    let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
+    // Connected before, since that is not what takes its time here.
+    drop(pool.acquire().await.expect("a connection"));
+    let arbiter = Arbiter::new(pool.clone(), Metrics::new());
+    GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new(), Vec::new())
+}
+
 /// A purchase as a gate without a lock hands it over.
 fn guarded(purchase: &Purchase, deadline: Option<Instant>) -> OrderWrite<'_> {
     OrderWrite { purchase, fence: None, stock: StockWrite::Guarded, deadline }
@@ -39,17 +49,26 @@ async fn one_unit(shop: &Shop, item: i64) -> Purchase {
     purchase(shop, ItemId::new(item).expect("positive"), 1, ("mysql-atomic", "k")).await
 }
 
-/// One look at the ledger that fails says nothing about the COMMIT: it is asked again.
+/// One look at the ledger that fails says nothing about the COMMIT: it is asked again, for one order and for a batch.
 #[tokio::test]
 async fn a_ledger_that_misses_one_look_is_asked_again() {
-    let (link, shop, instance, item, arbiter, _) = linked_arbiter(2).await;
-    let purchase = one_unit(&shop, item).await;
+    let (link, shop, instance, item, arbiter, _) = linked_arbiter(3).await;
+    let first = one_unit(&shop, item).await;
     link.trap(loses_answer().then(Fault::RefuseNext));
-    let outcome = write(&arbiter, &purchase).await;
+    let outcome = write(&arbiter, &first).await;
     assert_eq!(link.caught(), 1, "the fault did not bite");
     assert_eq!(link.fault(), Fault::Pass, "the ledger answered the first look");
     assert!(matches!(outcome, Outcome::Sold(_)), "the ledger knows it: {outcome:?}");
-    assert_eq!(instance.audit(item).await["held"], 1);
+    assert_held(&instance, item, 1).await;
+    let batches = linked_group_commit(&shop).await.writer();
+    let purchases = [2, 3].map(|buyer| purchase_of(&first.item, buyer, 1));
+    link.trap(loses_answer().then(Fault::RefuseNext));
+    let answers = write_batch(&batches, &purchases, None).await;
+    assert_eq!(link.caught(), 2, "the fault did not bite");
+    assert_eq!(link.fault(), Fault::Pass, "the ledger answered the first look");
+    let are_sold = answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_))));
+    assert!(are_sold, "the ledger knows them: {answers:?}");
+    assert_held(&instance, item, 3).await;
 }
 
 /// When every transaction fails, there are 100 retries and one more for every ten writes: a ledger in
@@ -70,6 +89,7 @@ async fn retries_end_when_all_transactions_fail() {
     let retries = metrics.arbiter_retries.get();
     assert!((1..=100 + PURCHASES / 10).contains(&retries), "{retries} retries");
     assert!(metrics.arbiter_retries_unaffordable.get() > 0, "no retry was refused");
+    assert!(metrics.arbiter_commits_lost.get() >= PURCHASES, "the ledger was not asked");
     assert_eq!(instance.audit(item).await["orders"], 0);
 }
 
@@ -85,6 +105,9 @@ async fn after_a_lost_call_the_conflict_of_the_next_try_is_no_answer() {
     assert_eq!(link.caught(), 1, "the order was no call");
     assert!(matches!(answer, Ok(Outcome::Unknown(_))), "{answer:?}");
     assert_eq!(arbiter.write(&write).await, Err(Conflict::Stale), "an answered call is certain");
+    let stock = StockWrite::GuardedByTimestamp(OffsetDateTime::UNIX_EPOCH);
+    let write = OrderWrite { stock, ..write };
+    assert_eq!(arbiter.write(&write).await, Err(Conflict::Stale), "the row has changed since");
     assert_eq!(instance.audit(item).await["orders"], 0);
 }
 
@@ -165,6 +188,71 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
 }
 
 #[tokio::test]
+async fn an_order_is_sold_by_its_statements_after_the_procedure_is_gone() {
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
+    let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
+    let first = one_unit(&shop, item).await;
+    let drop = format!("DROP PROCEDURE {}", *order_routine::NAME);
+    let sold = write(&arbiter, &first).await;
+    assert!(matches!(sold, Outcome::Sold(_)), "{sold:?}");
+    sqlx::raw_sql(&drop).execute(&shop.pool).await.expect("it was there");
+    let sold = write(&arbiter, &purchase_of(&first.item, 1, 1)).await;
+    assert!(matches!(sold, Outcome::Sold(_)), "{sold:?}");
+    assert_held(&instance, item, 2).await;
+}
+
+/// Makes the INSERT of each order end with this SIGNAL.
+async fn refuse_orders(shop: &Shop, signal: &str) {
+    let trigger = "TRIGGER refuses BEFORE INSERT ON orders FOR EACH ROW SIGNAL";
+    for statement in ["DROP TRIGGER IF EXISTS refuses", &format!("CREATE {trigger} {signal}")] {
+        sqlx::raw_sql(statement).execute(&shop.pool).await.expect("a trigger");
+    }
+}
+
+/// The procedure says that its COMMIT failed, or the server that it ends the connection: both may have committed.
+#[tokio::test]
+async fn a_call_that_fails_at_its_commit_is_looked_for_in_the_ledger() {
+    let (shop, _instance, item) = Shop::selling(json!({ "stock": 2 })).await;
+    let purchase = one_unit(&shop, item).await;
+    for signal in [
+        "SQLSTATE '45000' SET MESSAGE_TEXT = 'seckill: COMMIT failed'",
+        "SQLSTATE '08S01' SET MYSQL_ERRNO = 1053, MESSAGE_TEXT = 'the server shuts down'",
+    ] {
+        refuse_orders(&shop, signal).await;
+        let metrics = Metrics::new();
+        let outcome = write(&Arbiter::new(shop.pool.clone(), metrics.clone()), &purchase).await;
+        let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql));
+        assert_eq!(outcome, away, "{signal}");
+        assert!(metrics.arbiter_commits_lost.get() > 0, "{signal}: the ledger was not asked");
+    }
+}
+
+#[tokio::test]
+async fn a_cart_hears_why_the_ledger_does_not_take_it() {
+    let (mut shop, instance) = Shop::open().await;
+    let items = instance.make_items(2, &json!({})).await;
+    let link = link_before(&mut shop).await;
+    let group_commit = linked_group_commit(&shop).await;
+    let order = OrderId::generate();
+    let mut lines = Vec::new();
+    for (number, item) in (0..).zip(items) {
+        let line = one_unit(&shop, item).await;
+        lines.push(Purchase { order_id: order.line(number), line_count: Some(2), ..line });
+    }
+    let write = || group_commit.write_order(lines.clone(), None, None);
+    for (number, why) in
+        [(1290, Unavailable::ReadOnly), (1644, Unavailable::Faulty(Dependency::Mysql))]
+    {
+        let signal = format!("SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'no'");
+        refuse_orders(&shop, &signal).await;
+        assert_eq!(write().await, Outcome::Unavailable(why), "{number}");
+    }
+    link.cut();
+    let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql));
+    assert_eq!(write().await, away);
+}
+
+#[tokio::test]
 async fn nothing_is_begun_for_a_purchase_that_is_late() {
     let (shop, instance, item) = Shop::selling(json!({ "stock": 2 })).await;
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
@@ -194,13 +282,7 @@ async fn a_commit_that_is_only_slow_is_waited_for() {
 async fn a_slow_commit_is_waited_for(buyers: i64) {
     let (mut shop, instance, item) = Shop::selling(json!({ "stock": 2 })).await;
     let link = link_before(&mut shop).await;
-    let pool = mysql_connection::pool(&shop.config).expect("the URL is fine");
-    // Connected before, since that is not what takes its time here.
-    drop(pool.acquire().await.expect("a connection"));
-    let arbiter = Arbiter::new(pool.clone(), Metrics::new());
-    let connections = BatchConnections::new(pool, 2);
-    let group_commit = GroupCommit::new(arbiter, connections, TaskTracker::new(), Vec::new());
-    let batches = group_commit.writer();
+    let batches = linked_group_commit(&shop).await.writer();
     let mut purchases = Vec::new();
     for buyer in 1..=buyers {
         let buyer = UserId::new(buyer).expect("positive");

@@ -153,3 +153,20 @@ impl Arbiter {
         Ok(found.map_or(UNANSWERED, |order| replay(purchase, order)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_has_a_reason() {
+        for (fault, why) in [
+            (Fault::ReadOnly, Unavailable::ReadOnly),
+            (Fault::Full, Unavailable::ReadOnly),
+            (Fault::AllInUse, Unavailable::Overloaded),
+            (Fault::Other, Unavailable::Faulty(Dependency::Mysql)),
+        ] {
+            assert_eq!(unavailable(fault), why, "{fault:?}");
+        }
+    }
+}

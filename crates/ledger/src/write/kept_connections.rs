@@ -147,3 +147,27 @@ impl KeptConnections {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::work::breaker::Breakers;
+    use crate::write::tests::pool_at;
+    use shop_metrics::Metrics;
+
+    /// The pool gets no connection: its server accepts them and says nothing.
+    #[tokio::test]
+    async fn all_connections_are_in_use_only_where_the_server_lives() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = silent.local_addr().expect("an address").port();
+        for (lives, fault) in [(true, Fault::AllInUse), (false, Fault::Connection)] {
+            let breaker = Breakers::new(&Metrics::new()).mysql;
+            breaker.check_by(Box::new(move || Box::pin(async move { lives })));
+            let kept = KeptConnections::new(pool_at(port), 1).checked_by(breaker);
+            let error = kept.get().await.expect_err("no connection");
+            assert_eq!(Fault::of(&error), fault, "{error}");
+        }
+    }
+}

@@ -429,6 +429,10 @@ impl RetryBudget {
 
 #[cfg(test)]
 mod tests {
+    use mysql_connection::{PoolOptions, pool_of};
+    use shop_domain::{Cents, Currency, Item, ItemKind, SaleWindow};
+    use time::{Duration, OffsetDateTime};
+
     use super::*;
 
     #[test]
@@ -442,5 +446,72 @@ mod tests {
             retries += u32::from(budget.retry());
         }
         assert_eq!(retries, 100);
+    }
+
+    /// An item of which a buyer may have two units.
+    pub(super) fn item(id: i64) -> Item {
+        let now = OffsetDateTime::UNIX_EPOCH;
+        Item {
+            id: ItemId::new(id).expect("positive"),
+            name: "thing".to_owned(),
+            description: String::new(),
+            image_url: None,
+            price: Cents::new(100).expect("small"),
+            currency: Currency::USD,
+            window: SaleWindow::new(now, now + Duration::DAY).expect("a window"),
+            per_buyer_limit: 2,
+            unpaid_max: 0,
+            hold_seconds: 300,
+            strategy: "mysql-batch".to_owned(),
+            kind: ItemKind::Shop,
+            arbiter: ArbiterMode::On,
+            paused: false,
+            waiting_room: false,
+            offer_seconds: 0,
+            extend_seconds: 0,
+            return_seconds: 0,
+            limit_group: None,
+            variant: None,
+            draw: None,
+            has_queue: false,
+            revision: 0,
+        }
+    }
+
+    /// A purchase without a key of the buyer.
+    pub(super) fn purchase(item: &Item, buyer: i64, units: i128) -> Purchase {
+        let order_id = OrderId::generate();
+        let quantity = Quantity::new(units).expect("positive");
+        Purchase {
+            order_id,
+            item: Arc::new(item.clone()),
+            buyer: UserId::new(buyer).expect("positive"),
+            quantity,
+            amount: item.price.times(quantity).expect("small"),
+            key: RequestKey::of_order(order_id),
+            strategy: "mysql-batch",
+            created_at: OffsetDateTime::UNIX_EPOCH,
+            expires_at: OffsetDateTime::UNIX_EPOCH,
+            trace: Default::default(),
+            line_count: None,
+            counts_refusals: true,
+        }
+    }
+
+    /// A pool of a ledger at this port, which does not wait long for a connection.
+    pub(super) fn pool_at(port: u16) -> Database {
+        let options = PoolOptions {
+            url: format!("mysql://nobody@127.0.0.1:{port}/nothing"),
+            connections_max: 2,
+            lock_wait_timeout_seconds: 1,
+            one_shard: true,
+            acquire_timeout_ms: 100,
+        };
+        pool_of(options, 2).expect("the URL is fine")
+    }
+
+    /// An arbiter whose ledger is not asked.
+    pub(super) fn arbiter() -> Arbiter {
+        Arbiter::new(pool_at(9), Metrics::new())
     }
 }

@@ -49,7 +49,7 @@ pub async fn restock(
             Some(version) => change = change.after_return(units, version),
             None => return Ok(None),
         }
-    } else if units > Item::STOCK_MAX || !has_room(transaction, item, units).await? {
+    } else if !has_room(transaction, item, units).await? {
         return Ok(None);
     }
     sqlx::query(
@@ -69,9 +69,6 @@ async fn take_out(
     item: ItemId,
     units: i64,
 ) -> sqlx::Result<Option<u64>> {
-    if units < -Item::STOCK_MAX {
-        return Ok(None);
-    }
     for table in TABLES {
         if !table.give_up(transaction, item, units.saturating_neg()).await? {
             return Ok(None);
@@ -97,5 +94,5 @@ async fn has_room(
          WHERE item_id = ?) AS SIGNED) FROM stock WHERE item_id = ?";
     let total: Option<i64> =
         sqlx::query_scalar(statement).binds((item.get(), item.get())).first(transaction).await?;
-    Ok(total.is_some_and(|total| total + units <= Item::STOCK_MAX))
+    Ok(total.is_some_and(|total| total.saturating_add(units) <= Item::STOCK_MAX))
 }

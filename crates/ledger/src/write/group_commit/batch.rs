@@ -231,7 +231,7 @@ impl BatchWriter {
                 }
                 match self.look(connection, batch, &candidates).await {
                     Ok(fitting) => chosen = fitting,
-                    Err(error) => return Fault::of(&error) != Fault::Connection,
+                    Err(_) => return false,
                 }
             }
             if chosen.is_empty() {
@@ -245,7 +245,7 @@ impl BatchWriter {
                     slot.enter_again().await;
                     continue;
                 }
-                Ok(result) => after_result(batch, &result, &chosen, &candidates),
+                Ok(result) => after_result(batch, &result, &chosen),
                 Err(error) => {
                     self.after_error(connection, batch, error, &chosen, &mut candidates).await
                 }
@@ -366,7 +366,7 @@ impl BatchWriter {
 enum AfterTry {
     /// No further try; whether the connection may be used again.
     Ended { is_usable: bool },
-    /// Once more for the orders that were passed over.
+    /// Once more for the orders that were passed over, if there are any.
     Again,
     /// Another try: nothing was written.
     RolledBack,
@@ -375,20 +375,14 @@ enum AfterTry {
 }
 
 /// What follows a try with an answer of the ledger.
-fn after_result(
-    batch: &mut Batch<'_>,
-    result: &BatchResult,
-    chosen: &[usize],
-    candidates: &[usize],
-) -> AfterTry {
+fn after_result(batch: &mut Batch<'_>, result: &BatchResult, chosen: &[usize]) -> AfterTry {
     match *result {
         BatchResult::Whole => {
             batch.sold(chosen);
             // Those that were passed over are checked again, unless the others of many items
             // would wait. Each round decides at least one order, so there are no more rounds
             // than orders, and mostly two.
-            let is_over = candidates.iter().all(|&index| batch.answers[index].is_some());
-            if !is_over && !batch.is_shared {
+            if !batch.is_shared {
                 return AfterTry::Again;
             }
         }

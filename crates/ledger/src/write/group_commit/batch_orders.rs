@@ -262,7 +262,27 @@ pub(super) fn powers_of_two<T>(mut rest: &[T]) -> impl Iterator<Item = &[T]> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::write::tests::{arbiter, item, purchase};
+
+    #[tokio::test]
+    async fn a_batch_waits_until_the_first_deadline_of_an_undecided_order() {
+        let now = Instant::now();
+        let after = |seconds: u64| Some(now + Duration::from_secs(seconds));
+        let purchases = [1, 2, 3].map(|buyer| purchase(&item(1), buyer, 1));
+        let deadlines = [after(60), after(30), None];
+        let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
+        let arbiter = arbiter();
+        let mut tell = |_: Vec<(usize, Answer)>| {};
+        let mut batch = Batch::new(&arbiter, orders, None, &mut tell);
+        for (first, deadline) in [(1, after(30)), (0, after(60)), (2, None)] {
+            assert_eq!(batch.deadline(), deadline);
+            assert_eq!(batch.undecided().first(), Some(&(first, deadline)));
+            batch.sold(&[first]);
+        }
+    }
 
     #[test]
     fn pieces_are_powers_of_two_and_miss_nothing() {

@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(queue.remove(item(1)).len(), 3);
         assert_eq!(queue.items().collect::<Vec<_>>(), [item(2)]);
         assert_eq!(queue.cut(SIZE_MAX, |_| true).batch, [(2, 0), (2, 1)]);
-        assert!(queue.remove(item(2)).is_empty());
+        assert!(queue.remove(item(2)).is_empty() && queue.is_empty());
     }
 
     #[test]

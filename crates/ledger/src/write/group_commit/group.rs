@@ -307,3 +307,21 @@ async fn expire(queue: Weak<BatchQueue>) {
 fn size(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::MAX, f64::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::write::tests::{arbiter, item, pool_at};
+
+    #[tokio::test]
+    async fn an_item_in_quarantine_is_apart_and_others_are_not() {
+        let connections = BatchConnections::new(pool_at(9), 2);
+        let group = GroupCommit::new(arbiter(), connections, TaskTracker::new(), Vec::new());
+        let [suspect, other] = [1, 2].map(|id| item(id).id);
+        assert!(!group.is_quarantined(suspect));
+        group.quarantine(suspect, |one| one.raise(Instant::now()));
+        assert!(group.is_quarantined(suspect) && !group.is_quarantined(other));
+    }
+}

@@ -210,3 +210,77 @@ async fn answer_finished(
 fn request(purchase: &Purchase) -> RequestOf {
     (purchase.buyer, purchase.item.id, purchase.key.as_str().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::tests::{item, purchase};
+    use shop_domain::{Item, LimitGroup};
+
+    /// Rows of two items, of each of which five units are left.
+    fn rows() -> CommittedRows {
+        let available = HashMap::from([1, 2].map(|id| (item(id).id, 5)));
+        let bought = HashMap::new();
+        let in_group = HashMap::new();
+        CommittedRows { bought, in_group, available, asked_at: Instant::now() }
+    }
+
+    /// What is said of an order beside the chosen ones: "fits", "not now", or why it is refused.
+    fn said(rows: &CommittedRows, order: &[Purchase], chosen: &[Purchase]) -> &'static str {
+        let mut taken = TakenUnits::default();
+        chosen.iter().for_each(|one| taken.add(one));
+        match rows.verdict(order, &taken) {
+            Verdict::Fits => "fits",
+            Verdict::NotNow => "not now",
+            Verdict::Refused(refusal) => refusal.code(),
+        }
+    }
+
+    #[test]
+    fn committed_rows_refuse() {
+        let sold = Item { unpaid_max: 2, ..item(1) };
+        for (bought, expired, units, expected) in [
+            (0, 0, 2, "fits"),
+            (1, 1, 1, "fits"),
+            (1, 0, 2, "limit_reached"),
+            (0, 2, 1, "unpaid_limit_reached"),
+        ] {
+            let order = purchase(&sold, 1, units);
+            let mut rows = rows();
+            rows.bought.insert((sold.id, order.buyer), BuyerCount { bought, expired });
+            assert_eq!(said(&rows, &[order], &[]), expected, "{bought}, {expired}, {units}");
+        }
+        let many = Item { per_buyer_limit: 9, ..item(1) };
+        assert_eq!(said(&rows(), &[purchase(&many, 1, 5)], &[]), "fits");
+        assert_eq!(said(&rows(), &[purchase(&many, 1, 6)], &[]), "sold_out");
+        assert_eq!(said(&rows(), &[purchase(&item(3), 1, 1)], &[]), "not now", "no such item");
+    }
+
+    #[test]
+    fn orders_that_are_chosen_make_others_wait() {
+        let sold = item(1);
+        let one = |buyer, units| purchase(&sold, buyer, units);
+        let of_two = [one(1, 2), one(2, 2)];
+        assert_eq!(said(&rows(), &[one(3, 1)], &of_two), "fits");
+        assert_eq!(said(&rows(), &[one(3, 2)], &of_two), "not now", "of the stock");
+        assert_eq!(said(&rows(), &[one(1, 1)], &[one(1, 1)]), "fits");
+        assert_eq!(said(&rows(), &[one(1, 2)], &[one(1, 1)]), "not now", "of the limit");
+    }
+
+    #[test]
+    fn a_group_counts_the_units_of_all_its_items() {
+        let id = LimitGroupId::new(1).expect("positive");
+        let limit_group = Some(LimitGroup { id, name: "group".to_owned(), per_buyer_limit: 3 });
+        let [first, second] =
+            [1, 2].map(|id| Item { limit_group: limit_group.clone(), ..item(id) });
+        let cart = |units| [purchase(&first, 1, 2), purchase(&second, 1, units)];
+        assert_eq!(said(&rows(), &cart(1), &[]), "fits");
+        assert_eq!(said(&rows(), &cart(2), &[]), "group_limit_reached", "of the order alone");
+        let chosen = [purchase(&first, 1, 2)];
+        assert_eq!(said(&rows(), &[purchase(&second, 1, 1)], &chosen), "fits");
+        assert_eq!(said(&rows(), &[purchase(&second, 1, 2)], &chosen), "not now");
+        let mut rows = rows();
+        rows.in_group.insert((id, chosen[0].buyer), 3);
+        assert_eq!(said(&rows, &[purchase(&second, 1, 1)], &[]), "group_limit_reached");
+    }
+}
