@@ -180,3 +180,34 @@ fn is_settled(ledger: &Ledger, queued: &HashSet<&str>) -> bool {
 fn unreadable(error: &sqlx::Error) -> CannotJudge {
     CannotJudge(format!("the ledger cannot be read: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Order;
+    use crate::tests::sale::{ledger, order, sold};
+
+    #[test]
+    fn a_ledger_is_settled_once_no_order_is_queued_and_each_queued_answer_is_there() {
+        let settled = |status: &str, queued: &[&str]| {
+            let order = Order { status: status.to_owned(), ..order(1) };
+            is_settled(&ledger(1, 0, vec![order], Vec::new()), &queued.iter().copied().collect())
+        };
+        assert!(settled("pending", &[]));
+        assert!(settled("rejected", &["order-1"]));
+        assert!(!settled("pending", &["order-2"]));
+        assert!(!settled("queued", &[]));
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_away_is_asked_until_the_limit_and_then_named() {
+        let mut reader = Reader::new("mysql://nobody@127.0.0.1:1/none").expect("an address");
+        let queued = [Answer { status: 202, ..sold(1) }];
+        let began = Instant::now();
+        let reading = reader.settled_ledger(1, &queued, QUIET * 3 / 2);
+        let settled = timeout(Duration::from_secs(60), reading).await;
+        let failure = settled.expect("it ends").expect_err("nobody answers");
+        assert!(failure.0.contains("cannot be reached"), "{failure}");
+        assert!(began.elapsed() >= QUIET * 2);
+    }
+}

@@ -17,4 +17,6 @@ fn a_strategy_breaks_as_it_declares() {
             assert_eq!(caught, is_caught, "{breaks:?} on {instances} instances");
         }
     }
+    let described = [Breaks::Never, Breaks::Alone, Breaks::WithTwoInstances].map(Breaks::describe);
+    assert_eq!(described, ["safe", "breaks alone", "breaks with two instances"]);
 }

@@ -2,7 +2,7 @@
 
 use super::sale::*;
 use super::waiting::case;
-use crate::{Draw, Line, Place};
+use crate::{Draw, Line, Order, Place, judge_draw};
 
 /// Buyer 1 has bought by place 1, and with `past` buyer 2 without a place. Entries have the places of `entries`.
 fn drawn(entries: &[(u64, i64)], past: bool, change: impl FnOnce(&mut Line)) -> Case {
@@ -15,10 +15,9 @@ fn drawn(entries: &[(u64, i64)], past: bool, change: impl FnOnce(&mut Line)) -> 
 
 /// The examples of I21, without the one that there is no proof.
 fn faults(case: &Case) -> Vec<String> {
-    let findings = case.judge().findings;
-    let found = findings.into_iter().find(|finding| finding.invariant == "I21").expect("I21");
+    let examples = case.finding("I21").examples;
     let (unreadable, others): (Vec<_>, Vec<_>) =
-        found.examples.into_iter().partition(|fault| fault.contains("cannot be read"));
+        examples.into_iter().partition(|fault| fault.contains("cannot be read"));
     assert_eq!(unreadable.len(), 1);
     others
 }
@@ -66,4 +65,18 @@ fn friends_are_passed_by_purchases_of_as_many_units_as_they_are() {
     assert_eq!(faults(&case), Vec::<String>::new(), "one unit was too few for them");
     case.after.orders[1].quantity = 2;
     assert_eq!(faults(&case).len(), 2);
+    // An order of one unit hides no later one of two.
+    case.after.orders[1].quantity = 1;
+    case.after.orders.push(Order { quantity: 2, ..order(5) });
+    let passed = |place| format!("order order-5 has no place, and place {place} got no unit");
+    assert_eq!(faults(&case), [3, 4].map(passed));
+}
+
+/// No purchase was recorded: the ledger is judged alone.
+#[test]
+fn a_drawn_item_is_judged_without_a_record_of_answers() {
+    let after = drawn(&IN_ORDER, false, |_| {}).after;
+    let findings = judge_draw(STOCK + 1, &after).expect("judged");
+    let names: Vec<_> = findings.iter().map(|finding| finding.invariant).collect();
+    assert_eq!(names, ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I13", "I21"]);
 }

@@ -2,7 +2,7 @@
 
 use super::sale::*;
 use crate::history::{History, MISSING, SeenList, SeenOrder, SentRestock};
-use crate::{Answer, Order, Outcome, Place, Restock, State};
+use crate::{Answer, Ledger, Order, Outcome, Place, Restock, State};
 
 const MS: u64 = 1_000;
 
@@ -53,8 +53,7 @@ fn cancelled(sent_ms: u64, answered_ms: u64) -> Case {
 }
 
 fn state(case: &Case, invariant: &str) -> State {
-    let findings = case.judge().findings;
-    findings.iter().find(|finding| finding.invariant == invariant).expect("judged").state
+    case.finding(invariant).state
 }
 
 #[test]
@@ -67,6 +66,13 @@ fn a_memory_may_be_as_old_as_it_says_and_no_older() {
     assert_eq!(state(&case, "I16"), State::Broken);
     let why = example(&case.judge(), "I16");
     assert!(why.contains("buyer 4") && why.contains("order-1 is cancelled"), "{why}");
+    assert!(why.contains("told \"sold out\" at 0.607000 s"), "{why}");
+    // Asked half a second after that moment, and a microsecond later.
+    let mut case = cancelled(600, 607);
+    case.answers[3].from_send_us -= 5;
+    assert_eq!(state(&case, "I16"), State::Holds);
+    case.answers[3].from_send_us -= 1;
+    assert_eq!(state(&case, "I16"), State::Broken);
     // A long question includes the moments before.
     assert_eq!(state(&cancelled(599, 5_000), "I16"), State::Holds);
 }
@@ -78,6 +84,37 @@ fn what_nobody_saw_come_back_is_not_counted_as_left() {
     assert_eq!(state(&case, "I16"), State::Holds);
     case.history = None;
     assert_eq!(state(&case, "I16"), State::NotJudged);
+    // What was seen to come back, and was paid for late, is not left either.
+    let mut case = cancelled(2_000, 2_001);
+    case.history.as_mut().expect("seen").orders[0].status = "expired".into();
+    case.after.orders[0].status = "paid".into();
+    assert_eq!(state(&case, "I16"), State::Holds);
+}
+
+#[test]
+fn a_moment_at_which_the_last_unit_was_left_is_not_sold_out() {
+    let mut case = cancelled(300, 305);
+    case.answers.remove(2);
+    case.after.orders.pop();
+    assert_eq!(state(&case, "I16"), State::Broken);
+}
+
+/// One unit is left before the traffic, in which buyer 4 is told "sold out" and then buyer 1 asks again.
+#[test]
+fn an_order_from_before_has_its_units_since_the_start() {
+    for (before, after, expected) in [
+        ("pending", "pending", State::Broken),
+        ("expired", "expired", State::Broken),
+        ("expired", "paid", State::Holds),
+        ("queued", "pending", State::Holds),
+    ] {
+        let of = |status: &str| vec![Order { status: status.into(), ..order(1) }];
+        let mut case = with(History::default());
+        case.before = ledger(STOCK, 1, of(before), Vec::new());
+        case.after.orders = of(after);
+        case.answers = vec![at(refused(4), 10, 20), at(sold(1), 30, 40)];
+        assert_eq!(state(&case, "I16"), expected, "{before}, {after}");
+    }
 }
 
 #[test]
@@ -108,6 +145,9 @@ fn sold_out_from_the_start_is_false() {
     case.after = ledger(STOCK, 1, vec![order(1), order(2)], sold_to(1..=2));
     assert_eq!(state(&case, "I16"), State::Broken);
     assert!(example(&case.judge(), "I16").contains("since the start"));
+    // Another refusal says nothing about the units.
+    case.answers[0].code = "limit_reached".into();
+    assert_eq!(state(&case, "I16"), State::NotJudged);
 }
 
 /// Buyer 5 is told "sold out" at 2 s, after a restock that was answered at this moment.
@@ -136,6 +176,12 @@ fn a_restock_counts_from_its_answer_on() {
     let mut case = restocked(4, Some(1_000));
     case.after.restocks.push(Restock { id: "restock-2".into(), units: -4 });
     assert_eq!(state(&case, "I16"), State::Holds);
+    // Of an item that was not read before, the stock includes the restock.
+    let mut case = restocked(4, Some(1_000));
+    case.before = Ledger::default();
+    case.stock += 4;
+    let why = example(&case.judge(), "I16");
+    assert!(why.contains("at least 4 units were left since 1.000000 s"), "{why}");
 }
 
 /// A long line gets a large restock in parts, at moments that no answer shows.
@@ -212,11 +258,16 @@ fn a_list_keeps_what_it_has_shown_and_what_was_answered() {
     assert_eq!(lists(vec![list(1, &[], 20, 30)]), State::Broken);
     assert_eq!(lists(vec![list(9, &["a"], 20, 30), list(9, &[], 31, 40)]), State::Broken);
     assert_eq!(lists(vec![list(9, &["a"], 20, 30), list(9, &[], 29, 40)]), State::Holds);
+    assert_eq!(lists(vec![list(9, &["a"], 20, 30), list(9, &[], 30, 40)]), State::Holds);
     // It may be on a later page, if its id is lower.
     let cut = |back_to: &str| SeenList { back_to: Some(back_to.into()), ..list(1, &[], 20, 30) };
     assert_eq!(lists(vec![cut("order-2")]), State::Holds);
     assert_eq!(lists(vec![cut("order-0")]), State::Broken);
     assert_eq!(lists(Vec::new()), State::NotJudged);
+    // What is only queued need not be in it.
+    case.answers[0].status = 202;
+    case.history = Some(History { lists: vec![list(1, &[], 20, 30)], ..History::default() });
+    assert_eq!(state(&case, "I18"), State::Holds);
 }
 
 #[test]
@@ -226,9 +277,54 @@ fn a_replay_names_the_same_order() {
     let replay = Answer { attempt: 1, code: "sold".into(), ..at(sold(1), 20, 30) };
     case.answers.push(replay.clone());
     assert_eq!(state(&case, "I19"), State::Holds);
+    assert_eq!(case.finding("I19").detail, "4 accepted answers");
     let other = Answer { order_id: Some("order-7".into()), ..replay };
     *case.answers.last_mut().expect("just pushed") = other;
     assert_eq!(state(&case, "I19"), State::Broken);
     case.answers.retain(|answer| answer.outcome != Outcome::Accepted);
     assert_eq!(state(&case, "I19"), State::NotJudged);
+}
+
+#[test]
+fn the_first_answer_to_a_key_is_the_first_by_the_clock() {
+    let named = |id: &str, attempt, sent_ms, answered_ms| Answer {
+        attempt,
+        order_id: Some(id.into()),
+        ..at(sold(1), sent_ms, answered_ms)
+    };
+    let state = |answers: &[Answer]| {
+        state(&Case { answers: answers.to_vec(), ..with(History::default()) }, "I19")
+    };
+    // The second attempt was answered before the first one was sent.
+    assert_eq!(state(&[named("a", 0, 20, 30), named("b", 1, 0, 10)]), State::Broken);
+    // Of two at one moment, the one of the first attempt.
+    let first = named("a", 0, 0, 10);
+    let second = named("b", 1, 0, 10);
+    assert_eq!(state(&[first.clone(), second.clone()]), State::Holds);
+    assert_eq!(state(&[first.clone(), second, named("b", 2, 20, 30)]), State::Broken);
+    // A request that was sent at the moment of that answer did not know it.
+    let mut other = named("b", 1, 10, 30);
+    other.answered_at_us += 5;
+    assert_eq!(state(&[first.clone(), other.clone()]), State::Holds);
+    other.answered_at_us += 1;
+    assert_eq!(state(&[first, other]), State::Broken);
+}
+
+#[test]
+fn what_two_readers_saw_is_put_on_one_clock() {
+    let from = |ms| History {
+        orders: vec![seen("order-1", "paid", ms, ms + 10)],
+        lists: vec![list(1, &["order-1"], ms, ms + 10)],
+        restocks: vec![SentRestock {
+            units: 4,
+            sent_at_us: ms * MS,
+            accepted_at_us: Some((ms + 10) * MS),
+        }],
+    };
+    let mut history = from(20);
+    history.shift(15 * MS);
+    assert_eq!(format!("{history:?}"), format!("{:?}", from(5)));
+    history.extend(from(30));
+    let counts = [history.orders.len(), history.lists.len(), history.restocks.len()];
+    assert_eq!(counts, [2, 2, 2]);
 }

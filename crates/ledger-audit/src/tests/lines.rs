@@ -32,6 +32,7 @@ fn each_half_of_an_order_is_found() {
     assert_eq!(broken(|lines| drop(lines.pop())), ["I20"], "a line is missing");
     assert_eq!(broken(|lines| lines[1].id = "order-1-07".to_owned()), ["I20"], "another number");
     assert_eq!(broken(|lines| lines[1].count = Some(2)), ["I20"], "another count");
+    assert_eq!(broken(|lines| lines[1].count = Some(4)), ["I20"], "a higher count");
     assert_eq!(broken(|lines| lines[1].count = None), ["I20"], "a single purchase");
     assert_eq!(broken(|lines| lines[2].status = "paid".to_owned()), ["I20"], "half is paid");
     assert_eq!(broken(|lines| lines[2].buyer = 2), ["I20"], "another buyer");

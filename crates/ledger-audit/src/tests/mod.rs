@@ -6,5 +6,6 @@ mod in_time;
 mod ledger;
 mod lines;
 mod record;
-mod sale;
+mod report;
+pub mod sale;
 mod waiting;

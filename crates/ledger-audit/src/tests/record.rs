@@ -1,7 +1,7 @@
 //! Faults that only the record of every answer shows.
 
 use super::sale::*;
-use crate::{Answer, Movement, Order, Outcome};
+use crate::{Answer, FaultCounts, Movement, Order, Outcome, State, write_history};
 
 #[test]
 fn stock_left_while_buyers_were_turned_away_is_undersold() {
@@ -11,6 +11,11 @@ fn stock_left_while_buyers_were_turned_away_is_undersold() {
     let judgement = case.judge();
     assert_eq!(judgement.undersold.count, 1);
     assert_eq!(judgement.broken(), ["I12"]);
+    assert_eq!(
+        example(&judgement, "I12"),
+        "1 units left of 3, though buyers asked for 5; 3 answers were sold_out, \
+         0 purchases ended unavailable or unknown"
+    );
     // Two units a purchase: the third unit is left rightly.
     case.quantity = 2;
     case.per_buyer_limit = 2;
@@ -28,6 +33,27 @@ fn too_little_demand_is_not_undersold_but_a_false_sold_out_is() {
     assert!(case.judge().is_clean());
     case.answers[1] = refused(2);
     assert_eq!(case.judge().undersold.count, 1);
+}
+
+/// Buyers ask for what they may still have, in whole purchases.
+#[test]
+fn demand_is_judged_from_the_units_on_sale_on() {
+    let mut case = Case::sound();
+    case.stock = 10;
+    case.quantity = 2;
+    case.per_buyer_limit = 4;
+    let of_two = vec![Order { quantity: 2, ..order(1) }];
+    case.before = ledger(10, 8, of_two, vec![movement(1, "sold", -2)]);
+    case.after = case.before.clone();
+    // Buyer 1 may have one purchase more, and asks for two.
+    let contended = |buyer| answer(buyer, 503, "contended", Outcome::Unavailable);
+    case.answers = vec![contended(1), contended(2), Answer { request: 3, ..contended(1) }];
+    let finding = case.finding("I12");
+    assert_eq!(finding.state, State::NotJudged);
+    assert_eq!(finding.detail, "buyers asked for 4 units of 8");
+    let mut all_sold = Case::sound();
+    all_sold.answers.truncate(3);
+    assert_eq!(all_sold.finding("I12").state, State::Holds);
 }
 
 #[test]
@@ -97,6 +123,7 @@ fn an_order_despite_a_definite_refusal_is_named() {
     let judgement = case.judge();
     assert_eq!(judgement.broken(), ["I11"]);
     assert!(example(&judgement, "I11").contains("sold_out"));
+    assert_eq!(judgement.despite_refusal.count, 1);
     case.answers[2] = answer(3, 503, "contended", Outcome::Unavailable);
     assert_eq!(case.judge().broken(), ["I11"]);
     // A retry after an unknown answer tells the truth; this one did not.
@@ -109,6 +136,27 @@ fn an_order_despite_a_definite_refusal_is_named() {
     assert!(judgement.is_clean(), "{:?}", judgement.findings);
     assert_eq!(judgement.unknown.took_effect, 1);
     assert_eq!(case.without_keys().judge().broken(), Vec::<&str>::new());
+    // Without a key the buyer tells.
+    let mut keyless = Case::sound().without_keys();
+    keyless.answers[2] = Answer { key: None, ..refused(3) };
+    assert_eq!(keyless.judge().broken(), ["I9", "I11"]);
+}
+
+#[test]
+fn an_order_with_another_quantity_is_altered_also_beside_a_lost_one() {
+    let mut case = Case::sound();
+    for (in_ledger, answered) in [(1, 2), (2, 2), (2, 1)] {
+        case.after.orders[0].quantity = in_ledger;
+        case.answers[0].order_quantity = Some(answered);
+        let judgement = case.judge();
+        assert_eq!((judgement.lost.count, judgement.altered.count), (0, 1));
+        assert_eq!(case.finding("I8").state, State::Broken, "{in_ledger}, {answered}");
+    }
+    case.after.orders.remove(1);
+    let finding = case.finding("I8");
+    assert_eq!(finding.state, State::Broken);
+    assert_eq!(finding.detail, "3 accepted, 1 lost, 1 altered");
+    assert_eq!(finding.examples.len(), 2);
 }
 
 #[test]
@@ -121,8 +169,10 @@ fn duplicates_are_named() {
     let mut handed_twice = Case::sound();
     handed_twice.answers[3] = Answer { order_id: Some("order-1".into()), ..sold(4) };
     let judgement = handed_twice.judge();
-    assert_eq!((judgement.duplicates.count, judgement.oversold.count), (1, 1));
+    let counts = FaultCounts { duplicates: 1, oversold: 1, ..FaultCounts::default() };
+    assert_eq!(judgement.counts(), counts);
     assert_eq!(judgement.broken(), ["I8", "I10"]);
+    assert_eq!(handed_twice.without_keys().finding("I10").state, State::Broken);
     let mut other_order_on_retry = Case::sound();
     other_order_on_retry.answers.push(Answer {
         attempt: 1,
@@ -130,6 +180,8 @@ fn duplicates_are_named() {
         ..sold(1)
     });
     assert_eq!(other_order_on_retry.judge().broken(), ["I10"]);
+    assert_eq!(Case::sound().finding("I10").state, State::Holds);
+    assert_eq!(Case::sound().without_keys().finding("I10").state, State::NotJudged);
 }
 
 #[test]
@@ -183,4 +235,24 @@ fn a_definite_refusal_is_no_other_answer() {
     assert!(in_progress.is_in_progress());
     assert!(!in_progress.is_definite_refusal());
     assert!(!refused(1).is_in_progress());
+}
+
+#[test]
+fn a_record_is_written_as_one_line_for_each_answer() {
+    let path = std::env::temp_dir().join(format!("answers-{}.jsonl", std::process::id()));
+    write_history(&path, &Case::sound().answers).expect("written");
+    let written = std::fs::read_to_string(&path).expect("read");
+    std::fs::remove_file(&path).expect("removed");
+    let lines = written.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let buyers: Vec<_> = lines.map(|line: serde_json::Value| line["buyer"].as_i64()).collect();
+    assert_eq!(buyers, (1..=5).map(Some).collect::<Vec<_>>());
+    assert!(write_history(&path.join("of-no-folder"), &[]).is_err());
+}
+
+/// Reports and records name an outcome alike.
+#[test]
+fn an_outcome_has_one_name() {
+    for outcome in [Outcome::Accepted, Outcome::Refused, Outcome::Unavailable, Outcome::Unknown] {
+        assert_eq!(serde_json::to_value(outcome).expect("JSON"), outcome.as_str());
+    }
 }

@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::{
-    Answer, Evidence, History, InTime, Judgement, Ledger, Movement, Order, Outcome, Stock, judge,
+    Answer, Evidence, Finding, History, InTime, Judgement, Ledger, Movement, Order, Outcome, Stock,
+    judge,
 };
 
 pub const STOCK: i64 = 3;
@@ -56,6 +57,12 @@ impl Case {
             answers: &self.answers,
             in_time: self.history.as_ref().map(|history| InTime { history, sold_out_age: AGE }),
         })
+    }
+
+    /// What is found for one invariant.
+    pub fn finding(&self, invariant: &str) -> Finding {
+        let findings = self.judge().findings;
+        findings.into_iter().find(|finding| finding.invariant == invariant).expect("judged")
     }
 
     pub fn without_keys(mut self) -> Self {

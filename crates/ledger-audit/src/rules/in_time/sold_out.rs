@@ -187,11 +187,11 @@ fn returns<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>>
     for sight in sights.into_iter().filter(|sight| is_over(sight.status)) {
         note(&mut shown, sight.id, sight.answered_at_us);
     }
-    let held = |order: &&Order| order.took_stock() && is_over(&order.status);
+    let is_returned = |order: &&Order| is_over(&order.status);
     // Those that were over before the traffic are in the stock of the start.
     let over_before: HashSet<&str> =
-        evidence.before.orders.iter().filter(held).map(|order| order.id.as_str()).collect();
-    let orders = evidence.after.orders.iter().filter(held);
+        evidence.before.orders.iter().filter(is_returned).map(|order| order.id.as_str()).collect();
+    let orders = evidence.after.orders.iter().filter(is_returned);
     orders
         .filter(|order| !over_before.contains(order.id.as_str()))
         .filter_map(|order| {
