@@ -238,7 +238,7 @@ async fn orders_behind_overdue_carts_that_wait_still_expire() {
     shop.let_holds_pass(301).await;
     until_statuses(&shop, &single, &["expired"]).await;
     for cart in &carts {
-        assert_eq!(statuses(&shop, cart).await, ["pending"; 2], "it waits for what is held");
+        assert_eq!(statuses(&shop, cart).await, ["pending"; 2], "its item or its limit is held");
     }
     holder.rollback().await.expect("the rows are free");
     for cart in &carts {

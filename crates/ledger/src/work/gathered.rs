@@ -125,7 +125,7 @@ impl<T, K: Clone + Eq + Hash> GatheredParts<T, K> {
     /// the next question begins another one.
     fn take(&self) -> HashMap<K, Vec<oneshot::Sender<Answer<T>>>> {
         let mut state = self.state();
-        // Questions that nobody waits for any more are not asked.
+        // A question whose askers have all left is not asked.
         state.waiting.retain(|_, askers| askers.iter().any(|asker| !asker.is_closed()));
         state.is_read = !state.waiting.is_empty();
         if state.waiting.len() <= TOGETHER_MAX {
