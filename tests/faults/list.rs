@@ -33,7 +33,6 @@ macro_rules! rows {
 /// The rows of every `make test`: service and database die, a process aborts between statements, Redis forgets, locks end
 /// early, the answer to a COMMIT is lost, changes of an order meet. `make test-all` runs every row.
 pub const SHORT: &[&str] = &[
-    "service-killed",
     "batch-of-items-killed",
     "carts-at-crash-points",
     "redis-killed-memory",
