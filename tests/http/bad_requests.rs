@@ -168,7 +168,7 @@ async fn a_token_that_is_not_good_is_refused() {
     let user = UserId::new(1).expect("positive");
     let now = OffsetDateTime::now_utc();
     let ours = Tokens::new(&shop.config.secret, &Secret::default());
-    let theirs = Secret::new("somebody else's secret, of more than thirty-two characters");
+    let theirs = Secret::new("the secret of another shop, of more than 32 characters");
     let foreign = Tokens::new(&theirs, &Secret::default());
     let good = ours.sign(user, Role::Buyer, now + Duration::HOUR);
     let admin = ours.sign(user, Role::Admin, now + Duration::HOUR);

@@ -161,7 +161,7 @@ async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
     assert_clean(&instance, item).await;
 }
 
-/// Otherwise the ledger would write the order of a person who is deleted, and nobody could pay it.
+/// A queued order of a deleted person would reach the ledger later, and no account could pay it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_with_a_queued_order_is_not_deleted() {
     let (shop, instance) = shop().await.opened().await;

@@ -1,9 +1,9 @@
-//! The close of a draw: no entry changes behind it, and it waits for a buyer who is entering.
+//! The close of a draw: after it no entry changes, and the close waits for each entry that is being written.
 
 use super::*;
 
-/// No instance publishes the list meanwhile: the ledger's clock alone closes the entries. Otherwise somebody could enter
-/// who knows the value of the round.
+/// No instance publishes the list in this test, so only the ledger's clock refuses changes after the close. A buyer who
+/// could still enter would know the value of the round.
 #[tokio::test]
 async fn no_entry_changes_between_the_close_and_the_list() {
     let shop = shop().await;
